@@ -1,0 +1,61 @@
+# Every target sets up what it needs; start with `make run`.
+
+PYTHON ?= python3
+CONFIG ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+PACKAGES := server_app client_app strategies tasks wire client_selectors benchmarks
+# The brackets keep the pattern from matching the shell that looks for it.
+LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help venv run test lint bench stop clean
+export CONFIG
+
+help: ## List the targets
+	@echo 'Usage: make <target>'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only when they change
+
+# pip's list of 130 packages is cut down to the large downloads, which are what takes time.
+# The last step writes a .pth file, a line of Python that runs whenever the environment's Python
+# starts. It sets defaults for Flower's environment variables (server_app/flower_env.py says which
+# and why), so that a plain `.venv/bin/flwr run .` keeps its state in this folder and installs
+# nothing, with or without `source .venv/bin/activate`.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
+	@echo 'Setting up $(VENV) (some minutes the first time)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' \
+		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ {print; fflush()} \
+			/^Installing collected packages/ {print "  Installing " NF - 3 " packages"; fflush()}'
+	@$(BIN)/python -m server_app.flower_env
+	@touch $@
+	@echo '$(VENV) is ready'
+
+run: $(STAMP) ## Train with `flwr run` in simulation; settings by CONFIG="strategy='fedprox' seed=1"
+	@$(BIN)/python -m server_app.flower_run --run-config "$$CONFIG"
+
+test: lint ## Check the code and run all tests, those with real Flower processes too
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(STAMP) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(addprefix -p ,$(PACKAGES))
+
+bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
+	$(BIN)/python -m benchmarks.speed
+
+stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
+	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'
+
+clean: stop ## Remove the environment and all caches; results in runs/ stay
+	rm -rf $(VENV) .flwr-home .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

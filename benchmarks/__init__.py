@@ -1,0 +1,1 @@
+"""Speed measurements, sweeps and the tables of the papers."""

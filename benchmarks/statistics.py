@@ -1,0 +1,85 @@
+"""Means with spreads, and paired differences over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean of some runs, their standard deviation, and the 95 % t-interval of the mean.
+
+    With one run there is no spread (nan); with none there is no mean either.
+    """
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of paired differences, its 95 % t-interval, and the p-value of the paired t-test."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    count: int
+
+    @property
+    def verdict(self) -> str:
+        """What the interval allows one to say."""
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return "unknown"
+        if self.low <= 0.0 <= self.high:
+            return "no difference"
+        return "higher" if self.mean > 0.0 else "lower"
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean, sample standard deviation and t-interval.
+
+    >>> result = estimate([1.0, 2.0, 3.0])
+    >>> result.mean, result.std, round(result.low, 4), round(result.high, 4)
+    (2.0, 1.0, -0.4841, 4.4841)
+    """
+    count = len(values)
+    mean = float(np.mean(values)) if count else math.nan
+    std = float(np.std(values, ddof=1)) if count > 1 else math.nan
+    half = math.nan
+    if count > 1:
+        quantile = stats.t.ppf((1.0 + CONFIDENCE) / 2.0, df=count - 1)
+        half = float(quantile) * std / math.sqrt(count)
+    return Estimate(mean, std, mean - half, mean + half, count)
+
+
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
+    """Compare two cells over the seeds that both have: `first` minus `second`.
+
+    >>> result = difference({0: 3.0, 1: 5.0, 2: 4.0, 9: 7.0}, {0: 1.0, 1: 2.0, 2: 3.0})
+    >>> result.mean, round(result.low, 4), round(result.high, 4), round(result.p_value, 4)
+    (2.0, -0.4841, 4.4841, 0.0742)
+    >>> result.count, result.verdict
+    (3, 'no difference')
+    """
+    seeds = sorted(first.keys() & second.keys())
+    pairs = np.array([(first[seed], second[seed]) for seed in seeds], dtype=float).reshape(-1, 2)
+    gap = estimate((pairs[:, 0] - pairs[:, 1]).tolist())
+    if gap.count < 2:
+        p_value = math.nan
+    elif gap.std == 0.0:
+        # The t-statistic is 0/0 or infinite: the limits are certain.
+        p_value = 1.0 if gap.mean == 0.0 else 0.0
+    else:
+        p_value = float(stats.ttest_rel(pairs[:, 0], pairs[:, 1]).pvalue)
+    return Difference(gap.mean, gap.low, gap.high, p_value, gap.count)

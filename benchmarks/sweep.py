@@ -1,0 +1,138 @@
+"""Run configs times seeds, in parallel and resumable, into one file.
+
+A benchmark names its cells and calls `sweep`; tables and plots come from the file alone
+(`benchmarks.results`). A sweep that was stopped, by Ctrl-C or by a power cut, goes on where it
+was when it is called again: only runs that are missing, failed or changed are done.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from urllib.parse import quote
+
+from benchmarks.progress import SweepProgress
+from benchmarks.records import Cell, Key, Record, Scalar, SweepError, SweepFile
+from benchmarks.results import Results
+from benchmarks.workers import Reply, check_runner, run_tasks
+
+LOCAL_ENGINE = "server_app.local:run_local"
+
+
+@dataclass(frozen=True)
+class _Run:
+    cell: Cell
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        return self.cell.name, self.cell.digest, self.seed
+
+    def overrides(self, folder: Path) -> dict[str, Scalar]:
+        # Quoted, so that no two runs share a folder and no name leaves it.
+        name = f"{quote(self.cell.name, safe='')}-{self.cell.digest}-{self.seed}"
+        return {**self.cell.config, "seed": self.seed, "output-dir": str(folder / name)}
+
+    def record(self, reply: Reply) -> Record:
+        return Record(
+            cell=self.cell.name,
+            seed=self.seed,
+            digest=self.cell.digest,
+            status="failed" if reply.error else "completed",
+            reason=reply.reason,
+            error=reply.error,
+            seconds=round(reply.seconds, 3),
+            config=dict(self.cell.config),
+            rows=reply.rows,
+        )
+
+
+def sweep(
+    name: str,
+    cells: Iterable[Cell],
+    seeds: Iterable[int],
+    *,
+    path: Path | None = None,
+    processes: int | None = None,
+    runner: str = LOCAL_ENGINE,
+    keep_runs: Path | None = None,
+) -> Results:
+    """Run every cell with every seed, except what the sweep file already holds.
+
+    Parameters
+    ----------
+    name : str
+        What the sweep is called.
+    cells : iterable of Cell
+        The run configs, each with a name of its own.
+    seeds : iterable of int
+        The seeds; every cell runs with each of them, so that cells can be compared in pairs.
+    path : Path, optional
+        The sweep file; ``sweeps/<name>.jsonl`` by default.
+    processes : int, optional
+        How many runs go on at the same time; the number of cores by default.
+    runner : str
+        What runs one config, as ``module:function``; the local engine by default.
+    keep_runs : Path, optional
+        Where the runs' own output folders are kept; by default they are removed.
+
+    Returns
+    -------
+    Results
+        The completed runs of these cells and seeds; runs that failed are in `failures`.
+    """
+    cells, seeds = list(cells), [index(seed) for seed in seeds]
+    processes = (os.cpu_count() or 1) if processes is None else processes
+    _check(cells, seeds, processes)
+    path = path or Path("sweeps") / f"{name}.jsonl"
+    with SweepFile(path) as file:
+        done = {record.key for record in file.records if record.status == "completed"}
+        # Seeds outermost: a sweep stopped half-way still has whole seeds to compare.
+        runs = [_Run(cell, seed) for seed in seeds for cell in cells]
+        todo = [run for run in runs if run.key not in done]
+        if todo:
+            check_runner(runner)
+            with SweepProgress(name, len(todo), processes) as progress:
+                _run_all(todo, file, progress, runner, processes, keep_runs)
+    return Results.load(path, cells, seeds)
+
+
+def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int) -> None:
+    if not cells:
+        raise SweepError("cells: [] is empty; a sweep needs at least one cell")
+    if not seeds:
+        raise SweepError("seeds: [] is empty; a sweep needs at least one seed")
+    if processes < 1:
+        raise SweepError(f"processes: {processes} is not allowed; it must be 1 or more")
+    for what, values in (("cell name", [cell.name for cell in cells]), ("seed", seeds)):
+        for value, count in Counter[object](values).items():
+            if count > 1:
+                raise SweepError(f"{what}: {value!r} is given {count} times; each may occur once")
+
+
+def _run_all(
+    todo: Sequence[_Run],
+    file: SweepFile,
+    progress: SweepProgress,
+    runner: str,
+    processes: int,
+    keep_runs: Path | None,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch:
+        folder = keep_runs.absolute() if keep_runs else Path(scratch)
+        tasks = [run.overrides(folder) for run in todo]
+        with closing(run_tasks(tasks, runner, processes, Path(scratch))) as replies:
+            for position, reply in replies:
+                record = todo[position].record(reply)
+                file.append(record)
+                progress.advance(record)
+                if keep_runs is None:
+                    # At once, not at the end: hundreds of runs' checkpoints fill a disk.
+                    shutil.rmtree(str(tasks[position]["output-dir"]), ignore_errors=True)

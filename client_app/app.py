@@ -1,0 +1,62 @@
+"""The ClientApp: one handler a kind of message, nothing else.
+
+Handlers work on many clients at once. On a device that is a list of one; the local engine passes
+all clients of a round.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from client_app.training import evaluate_clients, identify_clients, train_clients
+from wire.keys import IDENTIFY
+
+_log = logging.getLogger("forager")
+_RAISED = 2  # Flower's code for an exception in a ClientApp
+
+Handler = Callable[[Sequence[Message], Sequence[Context]], list[Message]]
+
+HANDLERS: dict[str, Handler] = {
+    "train": train_clients,
+    "evaluate": evaluate_clients,
+    IDENTIFY: identify_clients,
+}
+
+
+def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Answer every message of one kind; a client that fails answers with an error.
+
+    A handler that returned nothing would block its SuperNode for ever. Where the work on several
+    clients fails as a whole, they are tried one by one, so that only the faulty ones fail.
+    """
+    try:
+        return HANDLERS[kind](messages, contexts)
+    except Exception as error:
+        if len(messages) > 1:
+            return [
+                reply
+                for message, context in zip(messages, contexts, strict=True)
+                for reply in answer(kind, [message], [context])
+            ]
+        reason = f"{type(error).__name__}: {error}"
+        _warn_once(f"a {kind} message failed: {reason}")
+        return [Message(Error(_RAISED, reason), reply_to=messages[0])]
+
+
+@lru_cache(maxsize=100)
+def _warn_once(text: str) -> None:
+    """Log a fault, but not again for each of a thousand virtual clients that share it."""
+    _log.warning(text)
+
+
+def _answer_one(kind: str, message: Message, context: Context) -> Message:
+    return answer(kind, [message], [context])[0]
+
+
+app = ClientApp()
+for _kind in HANDLERS:
+    _category, _, _action = _kind.partition(".")
+    getattr(app, _category)(_action or "default")(partial(_answer_one, _kind))

@@ -1,0 +1,39 @@
+"""Who this client is and which data are its own, from Flower's context."""
+
+from flwr.app import Context
+
+from server_app.config import RunConfig, read_config
+from tasks import ClientData, Task, load_task
+
+
+def client_key(context: Context) -> str:
+    """Return the client's stable name: its ``client-id``, else its partition id, else nothing.
+
+    Both come from the node config. A client without either is known to the server by its public
+    key.
+    """
+    config = context.node_config
+    return str(config.get("client-id", config.get("partition-id", "")))
+
+
+def client_config(context: Context) -> RunConfig:
+    """Return the typed run config; parsed once per process."""
+    return read_config(context.run_config)
+
+
+def client_task(context: Context) -> Task:
+    """Return the task of the run; loaded once per process."""
+    return load_task(client_config(context).task_spec())
+
+
+def client_data(context: Context, task: Task) -> ClientData:
+    """Return the client's own data: its partition, or what ``data-path`` names on a device."""
+    config = context.node_config
+    if "partition-id" in config and "num-partitions" in config:
+        return task.client_data(int(config["partition-id"]), int(config["num-partitions"]))
+    if "data-path" in config:
+        return task.device_data(str(config["data-path"]))
+    raise ValueError(
+        "node config: give partition-id and num-partitions, or data-path with this device's data; "
+        f"found {sorted(config) or 'nothing'}"
+    )

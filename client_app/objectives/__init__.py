@@ -1,0 +1,1 @@
+"""What a client minimises: cross-entropy, and what methods add to it."""

@@ -1,0 +1,25 @@
+"""FedProx: stay near the global model (Li et al., 2020, eq. 2)."""
+
+from collections.abc import Sequence
+
+import torch
+
+from client_app.objectives.plain import Plain
+from server_app.config import RunConfig
+
+
+class Prox(Plain):
+    """Add ``mu / 2 * ||w - w_global||^2`` to the loss: ``mu * (w - w_global)`` to its gradient."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.mu = config.prox.mu
+
+    def adjust(
+        self,
+        gradients: Sequence[torch.Tensor],
+        parameters: Sequence[torch.Tensor],
+        start: Sequence[torch.Tensor],
+    ) -> None:
+        """Add the pull towards the global model."""
+        for gradient, parameter, origin in zip(gradients, parameters, start, strict=True):
+            gradient.add_(parameter - origin, alpha=self.mu)

@@ -1,0 +1,1 @@
+"""Who trains: pure rules that choose positions among candidates."""

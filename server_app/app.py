@@ -1,0 +1,147 @@
+"""The ServerApp: config, task, strategy, loop, artifacts."""
+
+import logging
+import time
+from typing import Any
+
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from client_app.trainer import evaluate, read_arrays
+from server_app.callbacks.artifacts import Artifacts
+from server_app.callbacks.base import Callback
+from server_app.callbacks.checkpoint import Checkpoints, load_checkpoint
+from server_app.callbacks.early_stop import EarlyStop
+from server_app.callbacks.progress import Progress
+from server_app.config import RunConfig, default_config, read_config
+from server_app.exchange import PatientGrid
+from server_app.loop import Evaluate, Loop
+from server_app.report import summary_table
+from server_app.resume import check_same_run
+from server_app.run_folder import RunFolder
+from strategies.build import build_strategy
+from strategies.layer import attach_journal
+from strategies.roster import Roster
+from tasks import Task, load_task
+from wire.arrays import from_record, to_record
+
+_log = logging.getLogger("forager")
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run one federated training, as Flower starts it."""
+    speak()
+    folder, reason = run(grid, context.run_config)
+    _log.info("run %s\n%s", reason, summary_table(folder))
+
+
+def run(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, str]:
+    """Run one federated training on a grid; return what it left behind and how it ended."""
+    folder, loop = build_loop(grid, run_config)
+    return folder, loop.run()
+
+
+def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]:
+    """Return a run that is ready to start, and its folder.
+
+    Everything that can be wrong with the config, the task or the output folder is found here,
+    before any client is asked for anything.
+    """
+    config = read_config(run_config)
+    task = load_task(config.task_spec())
+    model = task.build_model()
+    evaluate_model = _evaluator(task, model)
+    folder, state = _new_or_resumed(config)
+    journal = EventLog(folder)
+    roster = Roster()
+    strategy = build_strategy(config, roster)
+    attach_journal(strategy, journal)
+    loop = Loop(
+        strategy,
+        PatientGrid(
+            grid,
+            roster,
+            deadline=config.round.deadline,
+            over_commit=config.round.over_commit,
+            poll=config.round.poll,
+            journal=journal,
+        ),
+        to_record(read_arrays(model)),
+        num_rounds=config.num_server_rounds,
+        evaluate=evaluate_model,
+        callbacks=_callbacks(config, folder),
+        journal=journal,
+        evaluate_every=config.evaluate_every,
+        min_replies=config.round.min_replies,
+        give_up_after=config.round.give_up_after,
+        config=config.flat(),
+    )
+    if state is not None:
+        loop.load_state(state)
+    overrides = {k: v for k, v in run_config.items() if default_config().get(k) != v}
+    folder.write_config({**config.flat(), "overrides": overrides})
+    journal("run-started", strategy=loop.description, config=config.flat(), clients=None)
+    return folder, loop
+
+
+def _new_or_resumed(config: RunConfig) -> tuple[RunFolder, dict[str, Any] | None]:
+    if not config.resume_from:
+        return RunFolder.create(config.output_dir, config.run_name), None
+    path, state = load_checkpoint(config.resume_from)
+    check_same_run(state["config"], config)
+    folder = RunFolder.open(path)
+    folder.truncate_after(int(state["round"]))
+    return folder, state
+
+
+def _evaluator(task: Task, model: Any) -> Evaluate:
+    test = task.server_data().test
+
+    def on_test_set(arrays: ArrayRecord) -> tuple[float, float]:
+        return evaluate(model, from_record(arrays), test)
+
+    return on_test_set
+
+
+def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
+    callbacks: list[Callback] = [
+        EarlyStop(
+            config.early_stop.patience, config.early_stop.min_delta, config.early_stop.target
+        ),
+        Progress(),
+    ]
+    if config.tensorboard:
+        from server_app.callbacks.tensorboard import TensorBoard
+
+        callbacks.append(TensorBoard(folder.path / "tensorboard"))
+    callbacks.append(
+        Checkpoints(folder.checkpoints, config.checkpoint.every, config.checkpoint.keep)
+    )
+    callbacks.append(Artifacts(folder))
+    return callbacks
+
+
+class EventLog:
+    """A journal that writes to the run folder, each event with the seconds since the start."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._started = time.monotonic()
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Write one event down."""
+        seconds = round(time.monotonic() - self._started, 6)
+        self._folder.append_event({"event": event, "time": seconds, **fields})
+
+
+def speak(level: int = logging.INFO) -> None:
+    """Show this project's log, short and without Flower's line for every exchange."""
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    _log.setLevel(level)
+    if not _log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        _log.addHandler(handler)
+        _log.propagate = False

@@ -1,0 +1,91 @@
+"""Save the run so that it can be resumed exactly where it was."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from server_app.callbacks.base import Callback
+from server_app.loop import Loop
+from wire import tree
+
+_log = logging.getLogger("forager")
+_KIND = "checkpoint"
+_NAME = re.compile(r"round-(\d+)\.safetensors")
+
+
+class CheckpointError(ValueError):
+    """There is nothing to resume from, or it is not a checkpoint."""
+
+
+class Checkpoints(Callback):
+    """Write ``round-<n>.safetensors`` every few rounds, when the run is stopped, and at its end.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they go.
+    every : int
+        Rounds between two; 0 for none but the last.
+    keep : int
+        How many to keep; the one before the last is there in case the last is damaged.
+    """
+
+    def __init__(self, folder: Path, every: int, keep: int) -> None:
+        self.folder = folder
+        self.every = every
+        self.keep = keep
+        self._saved = -1
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Save if it is time."""
+        if self.every and loop.round % self.every == 0:
+            self._save(loop, loop.state())
+        return None
+
+    def on_run_end(self, loop: Loop) -> None:
+        """Save the last complete round, also when the run was interrupted in the next."""
+        self._save(loop, loop.snapshot)
+
+    def _save(self, loop: Loop, state: dict[str, Any]) -> None:
+        if state["round"] == self._saved:
+            return
+        path = self.folder / f"round-{state['round']:06d}.safetensors"
+        try:
+            tree.save(path, state, _KIND)
+        except OSError as error:  # a full disk must not end a run that could go on
+            _log.warning("checkpoint %s could not be written: %s", path.name, error)
+            return
+        self._saved = state["round"]
+        loop.journal("checkpoint", round=self._saved, path=path.name)
+        for old in _files(self.folder)[: -self.keep]:
+            old.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("round-*.safetensors") if _NAME.fullmatch(path.name))
+
+
+def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
+    """Return the run folder and the state to resume from.
+
+    ``where`` is a run folder or a checkpoint file. In a folder the newest readable checkpoint
+    counts: a damaged last one costs a round, not the run.
+    """
+    path = Path(where)
+    files = [path] if path.is_file() else _files(path / "checkpoints")[::-1]
+    if not files:
+        raise CheckpointError(
+            f"resume-from = {where!r}: neither a checkpoint nor a run folder with checkpoints"
+        )
+    problems = []
+    for file in files:
+        try:
+            state = tree.load(file, _KIND)
+            int(state["round"])
+        except (tree.TreeError, OSError, KeyError, TypeError, ValueError) as error:
+            problems.append(f"{file.name}: {error}")
+            _log.warning("checkpoint %s cannot be used: %s", file.name, error)
+        else:
+            return file.resolve().parent.parent, state
+    raise CheckpointError(f"resume-from = {where!r}: no usable checkpoint ({'; '.join(problems)})")

@@ -1,0 +1,30 @@
+"""Tell how the run is going, one line a round."""
+
+import logging
+
+from server_app.callbacks.base import Callback
+from server_app.loop import Loop
+
+_log = logging.getLogger("forager")
+
+
+class Progress(Callback):
+    """Log a line a round."""
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Say what is about to happen."""
+        _log.info("%s, rounds %d to %d", loop.description, loop.round + 1, loop.num_rounds)
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Say what the round gave."""
+        exchange = loop.train_exchange
+        parts = [f"round {loop.round}/{loop.num_rounds}"]
+        if loop.evaluated_round == loop.round and loop.accuracy is not None:
+            parts.append(f"accuracy {loop.accuracy:.3f}  loss {loop.loss:.3f}")
+        if exchange is not None:
+            parts.append(f"{exchange.received}/{exchange.sent} clients")
+            if exchange.failed or exchange.late:
+                parts.append(f"{len(exchange.failed)} failed, {len(exchange.late)} late")
+        parts.append(f"{loop.round_seconds:.2f} s")
+        _log.info("  ".join(parts))
+        return None

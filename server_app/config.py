@@ -1,0 +1,352 @@
+"""The run config, read once into typed models.
+
+Flower hands an app a flat dict of scalars (``{"learning-rate": 0.1, "top-k.density": 0.1, ...}``)
+and checks neither types nor values. :func:`read_config` does, and collects all that is wrong into
+one :class:`ConfigError`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from server_app.presets import AXIS_DEFAULTS, PRESETS, fill_axes
+from strategies.registry import AXES, NOT_YET, available
+from tasks.errors import CONFIG_KEYS
+from tasks.spec import TaskSpec
+
+Scalar = int | float | bool | str
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(ValueError):
+    """The run config is wrong; the text says which key, which value and what is allowed."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+class Schedule(_Section):
+    """Learning rate by round."""
+
+    kind: Literal["constant", "step", "cosine"] = "constant"
+    every: AtLeastOne = 10
+    factor: Positive = 0.5
+    rounds: Count = 0
+
+
+class Round(_Section):
+    """How long a round waits, and for whom."""
+
+    deadline: Positive = 600.0
+    min_replies: AtLeastOne = 1
+    over_commit: NonNegative = 0.0
+    give_up_after: NonNegative = 600.0
+    poll: Positive = 0.2
+
+
+class EarlyStop(_Section):
+    """When to end before the last round; 0 switches a rule off."""
+
+    patience: Count = 0
+    min_delta: NonNegative = 0.0
+    target: Share = 0.0
+
+
+class Checkpoint(_Section):
+    """How often the run is saved and how many saves are kept."""
+
+    every: Count = 1
+    keep: AtLeastOne = 2
+
+
+class Data(_Section):
+    """Where data come from and what is set aside."""
+
+    path: str = ""
+    num_classes: Count = 0
+    validation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    client_test_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    synthetic_alpha: NonNegative = 1.0
+    synthetic_beta: NonNegative = 1.0
+    cache_dir: str = ""
+
+
+class Split(_Section):
+    """How data are spread over clients."""
+
+    alpha: Positive = 0.3
+    shards_per_client: AtLeastOne = 2
+    classes_per_client: AtLeastOne = 2
+
+
+class Corruption(_Section):
+    """How much of a client's data is spoilt, and how badly."""
+
+    rate: Share = 0.4
+    severity: Annotated[int, Field(ge=1, le=5)] = 5
+    kinds: str = "all"
+
+
+class Net(_Section):
+    """Sizes of the small built-in models."""
+
+    hidden: AtLeastOne = 64
+
+
+class Prox(_Section):
+    """The proximal objective."""
+
+    mu: NonNegative = 0.01
+
+
+class TopK(_Section):
+    """The sparse uplink."""
+
+    density: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    values: Literal["float32", "float16"] = "float32"
+
+
+class Aggregation(_Section):
+    """Settings of the aggregators; a learning rate of 0 means Flower's default."""
+
+    learning_rate: NonNegative = 0.0
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    beta_1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    beta_2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
+    tau: Positive = 1e-3
+    q: NonNegative = 0.1
+    trim: Annotated[float, Field(ge=0.0, lt=0.5)] = 0.2
+    malicious: Count = 1
+    keep: AtLeastOne = 5
+
+
+class Quarantine(_Section):
+    """What counts as absurdly large: this many times the usual size of an update."""
+
+    norm_factor: Positive = 100.0
+
+
+class Local(_Section):
+    """The local engine: how clients of one process are trained."""
+
+    trainer: Literal["auto", "stack", "threads", "serial"] = "auto"
+    threads: Count = 0
+    check_wire: bool = False
+
+
+class RunConfig(_Section):
+    """Everything a run can be told. Axes hold resolved names: never empty."""
+
+    strategy: str = "fedavg"
+    client_selector: str = "random"
+    data_selector: str = "full"
+    cohorts: str = "none"
+    similarity: str = "none"
+    aggregator: str = "fedavg"
+    objective: str = "sgd"
+    uplink: str = "dense"
+    privacy: str = "none"
+    task: str = "digits"
+    partition: str = "dirichlet"
+    noise: str = "none"
+    model: str = "softmax"
+
+    num_server_rounds: Count = 10
+    num_clients: AtLeastOne = 10
+    fraction_train: Share = 0.5
+    clients_per_round: Count = 0
+    fraction_evaluate: Share = 0.0
+    evaluate_every: AtLeastOne = 1
+    local_epochs: AtLeastOne = 1
+    local_steps: Count = 0
+    batch_size: AtLeastOne = 16
+    learning_rate: Positive = 0.1
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    weight_decay: NonNegative = 0.0
+    seed: Count = 0
+    output_dir: str = "runs"
+    run_name: str = ""
+    resume_from: str = ""
+    tensorboard: bool = False
+
+    schedule: Schedule = Schedule()
+    round: Round = Round()
+    early_stop: EarlyStop = EarlyStop()
+    checkpoint: Checkpoint = Checkpoint()
+    data: Data = Data()
+    split: Split = Split()
+    corruption: Corruption = Corruption()
+    net: Net = Net()
+    prox: Prox = Prox()
+    top_k: TopK = TopK()
+    aggregation: Aggregation = Aggregation()
+    quarantine: Quarantine = Quarantine()
+    local: Local = Local()
+
+    def task_spec(self) -> TaskSpec:
+        """Return what ``tasks`` needs to know of this config."""
+        flat: dict[str, Any] = self.flat()
+        names = [field.name for field in fields(TaskSpec)]
+        return TaskSpec(**{name: flat[CONFIG_KEYS.get(name, name)] for name in names})
+
+    def flat(self) -> dict[str, Scalar]:
+        """Return the resolved config as the flat, dotted dict that it came from."""
+        return _flatten(self.model_dump(by_alias=True))
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    flat: dict[str, Scalar] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in flat.items():
+        section, _, name = key.rpartition(".")
+        (tree.setdefault(section, {}) if section else tree)[name] = value
+    return tree
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Return a hint naming the closest valid name, or nothing.
+
+    >>> nearest("fedavgg", ["fedavg", "fedyogi"])
+    "; did you mean 'fedavg'?"
+    """
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _unknown_keys(flat: Mapping[str, Scalar]) -> list[str]:
+    known = list(default_config())
+    return [
+        f"{key} = {value!r}: unknown key{nearest(key, known)}"
+        for key, value in flat.items()
+        if key not in known
+    ]
+
+
+def _wrong_names(axes: Mapping[str, str]) -> list[str]:
+    problems = []
+    for axis, names in AXES.items():
+        value = axes[axis]
+        allowed = ", ".join(available(axis))
+        if value not in names:
+            hint = nearest(value, list(names))
+            problems.append(f"{axis} = {value!r}: unknown; allowed are {allowed}{hint}")
+        elif names[value] == NOT_YET:
+            problems.append(
+                f"{axis} = {value!r}: not available in this version; allowed are {allowed}"
+            )
+    return problems
+
+
+def _impossible(config: RunConfig) -> list[str]:
+    """Return what no single key gets wrong but several do together."""
+    problems = []
+    if config.clients_per_round == 0 and config.fraction_train == 0:
+        problems.append("fraction-train = 0.0: nobody would train; give it or clients-per-round")
+    asked = config.clients_per_round or round(config.fraction_train * config.num_clients)
+    malicious = config.aggregation.malicious
+    # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
+    least = {"krum": 2, "multi-krum": 2, "bulyan": 4}.get(config.aggregator, 0) * malicious + 3
+    if config.aggregator in ("krum", "multi-krum", "bulyan") and asked < least:
+        problems.append(
+            f"aggregation.malicious = {malicious}: {config.aggregator} then needs {least} clients "
+            f"a round, {asked} are asked (clients-per-round, or fraction-train of num-clients)"
+        )
+    if config.round.min_replies > (config.clients_per_round or config.num_clients):
+        problems.append(
+            f"round.min-replies = {config.round.min_replies}: more than are asked in a round"
+        )
+    return problems
+
+
+def _explain(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"])
+        lines.append(f"{key} = {item['input']!r}: {item['msg'].lower()}")
+    return lines
+
+
+def _raise_if(problems: list[str]) -> None:
+    if problems:
+        raise ConfigError("run config: " + "\n            ".join(problems))
+
+
+def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
+    """Return the typed config of Flower's flat run config, presets filled in.
+
+    >>> read_config({"strategy": "fedprox"}).objective
+    'prox'
+    >>> read_config({"learning-rate": "fast"})
+    Traceback (most recent call last):
+    server_app.config.ConfigError: run config: learning-rate = 'fast': input should be a valid
+    number
+    >>> read_config({"strategy": "cosag"})
+    Traceback (most recent call last):
+    server_app.config.ConfigError: run config: strategy = 'cosag': unknown; allowed are ...; did you
+    mean 'cosage'?
+    """
+    return _read_cached(tuple(sorted(flat.items())))
+
+
+@lru_cache(maxsize=16)
+def _read_cached(items: tuple[tuple[str, Scalar], ...]) -> RunConfig:
+    flat = dict(items)
+    _raise_if(_unknown_keys(flat))
+    problems = [
+        f"{axis} = {flat[axis]!r}: must be a text"
+        for axis in ["strategy", *AXIS_DEFAULTS]
+        if not isinstance(flat.get(axis, ""), str)
+    ]
+    _raise_if(problems)
+    strategy = str(flat.get("strategy", "")) or "fedavg"
+    if strategy not in PRESETS:
+        names = list(PRESETS)
+        allowed = ", ".join(names)
+        hint = nearest(strategy, names)
+        _raise_if([f"strategy = {strategy!r}: unknown; allowed are {allowed}{hint}"])
+    axes = fill_axes(strategy, {axis: str(flat.get(axis, "")) for axis in AXIS_DEFAULTS})
+    problems = _wrong_names(axes)
+    try:
+        config = RunConfig.model_validate(_nest({**flat, **axes, "strategy": strategy}))
+    except ValidationError as error:
+        raise ConfigError(
+            "run config: " + "\n            ".join([*problems, *_explain(error)])
+        ) from None
+    _raise_if(problems)
+    _raise_if(_impossible(config))
+    return config
+
+
+@lru_cache(maxsize=1)
+def default_config() -> dict[str, Scalar]:
+    """Return every key with its default: axes are empty, the preset fills them.
+
+    >>> defaults = default_config()
+    >>> defaults["strategy"], defaults["aggregator"], defaults["top-k.density"]
+    ('fedavg', '', 0.1)
+    """
+    return {**RunConfig().flat(), **dict.fromkeys(AXIS_DEFAULTS, "")}

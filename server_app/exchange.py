@@ -1,0 +1,175 @@
+"""Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
+
+Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
+and does not tell whose reply is missing. This does, around any Grid.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from strategies.grids import GridWrapper
+from strategies.layer import Journal, silent
+from strategies.roster import Roster
+from wire.records import entries
+from wire.sizes import payload_bytes, record_bytes
+
+
+@dataclass
+class Exchange:
+    """What came of one sending of messages."""
+
+    kind: str
+    sent: int
+    received: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0
+
+
+class PatientGrid(GridWrapper):
+    """A grid that waits no longer than it must.
+
+    Parameters
+    ----------
+    grid : Grid
+        The runtime's grid.
+    roster : Roster
+        Names for the clients that fail.
+    deadline : float (default: 600.0)
+        Seconds until a message expires; every message carries this as its time to live.
+    over_commit : float (default: 0.0)
+        Share of clients that were asked beyond need: as soon as the others have answered, waiting
+        ends.
+    poll : float (default: 0.2)
+        Seconds between looks at what has arrived.
+    journal : Journal
+        Is told of every exchange.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        roster: Roster,
+        *,
+        deadline: float = 600.0,
+        over_commit: float = 0.0,
+        poll: float = 0.2,
+        journal: Journal = silent,
+    ) -> None:
+        super().__init__(grid)
+        self.roster = roster
+        self.deadline = deadline
+        self.over_commit = over_commit
+        self.poll = poll
+        self.journal = journal
+        self.round = 0
+        self.last: Exchange | None = None
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and return the replies with content that came in time."""
+        return list(self.stream(messages, deadline=timeout))
+
+    def stream(
+        self, messages: Iterable[Message], *, deadline: float | None = None, spare: bool = False
+    ) -> Iterator[Message]:
+        """Yield replies with content as they arrive.
+
+        Parameters
+        ----------
+        messages : iterable of Message
+            What to send; all of one kind.
+        deadline : float, optional
+            Seconds to wait, at most the grid's own.
+        spare : bool (default: False)
+            Whether over-commitment applies: stop when enough have answered.
+        """
+        messages = list(messages)
+        if not messages:
+            return
+        limit = min(deadline or self.deadline, self.deadline)
+        exchange = Exchange(messages[0].metadata.message_type, len(messages))
+        self.last = exchange
+        started = time.monotonic()
+        waiting = self._send(messages, limit, exchange)
+        enough = math.ceil(len(messages) / (1 + self.over_commit)) if spare else len(messages)
+        try:
+            while waiting and exchange.received < enough:
+                arrived = list(self.pull_messages(list(waiting)))
+                yield from self._take(arrived, waiting, exchange)
+                if arrived:
+                    continue
+                if time.monotonic() - started > limit:
+                    break
+                time.sleep(self.poll)
+        finally:
+            exchange.late = [self.roster.key(node) for node in waiting.values()]
+            exchange.seconds = time.monotonic() - started
+            self._note(exchange)
+
+    def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
+        sizes: dict[int, int] = {}
+        for message in messages:
+            message.metadata.ttl = ttl
+            # Strategies share records among messages: measure each of them once.
+            for record in entries(message.content).values():
+                if id(record) not in sizes:
+                    sizes[id(record)] = record_bytes(record)
+                exchange.bytes_down += sizes[id(record)]
+        ids = self.push_messages(messages)
+        nodes = [message.metadata.dst_node_id for message in messages]
+        return dict(zip(ids, nodes, strict=True))
+
+    def _take(
+        self, arrived: list[Message], waiting: dict[str, int], exchange: Exchange
+    ) -> Iterator[Message]:
+        """Yield the good ones; note the others under the client that the message went to."""
+        for reply in arrived:
+            # Errors made by the SuperLink name itself as their source; the message they answer
+            # tells whose they are.
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:
+                continue
+            if reply.has_error():
+                exchange.failed[self.roster.key(node)] = (
+                    reply.error.reason or f"error {reply.error.code}"
+                )
+                continue
+            exchange.received += 1
+            exchange.bytes_up += payload_bytes(reply.content)
+            self.roster.learn([reply])
+            yield reply
+
+    def clients_state(self) -> dict[str, Any]:
+        """Return what the runtime keeps for its clients, if it does not outlive the process."""
+        return dict(self.grid.state_dict()) if hasattr(self.grid, "state_dict") else {}
+
+    def load_clients_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`clients_state` returned."""
+        if hasattr(self.grid, "load_state_dict"):
+            self.grid.load_state_dict(state)
+
+    def _note(self, exchange: Exchange) -> None:
+        self.journal(
+            "exchange",
+            round=self.round,
+            kind=exchange.kind,
+            sent=exchange.sent,
+            received=exchange.received,
+            failed=exchange.failed,
+            late=exchange.late,
+            **{
+                "bytes-down": exchange.bytes_down,
+                "bytes-up": exchange.bytes_up,
+                "seconds": exchange.seconds,
+            },
+        )

@@ -1,0 +1,158 @@
+"""A Grid that runs the ClientApp in this process: the same apps without the transport.
+
+For tests, sweeps and tables with thousands of clients. What is read-only is shared, not copied:
+array records stay numpy, the run config is one dict, a client that keeps nothing has no state. A
+client's state changes only when its handler succeeds, because handlers write it last.
+"""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run  # only for the signature of Grid.run
+from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
+
+from client_app.app import answer
+from client_app.state import ClientState
+from wire.arrays import num_bytes
+from wire.records import entries, records_of
+
+_SERVER = 1  # Flower's node id of the SuperLink
+_FIRST_NODE = 1000
+_PULL_BYTES = (
+    64 * 2**20
+)  # model bytes that one pull answers at most, so that replies can be consumed as they come
+
+
+class LocalGrid(Grid):
+    """Virtual clients in this process.
+
+    Parameters
+    ----------
+    num_clients : int
+        How many, each with one partition of the data.
+    run_config : dict
+        Flower's flat run config, shared by all.
+    check_wire : bool (default: False)
+        Serialise and read back every message and reply, as a real transport would.
+    """
+
+    def __init__(
+        self,
+        num_clients: int,
+        run_config: dict[str, Any],
+        *,
+        check_wire: bool = False,
+    ) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, _SERVER, 1
+        self._run = Run.create_empty(1)
+        self.check_wire = check_wire
+        self.contexts = {
+            _FIRST_NODE + i: Context(
+                run_id=1,
+                node_id=_FIRST_NODE + i,
+                node_config={"partition-id": i, "num-partitions": num_clients},
+                state=RecordDict(),
+                run_config=run_config,
+            )
+            for i in range(num_clients)
+        }
+        self._pending: dict[str, Message] = {}
+        self._ids = count(1)
+        self._stateful: set[int] = set()  # nodes that keep something
+
+    def set_run(self, run: Run) -> None:
+        """Set the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run, one and the same."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message (Flower's deprecated way, part of its interface)."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all virtual clients."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Take messages; the work is done when replies are pulled."""
+        ids = []
+        for message in messages:
+            message_id = str(next(self._ids))
+            message.metadata.__dict__["_message_id"] = (
+                message_id  # the SuperLink's task; there is no setter
+            )
+            self._pending[message_id] = _by_wire(message) if self.check_wire else message
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Answer the next of the pending messages, as many of one kind as fit one pull."""
+        waiting = [i for i in message_ids if i in self._pending]
+        batch: list[Message] = []
+        size = 0
+        for message_id in waiting:
+            message = self._pending[message_id]
+            size += _model_bytes(message)
+            if batch and (size > _PULL_BYTES or _kind(message) != _kind(batch[0])):
+                break
+            batch.append(message)
+        for message in batch:
+            del self._pending[message.metadata.message_id]
+        if not batch:
+            return []
+        contexts = [self.contexts[message.metadata.dst_node_id] for message in batch]
+        replies = answer(_kind(batch[0]), batch, contexts)
+        self._stateful.update(context.node_id for context in contexts if len(context.state))
+        return [_by_wire(reply) for reply in replies] if self.check_wire else replies
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Answer all messages; nobody is ever late here."""
+        ids = list(self.push_messages(messages))
+        replies: list[Message] = []
+        while len(replies) < len(ids):
+            replies.extend(self.pull_messages(ids))
+        return replies
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the clients that keep any: on a device the client keeps its own."""
+        return {
+            str(node): dict(ClientState(self.contexts[node])) for node in sorted(self._stateful)
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        for node, sections in state.items():
+            client = ClientState(self.contexts[int(node)])
+            client.update(sections)
+            client.save()
+            self._stateful.add(int(node))
+
+
+def _kind(message: Message) -> str:
+    return message.metadata.message_type
+
+
+def _model_bytes(message: Message) -> int:
+    records = records_of(message.content, ArrayRecord)
+    return sum(num_bytes(array) for record in records for array in entries(record).values())
+
+
+def _by_wire(message: Message) -> Message:
+    return message_from_proto(message_to_proto(message))

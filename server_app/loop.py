@@ -1,0 +1,270 @@
+"""The one place that loops over rounds.
+
+It drives any Flower strategy and owns what ``Strategy.start`` lacks: deadlines, minimum replies,
+repeated rounds, callbacks (checkpoints, early stop, ...), a clean end on SIGTERM, and resuming.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+from server_app.callbacks.base import Callback
+from server_app.exchange import Exchange, PatientGrid
+from server_app.interrupt import Interrupted, stop_on_signals
+from server_app.spread import accuracy_spread
+from strategies.layer import Journal, describe, load_strategy_state, strategy_state
+from wire.arrays import from_record, to_record
+from wire.keys import TRAIN_LOSS
+from wire.records import records_of
+
+_log = logging.getLogger("forager")
+_PAUSE = 2.0  # seconds before a round is tried again
+_HOPELESS = 3  # rounds in a row that every client asked has answered with an error
+
+Evaluate = Callable[[ArrayRecord], tuple[float, float]]
+
+
+class RunFailed(RuntimeError):
+    """The run cannot go on; the text says why."""
+
+
+class _RoundFailed(Exception):
+    """A round brought nothing and will be tried again."""
+
+
+class Loop:
+    """Rounds of federated learning.
+
+    Parameters
+    ----------
+    strategy : Strategy
+        Any Flower strategy.
+    grid : PatientGrid
+        How to reach the clients.
+    arrays : ArrayRecord
+        The initial model.
+    num_rounds : int
+        The last round.
+    evaluate : callable
+        Returns accuracy and loss of a model on the server's test data.
+    callbacks : sequence of Callback
+        Called in this order; those that remember before the one that saves.
+    journal : Journal
+        Where events go.
+    evaluate_every : int (default: 1)
+        Rounds between two evaluations; the last round is always evaluated.
+    min_replies : int (default: 1)
+        A round with fewer is tried again.
+    give_up_after : float (default: 600.0)
+        Seconds without a successful round that end the run.
+    config : dict, optional
+        The run config, kept in checkpoints to refuse resuming another run.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        grid: PatientGrid,
+        arrays: ArrayRecord,
+        *,
+        num_rounds: int,
+        evaluate: Evaluate,
+        callbacks: Sequence[Callback],
+        journal: Journal,
+        evaluate_every: int = 1,
+        min_replies: int = 1,
+        give_up_after: float = 600.0,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.grid = grid
+        self.arrays = arrays
+        self.num_rounds = num_rounds
+        self.evaluate = evaluate
+        self.callbacks = callbacks
+        self.journal = journal
+        self.evaluate_every = evaluate_every
+        self.min_replies = min_replies
+        self.give_up_after = give_up_after
+        self.config = config or {}
+
+        self.description = describe(strategy)
+        self.round = 0
+        self.reason = ""
+        self.accuracy: float | None = None
+        self.loss = 0.0
+        self.evaluated_round = -1
+        self.round_seconds = 0.0
+        self.train_exchange: Exchange | None = None
+        self.snapshot: dict[str, Any] = {}
+
+    def run(self) -> str:
+        """Run the rounds that are left; return how the run ended."""
+        started = time.monotonic()
+        message = ""
+        for callback in self.callbacks:
+            callback.on_run_start(self)
+        self.snapshot = self.state()
+        try:
+            with stop_on_signals():
+                self.reason = self._rounds()
+        except Interrupted as signal:
+            self.reason, message = "interrupted", str(signal)
+        except RunFailed as error:
+            self.reason, message = "failed", str(error)
+            raise
+        finally:
+            self.journal(
+                "run-finished",
+                reason=self.reason or "failed",
+                rounds=self.round,
+                seconds=time.monotonic() - started,
+                message=message,
+            )
+            for callback in self.callbacks:
+                callback.on_run_end(self)
+        return self.reason
+
+    def _rounds(self) -> str:
+        if self.round == 0:
+            self._evaluate_on_server()
+        while self.round < self.num_rounds:
+            reason = self.play_round()
+            if reason:
+                return reason
+        return "completed"
+
+    def play_round(self) -> str | None:
+        """Play the next round; a text is the reason to end the run with it."""
+        started = time.monotonic()
+        self._train_until_success(self.round + 1)
+        self.round += 1
+        if self.round % self.evaluate_every == 0 or self.round == self.num_rounds:
+            self._evaluate_on_server()
+            self._evaluate_on_clients()
+        self.round_seconds = time.monotonic() - started
+        self.journal("round-finished", round=self.round, seconds=self.round_seconds)
+        reasons = [callback.on_round_end(self) for callback in self.callbacks]
+        self.snapshot = self.state()
+        return next(filter(None, reasons), None)
+
+    def _train_until_success(self, server_round: int) -> None:
+        since, hopeless = time.monotonic(), 0
+        self.grid.round = server_round
+        while True:
+            try:
+                self._train(server_round)
+                return
+            except _RoundFailed as failure:
+                last = self.train_exchange
+                all_failed = last is not None and len(last.failed) == last.sent
+                hopeless = hopeless + 1 if all_failed else 0
+                waited = time.monotonic() - since
+                if hopeless >= _HOPELESS or waited >= self.give_up_after:
+                    raise RunFailed(
+                        f"round {server_round} failed for {waited:.0f} s, {hopeless} times at "
+                        f"every client (round.give-up-after = {self.give_up_after:g}): {failure}"
+                    ) from failure
+                _log.warning("round %d is tried again: %s", server_round, failure)
+                time.sleep(min(_PAUSE, self.give_up_after))
+
+    def _train(self, server_round: int) -> None:
+        self.train_exchange = None
+        config = ConfigRecord()
+        messages = self.strategy.configure_train(server_round, self.arrays, config, self.grid)
+        messages = list(messages)
+        if not messages:
+            raise _RoundFailed("no client is connected")
+        replies = self.grid.stream(messages, spare=True)
+        # So many are kept before the first is given away; the rest may be summed up one by one.
+        kept = list(islice(replies, self.min_replies))
+        self.train_exchange = self.grid.last
+        if len(kept) < self.min_replies:
+            raise _RoundFailed(self._what_went_wrong(len(kept)))
+        arrays, metrics = self._aggregate(server_round, chain(kept, replies))
+        if arrays is None:
+            raise _RoundFailed("no reply could be used: all were set aside")
+        self.arrays = arrays
+        self.journal("aggregated", round=server_round, metrics=_train_metrics(metrics))
+
+    def _aggregate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        try:
+            return self.strategy.aggregate_train(server_round, replies)
+        except (
+            Exception
+        ) as error:  # Flower's strategies raise many kinds for replies they cannot combine
+            raise _RoundFailed(f"aggregation failed: {type(error).__name__}: {error}") from error
+
+    def _what_went_wrong(self, received: int) -> str:
+        exchange = self.train_exchange
+        assert exchange is not None
+        text = f"{received} of {exchange.sent} clients answered, {self.min_replies} are needed"
+        if exchange.failed:
+            key, reason = next(iter(exchange.failed.items()))
+            text += f"; {len(exchange.failed)} failed, client {key}: {reason[:300]}"
+        if exchange.late:
+            text += f"; late: {', '.join(exchange.late[:10])}"
+        return text
+
+    def _evaluate_on_server(self) -> None:
+        self.accuracy, self.loss = self.evaluate(self.arrays)
+        self.evaluated_round = self.round
+        self.journal(
+            "evaluated", round=self.round, where="server", accuracy=self.accuracy, loss=self.loss
+        )
+
+    def _evaluate_on_clients(self) -> None:
+        messages = self.strategy.configure_evaluate(
+            self.round, self.arrays, ConfigRecord(), self.grid
+        )
+        messages = list(messages)
+        if not messages:
+            return
+        replies = list(self.grid.stream(messages))
+        metrics = [next(iter(records_of(r.content, MetricRecord)), MetricRecord()) for r in replies]
+        try:
+            self.strategy.aggregate_evaluate(self.round, replies)
+        except Exception as error:  # as in training, but nothing depends on it
+            _log.warning("evaluation metrics could not be aggregated: %s", error)
+        spread = accuracy_spread(metrics)
+        if spread:
+            self.journal("evaluated", round=self.round, where="clients", **spread)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a resumed run needs; arrays are shared, as none is changed in place."""
+        return {
+            "round": self.round,
+            "config": self.config,
+            "arrays": from_record(self.arrays),
+            "strategy": strategy_state(self.strategy),
+            "clients": self.grid.clients_state(),
+            "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks},
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "evaluated-round": self.evaluated_round,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue after the round at which the state was taken."""
+        self.round = int(state["round"])
+        self.arrays = to_record(state["arrays"])
+        load_strategy_state(self.strategy, state["strategy"])
+        self.grid.load_clients_state(state["clients"])
+        for callback in self.callbacks:
+            callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
+        self.accuracy, self.loss = state["accuracy"], state["loss"]
+        self.evaluated_round = int(state["evaluated-round"])
+
+
+def _train_metrics(metrics: MetricRecord | None) -> dict[str, Any]:
+    """Return the metrics under the names of the event log, which has no underscores."""
+    return {name.replace("_", "-"): value for name, value in (metrics or {}).items()} | (
+        {} if metrics is None or TRAIN_LOSS in metrics else {"train-loss": None}
+    )

@@ -1,0 +1,57 @@
+"""The look of a report: light and dark, wide and narrow, without anything from outside."""
+
+CSS = """
+:root {
+  color-scheme: light dark;
+  --page: #ffffff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6675; --rule: #dde1e7;
+  --first: #2f6fb5; --second: #c9601c; --third: #2e8b67; --bad: #b3261e;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #14171c; --card: #1d2128; --ink: #e4e8ee; --soft: #9aa5b4; --rule: #333a45;
+    --first: #6aa9ec; --second: #ee9350; --third: #5cc39a; --bad: #ff8a80;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 3rem; background: var(--page);
+  color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif;
+}
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
+h3 { font-size: 1rem; margin: 0 0 .25rem; }
+.sub, figcaption, .note { color: var(--soft); font-size: .875rem; }
+.sub { margin: .25rem 0 1.25rem; overflow-wrap: anywhere; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem;
+  margin: 0; }
+.tiles div { background: var(--card); border-radius: .5rem; padding: .7rem .9rem; }
+.tiles dt { color: var(--soft); font-size: .8rem; }
+.tiles dd { margin: 0; font-size: 1.45rem; font-weight: 600; line-height: 1.3; }
+.tiles small { display: block; color: var(--soft); font-size: .8rem; font-weight: 400; }
+.story { margin: 1.25rem 0 0; padding: 0; list-style: none; max-width: 58rem; }
+.story li { margin: .35rem 0; overflow-wrap: anywhere; }
+.warn { border-left: 4px solid var(--bad); padding-left: .75rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr));
+  gap: 1.25rem; }
+figure { margin: 0; background: var(--card); border-radius: .5rem; padding: 1rem; min-width: 0; }
+figure svg { display: block; width: 100%; height: auto; margin: .25rem 0 .5rem;
+  stroke-linejoin: round; }
+figure svg text { font-family: system-ui, -apple-system, "Segoe UI", sans-serif !important; }
+figure svg image { image-rendering: pixelated; }
+.key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .875rem; }
+/* Many columns are swept sideways on a phone rather than squeezed. */
+table:has(th:nth-child(5)) { min-width: 40rem; }
+th, td { text-align: left; vertical-align: top; padding: .3rem 1.5rem .3rem 0;
+  border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
+th { color: var(--soft); font-weight: 500; }
+thead th { white-space: nowrap; }
+th:first-child, td:first-child { min-width: 6rem; }
+.count { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+code, pre { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .85rem; }
+pre { background: var(--card); border-radius: .5rem; padding: .75rem 1rem; margin: 0;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+details { margin: 1rem 0 0; }
+summary { cursor: pointer; }
+"""

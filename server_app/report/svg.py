@@ -1,0 +1,78 @@
+"""Drawing by matplotlib for a page: SVG elements that take their colours from it."""
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH_INCHES = 4.4
+
+# Colours that stand for the page's own, which differ between light and dark.
+INK, FIRST, SECOND, THIRD = "#010101", "#010102", "#010103", "#010104"
+PAGE_COLOURS = {
+    INK: "currentColor",
+    FIRST: "var(--first)",
+    SECOND: "var(--second)",
+    THIRD: "var(--third)",
+}
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a client's key may hold dollar signs
+    "text.usetex": False,
+    "text.color": INK,
+    "font.size": 9,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "legend.borderpad": 0,
+    "legend.handlelength": 1.2,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.1,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 3,
+}
+
+
+def draw(name: str, height: float, paint: Callable[["Axes"], None]) -> str:
+    """Return the picture as an SVG element for a page."""
+    import matplotlib  # here, since a run that makes no report need not wait for it
+    from matplotlib.figure import Figure
+
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        # The browser has the letters that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+        paint(figure.subplots())
+        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+    return _embeddable(text.getvalue())
+
+
+def _embeddable(svg: str) -> str:
+    """Cut a stand-alone SVG file down to an element that takes its colours from the page."""
+    element = svg[svg.index("<svg") :]
+    element = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", element, flags=re.DOTALL)
+    element = re.sub(r'<svg [^>]*(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true">', element)
+    element = re.sub(r'<g id="[^"]*"', "<g", element)
+    element = element.replace("xlink:href=", "href=")
+    for stand_in, colour in PAGE_COLOURS.items():
+        element = element.replace(stand_in, colour)
+    return element

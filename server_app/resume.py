@@ -1,0 +1,34 @@
+"""Check that a run may continue another."""
+
+from typing import Any
+
+from server_app.callbacks.checkpoint import CheckpointError
+from server_app.config import RunConfig
+
+# Keys that may differ between a run and its continuation: they do not change what a round computes.
+_FREE_KEYS = {
+    "num-server-rounds",
+    "num-clients",
+    "output-dir",
+    "run-name",
+    "resume-from",
+    "tensorboard",
+    "strategy",
+}
+_FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path", "data.cache-dir")
+
+
+def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
+    """Raise :class:`CheckpointError` if a setting that matters differs from the checkpoint's."""
+    now = config.flat()
+    different = [
+        f"{key} is {now.get(key)!r}, was {saved.get(key)!r}"
+        for key in sorted(saved.keys() | now.keys())
+        if key not in _FREE_KEYS
+        and not key.startswith(_FREE_SECTIONS)
+        and saved.get(key) != now.get(key)
+    ]
+    if different:
+        raise CheckpointError(
+            f"resume-from = {config.resume_from!r}: that run differs: {'; '.join(different)}"
+        )

@@ -1,0 +1,278 @@
+"""The folder that a run leaves behind: its config, its events, its tables, its model."""
+
+import csv
+import io
+import json
+import logging
+import math
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from server_app.report.history import CSV_COLUMNS, History
+
+Event = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+
+class RunFolderError(ValueError):
+    """A run folder cannot be made, written or found."""
+
+
+class RunFolder:
+    """One run's folder, `<output-dir>/<run>/`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder. Nothing is read or written until a method is called; `create` and `open` make
+        sure that the folder can be used.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._warned = False
+
+    @classmethod
+    def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
+        """Make the folder of a new run.
+
+        Parameters
+        ----------
+        output_dir : str or Path
+            Where run folders lie; made if missing.
+        name : str
+            Name of the run; by default the time in UTC and a random suffix.
+
+        Raises
+        ------
+        RunFolderError
+            If the folder exists already or cannot be written.
+        """
+        if name != Path(name).name or name == ".." or "\0" in name:
+            raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
+        path = Path(output_dir) / (name or _new_name())
+        if os.path.lexists(path):
+            raise RunFolderError(
+                f"output-dir = {str(output_dir)!r} already holds a run {path.name!r}: "
+                "choose another name, or resume that run"
+            )
+        return cls(path)._prepare(output_dir)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """Open the folder of an earlier run, to go on with it.
+
+        Raises
+        ------
+        RunFolderError
+            If there is no such folder or it cannot be written.
+        """
+        if not Path(path).is_dir():
+            raise RunFolderError(
+                f"path = {str(path)!r} is not a run folder: the folder of an earlier run is needed"
+            )
+        return cls(path)._prepare(Path(path).parent)
+
+    def _prepare(self, output_dir: str | Path) -> "RunFolder":
+        """Make the folders and prove, by writing, that files can be put there."""
+        probe = self.path / f".probe-{secrets.token_hex(4)}"
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            try:
+                probe.write_bytes(b"probe")
+            finally:
+                probe.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunFolderError(
+                f"output-dir = {str(output_dir)!r} cannot be written: {error.strerror or error} "
+                f"({self.path}); a folder that this process may write is needed"
+            ) from error
+        return self
+
+    @property
+    def config_path(self) -> Path:
+        """The resolved run config."""
+        return self.path / "config.json"
+
+    @property
+    def events_path(self) -> Path:
+        """The log: one event a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def rounds_path(self) -> Path:
+        """The table with one row a round."""
+        return self.path / "rounds.csv"
+
+    @property
+    def report_path(self) -> Path:
+        """The page for a browser."""
+        return self.path / "report.html"
+
+    @property
+    def model_path(self) -> Path:
+        """The final model."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a file of the folder whole or not at all, and return its path."""
+        target, temporary = self.path / name, self.path / f".{name}.{secrets.token_hex(4)}.tmp"
+        try:
+            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+    def write_config(self, config: Mapping[str, Any]) -> Path:
+        """Write the resolved run config as `config.json`."""
+        return self.write_text("config.json", json.dumps(to_plain(config), indent=2) + "\n")
+
+    def read_config(self) -> dict[str, Any]:
+        """Return what `config.json` holds, or nothing if the run died before writing it."""
+        try:
+            config = json.loads(self.config_path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise RunFolderError(f"{self.config_path} is not a JSON file: {error}") from error
+        return config if isinstance(config, dict) else {}
+
+    def append_event(self, event: Mapping[str, Any]) -> bool:
+        """Add one line to `events.jsonl`; a line is on its way to the disk when this returns.
+
+        Returns
+        -------
+        bool
+            False if the line could not be written (a full disk, say). The first time a warning
+            is logged; the run is worth more than its log.
+        """
+        try:
+            with self.events_path.open("a+b", buffering=0) as file:
+                _mend_torn_tail(file)
+                _write_all(file, _line(event))
+        except OSError as error:
+            if not self._warned:
+                logger.warning("%s: events are being lost: %s", self.events_path, error)
+                self._warned = True
+            return False
+        return True
+
+    def read_events(self) -> list[Event]:
+        """Return all events in order; a last line that was torn by a crash is left out."""
+        if not self.events_path.exists():
+            return []
+        lines = self.events_path.read_bytes().split(b"\n")
+        events = []
+        for number, line in enumerate(lines, start=1):
+            event = _parse(line)
+            if event is not None:
+                events.append(event)
+            elif line.strip() and number < len(lines):
+                logger.warning("%s: line %d is not an event, left out", self.events_path, number)
+        return events
+
+    def truncate_after(self, round_number: int) -> None:
+        """Forget what was logged after a round, so that a resumed run's log reads as one.
+
+        Dropped are events of later rounds, events without a round that follow such a one, and
+        the end of the earlier run.
+        """
+        kept: list[Event] = []
+        beyond = False
+        for event in self.read_events():
+            number = event.get("round")
+            later = isinstance(number, int) and number > round_number
+            beyond = beyond or later
+            stray = number is None and beyond and event.get("event") != "run-started"
+            if not later and not stray and event.get("event") != "run-finished":
+                kept.append(event)
+        self.write_text("events.jsonl", b"".join(map(_line, kept)).decode())
+
+    def write_rounds_csv(self, events: Iterable[Mapping[str, Any]]) -> Path:
+        """Write `rounds.csv`, one row a round; what is unknown stays empty."""
+        rows = History.from_events(events).rows
+        text = io.StringIO()
+        writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({"round": number, **rows[number]} for number in sorted(rows))
+        return self.write_text("rounds.csv", text.getvalue())
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> to_plain({"loss": np.float32("nan"), "scores": np.array([1, 2]), 3: (True, "x")})
+    {'loss': None, 'scores': [1, 2], '3': [True, 'x']}
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((to_plain(item) for item in value), key=str)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [to_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays
+        return to_plain(value.tolist())
+    return str(value)
+
+
+def _new_name() -> str:
+    """Name a run by the time in UTC; the suffix keeps runs of one second apart."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(to_plain(event), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _parse(line: bytes) -> Event | None:
+    """Return the event of a line, or None if the line holds none."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _mend_torn_tail(file: BinaryIO | io.FileIO) -> None:
+    """Make the file end with a whole line, so that the next event does not join a torn one."""
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    content = file.read() or b""
+    start = content.rfind(b"\n") + 1
+    if _parse(content[start:]) is None:
+        file.truncate(start)
+    else:
+        _write_all(file, b"\n")
+
+
+def _write_all(file: BinaryIO | io.FileIO, data: bytes) -> None:
+    """Write all of it: a raw write to a nearly full disk may take only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]

@@ -1,0 +1,92 @@
+"""Flower's strategies by name, set up to take everyone they are shown."""
+
+from functools import partial
+from typing import Any
+
+from flwr.serverapp import strategy as flower
+
+from server_app.config import RunConfig
+from strategies.stock import StockAggregator
+from wire.keys import TRAIN_LOSS
+
+# Behind a view of the grid a strategy samples everyone it sees, be it one client.
+_EVERYONE: dict[str, Any] = {
+    "min_train_nodes": 1,
+    "min_evaluate_nodes": 1,
+    "min_available_nodes": 1,
+}
+
+
+def _learning_rate(config: RunConfig, name: str) -> dict[str, Any]:
+    """Return the server's learning rate by the strategy's name for it, if it is set."""
+    rate = config.aggregation.learning_rate
+    return {name: rate} if rate else {}
+
+
+def fedavg(config: RunConfig) -> StockAggregator:
+    """Weighted mean (McMahan et al., 2017)."""
+    return StockAggregator(flower.FedAvg(**_EVERYONE), mean_like=True)
+
+
+def fedavgm(config: RunConfig) -> StockAggregator:
+    """Mean with server momentum (Hsu et al., 2019)."""
+    rate = _learning_rate(config, "server_learning_rate")
+    inner = flower.FedAvgM(**_EVERYONE, **rate, server_momentum=config.aggregation.momentum)
+    return StockAggregator(inner, mean_like=True)
+
+
+def _adaptive(cls: Any, config: RunConfig, *, second_moment: bool = True) -> StockAggregator:
+    settings = {"tau": config.aggregation.tau, **_learning_rate(config, "eta")}
+    if second_moment:
+        settings |= {"beta_1": config.aggregation.beta_1, "beta_2": config.aggregation.beta_2}
+    return StockAggregator(cls(**_EVERYONE, **settings), mean_like=True)
+
+
+# The adaptive federated optimisers (Reddi et al., 2021)
+fedadam = partial(_adaptive, flower.FedAdam)
+fedyogi = partial(_adaptive, flower.FedYogi)
+fedadagrad = partial(_adaptive, flower.FedAdagrad, second_moment=False)
+
+
+def qfedavg(config: RunConfig) -> StockAggregator:
+    """Fair aggregation that weighs clients by their loss (Li et al., 2020)."""
+    inner = flower.QFedAvg(
+        client_learning_rate=config.learning_rate,
+        q=config.aggregation.q,
+        train_loss_key=TRAIN_LOSS,
+        **_EVERYONE,
+    )
+    return StockAggregator(inner, mean_like=False)
+
+
+def median(config: RunConfig) -> StockAggregator:
+    """Coordinate-wise median (Yin et al., 2018)."""
+    return StockAggregator(flower.FedMedian(**_EVERYONE), mean_like=False)
+
+
+def trimmed_mean(config: RunConfig) -> StockAggregator:
+    """Coordinate-wise mean without the tails (Yin et al., 2018)."""
+    inner = flower.FedTrimmedAvg(**_EVERYONE, beta=config.aggregation.trim)
+    return StockAggregator(inner, mean_like=False)
+
+
+def krum(config: RunConfig) -> StockAggregator:
+    """Take the one update closest to its neighbours (Blanchard et al., 2017)."""
+    inner = flower.Krum(**_EVERYONE, num_malicious_nodes=config.aggregation.malicious)
+    return StockAggregator(inner, mean_like=False)
+
+
+def multi_krum(config: RunConfig) -> StockAggregator:
+    """Take the mean of the updates closest to their neighbours (Blanchard et al., 2017)."""
+    inner = flower.MultiKrum(
+        **_EVERYONE,
+        num_malicious_nodes=config.aggregation.malicious,
+        num_nodes_to_select=config.aggregation.keep,
+    )
+    return StockAggregator(inner, mean_like=False)
+
+
+def bulyan(config: RunConfig) -> StockAggregator:
+    """Krum's choice, then a trimmed mean of it (El Mhamdi et al., 2018)."""
+    inner = flower.Bulyan(**_EVERYONE, num_malicious_nodes=config.aggregation.malicious)
+    return StockAggregator(inner, mean_like=False)

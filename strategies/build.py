@@ -1,0 +1,39 @@
+"""From a config to a stack of layers."""
+
+from flwr.serverapp.strategy import Strategy
+
+from server_app.config import RunConfig
+from strategies.quarantine import Quarantine
+from strategies.registry import resolve
+from strategies.roster import Roster
+from strategies.selection import Selection
+
+
+def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
+    """Return the strategy that a config describes, innermost first.
+
+    >>> from strategies.layer import describe
+    >>> from server_app.config import read_config
+    >>> config = read_config({"uplink": "top-k", "aggregator": "fedyogi"})
+    >>> describe(build_strategy(config, Roster()))
+    'SparseUplink(Quarantine(Selection(StockAggregator(FedYogi))))'
+    """
+    everyone = config.client_selector == "all"
+    strategy: Strategy = resolve("aggregator", config.aggregator)(config)
+    strategy = Selection(
+        strategy,
+        resolve("client-selector", config.client_selector)(),
+        roster,
+        count=0 if everyone else config.clients_per_round,
+        fraction=1.0 if everyone else config.fraction_train,
+        fraction_evaluate=config.fraction_evaluate,
+        over_commit=config.round.over_commit,
+        seed=config.seed,
+        identify_timeout=min(60.0, config.round.deadline),
+    )
+    strategy = Quarantine(strategy, roster, norm_factor=config.quarantine.norm_factor)
+    if config.uplink == "top-k":
+        strategy = resolve("uplink", "top-k")(
+            strategy, roster, density=config.top_k.density, values=config.top_k.values
+        )
+    return strategy

@@ -1,0 +1,166 @@
+"""Set bad replies aside so that the round goes on with the rest."""
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from strategies.layer import Layer
+from strategies.roster import Roster
+from wire.arrays import checked_view, from_record
+from wire.keys import ARRAYS, NUM_EXAMPLES
+from wire.records import entries, records_of, sent_arrays
+
+_HISTORY = 200  # norms of accepted updates that say what is usual
+
+
+class BadReply(ValueError):
+    """Why a reply is set aside."""
+
+
+class SentModel:
+    """The model that clients were sent, ready to compare replies with."""
+
+    def __init__(self, record: ArrayRecord) -> None:
+        self.arrays = from_record(record)
+        floats = [a.ravel() for a in self.arrays.values() if a.dtype.kind == "f"]
+        self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
+
+
+class Quarantine(Layer):
+    """Check every reply against what its client was sent.
+
+    Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
+    records, other array names, shapes or types than were sent, values that are not finite, no or
+    negative example counts, and updates larger than ``norm_factor`` times the median of those
+    accepted so far (of the model itself until there are any). Each is written to the journal and
+    counted against its client.
+    """
+
+    def __init__(self, inner: Strategy, roster: Roster, *, norm_factor: float = 100.0) -> None:
+        super().__init__(inner)
+        self.roster = roster
+        self.norm_factor = norm_factor
+        self._norms: deque[float] = deque(maxlen=_HISTORY)
+        self._sent: dict[int, SentModel] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Remember what every client is sent."""
+        return self._remember(super().configure_train(server_round, arrays, config, grid))
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Remember who is asked."""
+        return self._remember(super().configure_evaluate(server_round, arrays, config, grid))
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate the sound replies."""
+        return super().aggregate_train(server_round, self._sound(server_round, replies, True))
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Aggregate the sound replies."""
+        return super().aggregate_evaluate(server_round, self._sound(server_round, replies, False))
+
+    def _remember(self, messages: Iterable[Message]) -> list[Message]:
+        messages = list(messages)
+        models: dict[int, SentModel] = {}  # most messages carry the same record
+        self._sent = {}
+        for message in messages:
+            record = sent_arrays(message, ARRAYS)
+            if id(record) not in models:
+                models[id(record)] = SentModel(record)
+            self._sent[message.metadata.dst_node_id] = models[id(record)]
+        return messages
+
+    def _sound(
+        self, server_round: int, replies: Iterable[Message], training: bool
+    ) -> Iterator[Message]:
+        usual = float(np.median(self._norms)) if self._norms else 0.0
+        for reply in replies:
+            if reply.has_error():  # counted as a failure where it arrived
+                continue
+            try:
+                sent = self._sent.pop(reply.metadata.src_node_id, None)
+                if sent is None:
+                    raise BadReply("nobody asked for it, or it is a second reply")
+                check_metrics(reply)
+                if training:
+                    self._norms.append(self._check_size(sent, reply, usual))
+            except BadReply as error:
+                set_aside(self, self.roster, server_round, reply, str(error))
+            else:
+                yield reply
+
+    def _check_size(self, sent: SentModel, reply: Message, usual: float) -> float:
+        norm = update_norm(sent, reply)
+        limit = self.norm_factor * (usual if usual > 1e-9 * sent.norm else max(sent.norm, 1.0))
+        if norm > limit:
+            raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
+        return norm
+
+    def own_state(self) -> dict[str, Any]:
+        """Return the usual norms and the strikes."""
+        return {"norms": list(self._norms), "strikes": dict(self.roster.strikes)}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self._norms = deque(state["norms"], maxlen=_HISTORY)
+        self.roster.strikes = Counter(state["strikes"])
+
+
+def set_aside(layer: Layer, roster: Roster, server_round: int, reply: Message, reason: str) -> None:
+    """Write down that a reply is not used, and count it against its client."""
+    key = roster.key(reply.metadata.src_node_id)
+    roster.strikes[key] += 1
+    layer.journal("quarantined", round=server_round, client=key, reason=reason)
+
+
+def check_metrics(reply: Message) -> None:
+    """Raise :class:`BadReply` unless there is one finite MetricRecord with a positive count."""
+    records = records_of(reply.content, MetricRecord)
+    if len(records) != 1:
+        raise BadReply(f"{len(records)} metric records instead of one")
+    metrics = entries(records[0])
+    examples = metrics.get(NUM_EXAMPLES)
+    if not isinstance(examples, int | float) or not 0 < examples < math.inf:
+        raise BadReply(f"{NUM_EXAMPLES} = {examples!r} is not a positive number")
+    for name, value in metrics.items():
+        finite = all(map(math.isfinite, value)) if isinstance(value, list) else math.isfinite(value)
+        if not finite:
+            raise BadReply(f"metric {name} is not finite")
+
+
+def update_norm(sent: SentModel, reply: Message) -> float:
+    """Return the norm of the update; :class:`BadReply` if it does not fit or is not finite."""
+    records = records_of(reply.content, ArrayRecord)
+    if len(records) != 1:
+        raise BadReply(f"{len(records)} array records instead of one")
+    arrays = entries(records[0])
+    if arrays.keys() != sent.arrays.keys():
+        odd = sorted(arrays.keys() ^ sent.arrays.keys())
+        raise BadReply(f"other array names than the model's: {odd[:5]}")
+    squares = 0.0
+    for name, array in arrays.items():
+        reference = sent.arrays[name]
+        try:
+            after = checked_view(array, reference)
+        except (ValueError, TypeError, EOFError) as error:
+            raise BadReply(f"array {name}: {error}") from error
+        if after.dtype.kind == "f":
+            difference = (after - reference).ravel()
+            squares += float(np.vdot(difference, difference))
+    if not math.isfinite(squares):
+        raise BadReply("values that are not finite, or too large to square")
+    return math.sqrt(squares)

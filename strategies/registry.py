@@ -1,0 +1,105 @@
+"""Every choice a run config can name, and where its code lives.
+
+To add a method, put its ``module:attribute`` here. Modules are imported only when a run asks for
+them, so a device that trains plain FedAvg never loads anything else. ``NOT_YET`` marks names that
+are planned: they are refused by name.
+"""
+
+from importlib import import_module
+from typing import Any
+
+NOT_YET = ""
+BUILT_IN = "built-in"  # nothing to load: the value means "without"
+
+AXES: dict[str, dict[str, str]] = {
+    "client-selector": {
+        "random": "client_selectors.uniform:Uniform",
+        "all": "client_selectors.everyone:Everyone",
+        "round-robin": "client_selectors.round_robin:RoundRobin",
+        "aoi": NOT_YET,
+        "dissimilarity": NOT_YET,
+        "dissimilarity-cooldown": NOT_YET,
+        "dissimilarity-sampling": NOT_YET,
+        "cosage": NOT_YET,
+        "power-of-choice": NOT_YET,
+        "local-loss": NOT_YET,
+        "oort": NOT_YET,
+        "cluster-oracle": NOT_YET,
+    },
+    "data-selector": {
+        "full": BUILT_IN,
+        "random": NOT_YET,
+        "facility-location": NOT_YET,
+        "crust": NOT_YET,
+        "gradmatch": NOT_YET,
+        "gcfl": NOT_YET,
+        "reservoir": NOT_YET,
+        "fifo": NOT_YET,
+        "high-loss": NOT_YET,
+        "gradient-norm": NOT_YET,
+        "fedbalancer": NOT_YET,
+        "sld": NOT_YET,
+        "ode": NOT_YET,
+        "unlimited": NOT_YET,
+    },
+    "cohorts": {
+        "none": BUILT_IN,
+        "auxo": NOT_YET,
+        "ifca": NOT_YET,
+        "cfl": NOT_YET,
+        "flexcfl": NOT_YET,
+        "fl-hc": NOT_YET,
+        "similarity": NOT_YET,
+        "neighbours": NOT_YET,
+    },
+    "similarity": {
+        "none": BUILT_IN,
+        "index-overlap": NOT_YET,
+        "cosine": NOT_YET,
+        "euclidean": NOT_YET,
+        "oracle": NOT_YET,
+    },
+    "aggregator": {
+        "fedavg": "strategies.aggregators:fedavg",
+        "fedavgm": "strategies.aggregators:fedavgm",
+        "fedadam": "strategies.aggregators:fedadam",
+        "fedyogi": "strategies.aggregators:fedyogi",
+        "fedadagrad": "strategies.aggregators:fedadagrad",
+        "qfedavg": "strategies.aggregators:qfedavg",
+        "median": "strategies.aggregators:median",
+        "trimmed-mean": "strategies.aggregators:trimmed_mean",
+        "krum": "strategies.aggregators:krum",
+        "multi-krum": "strategies.aggregators:multi_krum",
+        "bulyan": "strategies.aggregators:bulyan",
+    },
+    "objective": {
+        "sgd": "client_app.objectives.plain:Plain",
+        "prox": "client_app.objectives.prox:Prox",
+        "moon": NOT_YET,
+        "scaffold": NOT_YET,
+    },
+    "uplink": {
+        "dense": BUILT_IN,
+        "top-k": "strategies.sparse_uplink:SparseUplink",
+    },
+    "privacy": {"none": BUILT_IN, "local-dp": NOT_YET, "central-dp": NOT_YET},
+}
+
+
+def available(axis: str) -> list[str]:
+    """Return the names of an axis that this version can run.
+
+    >>> available("uplink")
+    ['dense', 'top-k']
+    """
+    return [name for name, where in AXES[axis].items() if where != NOT_YET]
+
+
+def resolve(axis: str, name: str) -> Any:
+    """Import and return what a name stands for.
+
+    >>> resolve("client-selector", "all").__name__
+    'Everyone'
+    """
+    module, attribute = AXES[axis][name].split(":")
+    return getattr(import_module(module), attribute)

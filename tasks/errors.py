@@ -1,0 +1,63 @@
+"""The error that every bad task setting or data file is reported with."""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+CONFIG_KEYS = {
+    "path": "data.path",
+    "num_classes": "data.num-classes",
+    "validation_share": "data.validation-share",
+    "client_test_share": "data.client-test-share",
+    "synthetic_alpha": "data.synthetic-alpha",
+    "synthetic_beta": "data.synthetic-beta",
+    "cache_dir": "data.cache-dir",
+    "alpha": "split.alpha",
+    "shards_per_client": "split.shards-per-client",
+    "classes_per_client": "split.classes-per-client",
+    "noise_rate": "corruption.rate",
+    "noise_severity": "corruption.severity",
+    "noise_kinds": "corruption.kinds",
+    "hidden": "net.hidden",
+    "num_partitions": "num-clients",
+}
+"""Keys of the run config that set the fields of a spec, where they are not the field's own name."""
+
+
+class TaskError(ValueError):
+    """A task cannot be built as asked; the message says what to change."""
+
+
+def invalid(field: str, value: object, allowed: str) -> TaskError:
+    """Error for a value that is out of its range.
+
+    Examples
+    --------
+    >>> print(invalid("noise_rate", 1.5, "a number in [0, 1]"))
+    corruption.rate = 1.5 is not allowed: use a number in [0, 1]
+    """
+    return TaskError(f"{CONFIG_KEYS.get(field, field)} = {value!r} is not allowed: use {allowed}")
+
+
+def one_line(error: BaseException) -> str:
+    r"""Message of an error without its line breaks.
+
+    Examples
+    --------
+    >>> one_line(OSError("no network\nat all"))
+    'no network at all'
+    """
+    return " ".join(str(error).split())
+
+
+def unknown(field: str, value: str, names: Collection[str]) -> TaskError:
+    """Error for a name that does not exist, with the nearest one that does.
+
+    Examples
+    --------
+    >>> print(unknown("partition", "dirichlett", ["iid", "dirichlet"]))
+    partition = 'dirichlett' is not known: use one of iid, dirichlet (did you mean 'dirichlet'?)
+    """
+    nearest = get_close_matches(value, list(names), n=1)
+    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    key = CONFIG_KEYS.get(field, field)
+    return TaskError(f"{key} = {value!r} is not known: use one of {', '.join(names)}{hint}")

@@ -1,0 +1,195 @@
+"""The pieces of data a run works on, and the seeded ways to cut them."""
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples with their labels.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        Inputs, float32, one sample per row of the first axis.
+    y : torch.Tensor
+        Labels, int64.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the tensors take."""
+        return self.x.nbytes + self.y.nbytes
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """What one client holds, with the truth about what noise did to it.
+
+    Parameters
+    ----------
+    train, test : Split
+        Training and test samples; either may be empty.
+    true_labels : torch.Tensor
+        Labels of ``train`` before noise.
+    clean : torch.Tensor
+        True where neither label nor input of the ``train`` sample was corrupted.
+    """
+
+    train: Split
+    test: Split
+    true_labels: torch.Tensor
+    clean: torch.Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the tensors take."""
+        return self.train.nbytes + self.test.nbytes + self.true_labels.nbytes + self.clean.nbytes
+
+
+@dataclass(frozen=True)
+class ServerData:
+    """What the server holds: clean validation samples and the global test set."""
+
+    validation: Split
+    test: Split
+
+
+def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
+    """Random generator that belongs to one purpose, so that draws never shift each other.
+
+    Examples
+    --------
+    >>> a, b = generator(0, "noise", 3), generator(0, "noise", 3)
+    >>> bool(a.random() == b.random())
+    True
+    >>> bool(generator(0, "noise", 4).random() == generator(0, "test", 4).random())
+    False
+    """
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode()), *ids])
+
+
+def stratified_split(
+    labels: NDArray[np.int64], share: float, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Positions cut in two, each class in the same proportion as far as whole samples allow.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Class of every sample.
+    share : float
+        Share of the first part; it gets exactly ``round(share * n)`` samples.
+    rng : numpy.random.Generator
+        Decides which samples go where.
+
+    Returns
+    -------
+    first, second : ndarray of int
+        Disjoint positions in ascending order that together cover all samples.
+
+    Examples
+    --------
+    >>> labels = np.array([0] * 8 + [1] * 4)
+    >>> first, second = stratified_split(labels, 0.25, np.random.default_rng(0))
+    >>> labels[first].tolist(), len(second)
+    ([0, 0, 1], 9)
+    """
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    ideal = (counts * share).astype(np.float64)
+    quotas = _largest_remainder(ideal, round(share * len(labels)))
+    shuffled = rng.permutation(len(labels))
+    in_first = np.zeros(len(labels), dtype=bool)
+    in_first[shuffled] = _rank_in_group(classes[shuffled]) < quotas[classes[shuffled]]
+    return np.flatnonzero(in_first), np.flatnonzero(~in_first)
+
+
+def _largest_remainder(ideal: NDArray[np.float64], total: int) -> Indices:
+    """Whole numbers near the ideal ones that add up to the total."""
+    quotas = np.floor(ideal).astype(np.int64)
+    neediest = np.argsort(quotas - ideal, kind="stable")
+    quotas[neediest[: total - quotas.sum()]] += 1
+    return quotas
+
+
+def _rank_in_group(groups: NDArray[np.int64]) -> Indices:
+    """How many earlier entries belong to the same group, for every entry."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], groups[order])
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[order] = np.arange(len(groups)) - starts
+    return ranks
+
+
+def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Positions of the samples kept for training and of those held out, at random.
+
+    Examples
+    --------
+    >>> kept, held = hold_out(5, 0.4, np.random.default_rng(0))
+    >>> len(kept), len(held), sorted([*kept.tolist(), *held.tolist()])
+    (3, 2, [0, 1, 2, 3, 4])
+    """
+    shuffled = rng.permutation(count)
+    held = int(count * share)
+    return np.sort(shuffled[held:]), np.sort(shuffled[:held])
+
+
+def share_between_owner_and_server(
+    owners: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Halves of every owner's samples: one for the owner, one for the server.
+
+    An owner with an odd number of samples keeps the extra one.
+
+    Examples
+    --------
+    >>> mine, theirs = share_between_owner_and_server(
+    ...     np.array([5, 5, 5, 7]), np.random.default_rng(0)
+    ... )
+    >>> len(mine), len(theirs)
+    (3, 1)
+    """
+    shuffled = rng.permutation(len(owners))
+    keeps = np.empty(len(owners), dtype=bool)
+    keeps[shuffled] = _rank_in_group(owners[shuffled]) % 2 == 0
+    return np.flatnonzero(keeps), np.flatnonzero(~keeps)
+
+
+class ClientCache:
+    """Data of the clients used last, as many as fit into a given number of bytes.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes that all data together may take; the client used last stays in any case.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._kept: OrderedDict[Hashable, ClientData] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], ClientData]) -> ClientData:
+        """Give the data under a key, made now if it is not there."""
+        if key not in self._kept:
+            self._kept[key] = make()
+            self._used += self._kept[key].nbytes
+            while self._used > self._limit and len(self._kept) > 1:
+                self._used -= self._kept.popitem(last=False)[1].nbytes
+        self._kept.move_to_end(key)
+        return self._kept[key]

@@ -1,0 +1,196 @@
+"""Promises that every client selector keeps."""
+
+import copy
+import json
+import time
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from client_selectors.base import Candidates, ClientSelector
+from strategies.registry import available, resolve
+from wire import tree
+
+NAMES = available("client-selector")
+selectors = pytest.mark.parametrize("name", NAMES)
+
+
+def make(name: str) -> ClientSelector:
+    selector = resolve("client-selector", name)()
+    assert isinstance(selector, ClientSelector)
+    return selector
+
+
+def crowd(size: int, prefix: str = "") -> Candidates:
+    """Candidates with all the observations that any selector may look at."""
+    rng = np.random.default_rng(size)
+    observations = {name: rng.random(size) for name in ("age", "similarity", "loss")}
+    return Candidates([f"{prefix}{i}" for i in range(size)], observations)
+
+
+def several(
+    selector: ClientSelector, candidates: Candidates, count: int, times: int, seed: int = 3
+) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [selector.select(candidates, count, rng).tolist() for _ in range(times)]
+
+
+def assert_sound(positions: Any, size: int, count: int) -> None:
+    assert isinstance(positions, np.ndarray)
+    assert positions.ndim == 1
+    assert positions.dtype.kind == "i"
+    assert len(positions) <= min(count, size)
+    assert len(set(positions.tolist())) == len(positions)
+    assert all(0 <= position < size for position in positions)
+
+
+@selectors
+def test_seeded_calls_repeat(name: str) -> None:
+    assert several(make(name), crowd(20), 7, 6) == several(make(name), crowd(20), 7, 6)
+
+
+@selectors
+def test_draws_from_no_generator_but_the_one_it_is_given(name: str) -> None:
+    before = np.random.get_state()[1].copy()  # type: ignore[index,union-attr]
+    np.random.seed(1)
+    first = several(make(name), crowd(30), 5, 4)
+    np.random.seed(2)
+    assert several(make(name), crowd(30), 5, 4) == first
+    assert len(before) == 624
+
+
+@selectors
+def test_state_survives_a_save_and_continues_identically(name: str) -> None:
+    whole, rng = make(name), np.random.default_rng(5)
+    for _ in range(4):
+        whole.select(crowd(15), 4, rng)
+    data = tree.to_bytes({"selector": whole.state_dict(), "rng": rng.bit_generator.state}, "test")
+    rest = [whole.select(crowd(15), 4, rng).tolist() for _ in range(8)]
+
+    saved = tree.from_bytes(data, "test")
+    fresh, other = make(name), np.random.default_rng(99)
+    fresh.load_state_dict(saved["selector"])
+    other.bit_generator.state = saved["rng"]
+    assert [fresh.select(crowd(15), 4, other).tolist() for _ in range(8)] == rest
+
+
+@selectors
+def test_a_taken_state_does_not_change_with_later_calls(name: str) -> None:
+    selector = make(name)
+    several(selector, crowd(9), 3, 2)
+    state = selector.state_dict()
+    before = copy.deepcopy(state)
+    several(selector, crowd(9), 3, 5)
+    np.testing.assert_equal(state, before)
+
+
+@selectors
+def test_a_loaded_state_is_not_changed_by_calls(name: str) -> None:
+    selector = make(name)
+    several(selector, crowd(9), 3, 2)
+    state = copy.deepcopy(selector.state_dict())
+    before = copy.deepcopy(state)
+    other = make(name)
+    other.load_state_dict(state)
+    several(other, crowd(9), 3, 5)
+    np.testing.assert_equal(state, before)
+
+
+@selectors
+def test_inputs_are_not_changed(name: str) -> None:
+    candidates = crowd(12)
+    keys, observations = list(candidates.keys), copy.deepcopy(dict(candidates.observations))
+    several(make(name), candidates, 5, 4)
+    assert list(candidates.keys) == keys
+    np.testing.assert_equal(dict(candidates.observations), observations)
+
+
+@selectors
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_never_too_many_never_twice_never_out_of_range(name: str, data: st.DataObject) -> None:
+    selector, rng = make(name), np.random.default_rng(0)
+    for _ in range(data.draw(st.integers(1, 6))):
+        size, count = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 15))
+        keys = data.draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=size, max_size=size))
+        observations = {name: rng.random(size) for name in ("age", "similarity", "loss")}
+        assert_sound(selector.select(Candidates(keys, observations), count, rng), size, count)
+
+
+@selectors
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_works_with_nobody_and_with_one(name: str, size: int, count: int) -> None:
+    selector = make(name)
+    for _ in range(3):
+        positions = selector.select(crowd(size), count, np.random.default_rng(0))
+        assert_sound(positions, size, count)
+        assert len(positions) == min(size, count)
+
+
+@selectors
+def test_works_with_very_many(name: str) -> None:
+    selector, candidates = make(name), crowd(100_000)
+    started = time.process_time()
+    for _ in range(3):
+        assert_sound(selector.select(candidates, 1000, np.random.default_rng(0)), 100_000, 1000)
+    assert time.process_time() - started < 10
+
+
+@selectors
+def test_takes_as_many_as_it_may_if_there_are_enough(name: str) -> None:
+    for positions in several(make(name), crowd(10), 4, 5):
+        assert len(positions) == 4
+    for positions in several(make(name), crowd(3), 4, 5):
+        assert sorted(positions) == [0, 1, 2]
+
+
+@selectors
+def test_memory_stays_bounded_over_a_long_run(name: str) -> None:
+    selector, candidates = make(name), crowd(50)
+    several(selector, candidates, 10, 50)
+    size = len(json.dumps(selector.state_dict()))
+    tracemalloc.start()
+    several(selector, candidates, 10, 50)
+    before, _ = tracemalloc.get_traced_memory()
+    several(selector, candidates, 10, 500)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(json.dumps(selector.state_dict())) < 2 * size + 1000
+    assert after - before < 200_000
+
+
+@selectors
+def test_memory_stays_bounded_when_names_never_come_back(name: str) -> None:
+    """Devices without a key get a new name at every restart."""
+    selector, rng = make(name), np.random.default_rng(0)
+    for number in range(300):
+        selector.select(crowd(20, prefix=f"life-{number}-"), 10, rng)
+    assert len(json.dumps(selector.state_dict())) < 30_000
+
+
+@selectors
+def test_clients_may_come_and_go(name: str) -> None:
+    selector, rng = make(name), np.random.default_rng(1)
+    everyone = [str(i) for i in range(30)]
+    for number in range(60):
+        present = [key for key in everyone if (int(key) * 7 + number) % 5]
+        observations = {name: rng.random(len(present)) for name in ("age", "similarity", "loss")}
+        positions = selector.select(Candidates(present, observations), 6, rng)
+        assert_sound(positions, len(present), 6)
+        assert len(positions) == 6
+
+
+@selectors
+def test_keys_may_be_any_text(name: str) -> None:
+    """Clients name themselves: their names end up in saved state."""
+    odd = Candidates(["", "a/b", "a", "__array__", "käse \N{SNOWMAN}", "0" * 200, "\0"])
+    selector = make(name)
+    several(selector, odd, 7, 3)
+    fresh = make(name)
+    fresh.load_state_dict(tree.from_bytes(tree.to_bytes(selector.state_dict(), "t"), "t"))
+    assert several(fresh, odd, 3, 3) == several(selector, odd, 3, 3)

@@ -1,0 +1,220 @@
+"""Promises that every aggregator and every stack of layers keeps."""
+
+import copy
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, assert_same, one_round, rounds, small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp.strategy import Strategy
+
+from server_app.config import RunConfig, read_config
+from server_app.exchange import PatientGrid
+from server_app.local_grid import LocalGrid
+from server_app.loop import Loop
+from strategies.build import build_strategy
+from strategies.layer import describe, silent
+from strategies.registry import available
+from strategies.roster import Roster
+from tasks import load_task
+from wire import tree
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS
+
+STACKS = [(a, u) for a in available("aggregator") for u in available("uplink")]
+KEYS = [str(i) for i in range(9)]
+
+stacks = pytest.mark.parametrize(("aggregator", "uplink"), STACKS)
+
+
+def config_of(aggregator: str, uplink: str, **other: int | float | str | bool) -> RunConfig:
+    return read_config(
+        {
+            "aggregator": aggregator,
+            "uplink": uplink,
+            "num-clients": len(KEYS),
+            "clients-per-round": 7,
+            "top-k.density": 0.4,
+            "aggregation.keep": 3,
+            **{key.replace("_", "-"): value for key, value in other.items()},
+        }
+    )
+
+
+def build(aggregator: str, uplink: str, **other: int | float | str | bool) -> Strategy:
+    return build_strategy(config_of(aggregator, uplink, **other), Roster())
+
+
+@stacks
+@pytest.mark.parametrize("wire", [False, True], ids=["live", "serialised"])
+def test_drives_rounds_and_keeps_names_and_dtypes(aggregator: str, uplink: str, wire: bool) -> None:
+    start = to_record(small_model())
+    arrays = rounds(build(aggregator, uplink), start, FakeGrid(KEYS, wire=wire), range(1, 4))
+    assert list(arrays) == list(start)
+    for name, array in arrays.items():
+        assert (array.dtype, tuple(array.shape)) == (start[name].dtype, tuple(start[name].shape))
+    changed = from_record(arrays)["layer.weight"]
+    assert np.isfinite(changed).all()
+    assert not np.array_equal(changed, small_model()["layer.weight"])
+
+
+@stacks
+def test_is_the_same_on_the_wire(aggregator: str, uplink: str) -> None:
+    start = to_record(small_model())
+    live = rounds(build(aggregator, uplink), start, FakeGrid(KEYS), range(1, 4))
+    sent = rounds(build(aggregator, uplink), start, FakeGrid(KEYS, wire=True), range(1, 4))
+    assert_same(live, sent)
+
+
+@stacks
+def test_continues_from_a_saved_state_as_if_never_stopped(aggregator: str, uplink: str) -> None:
+    whole, grid = build(aggregator, uplink), FakeGrid(KEYS)
+    middle = rounds(whole, to_record(small_model()), grid, range(1, 3))
+    data = tree.to_bytes({"strategy": whole.state_dict()}, "test")  # type: ignore[attr-defined]
+    saved = to_record(copy.deepcopy(from_record(middle)))
+    never_stopped = rounds(whole, middle, grid, range(3, 6))
+
+    fresh = build(aggregator, uplink)
+    fresh.load_state_dict(tree.from_bytes(data, "test")["strategy"])  # type: ignore[attr-defined]
+    assert_same(rounds(fresh, saved, FakeGrid(KEYS), range(3, 6)), never_stopped)
+
+
+@stacks
+def test_a_taken_state_does_not_change_with_later_rounds(aggregator: str, uplink: str) -> None:
+    strategy, grid = build(aggregator, uplink), FakeGrid(KEYS)
+    middle = rounds(strategy, to_record(small_model()), grid, range(1, 3))
+    state = strategy.state_dict()  # type: ignore[attr-defined]
+    before = copy.deepcopy(state)
+    rounds(strategy, middle, grid, range(3, 5))
+    np.testing.assert_equal(state, before)
+
+
+@stacks
+def test_does_not_change_the_model_it_is_given(aggregator: str, uplink: str) -> None:
+    start = to_record(small_model())
+    rounds(build(aggregator, uplink), start, FakeGrid(KEYS), range(1, 3))
+    assert_same(start, to_record(small_model()))
+
+
+@stacks
+def test_messages_do_not_share_what_layers_add_to(aggregator: str, uplink: str) -> None:
+    strategy = build(aggregator, uplink)
+    messages = list(
+        strategy.configure_train(1, to_record(small_model()), ConfigRecord(), FakeGrid(KEYS))
+    )
+    messages[0].content["guidance"] = ConfigRecord({"only": "for one"})
+    assert len(messages) == 7
+    assert all("guidance" not in message.content for message in messages[1:])
+    for message in messages:
+        assert_same(message.content.array_records[ARRAYS], to_record(small_model()))
+
+
+@stacks
+def test_integers_take_the_largest_and_are_never_averaged(aggregator: str, uplink: str) -> None:
+    grid = FakeGrid(KEYS)
+    arrays, _ = one_round(build(aggregator, uplink), to_record(small_model()), grid)
+    assert arrays is not None
+    counter = from_record(arrays)["norm.num_batches_tracked"]
+    trained = [grid.nodes[message.metadata.dst_node_id] for message in grid.of_kind("train")]
+    # A sparse update carries changes of floats only: the counter stays as it was sent.
+    expected = 5 if uplink == "top-k" else 6 + max(int(key) for key in trained)
+    assert counter.dtype == np.int64
+    assert counter == expected
+
+
+@stacks
+def test_a_scalar_parameter_survives_a_save(aggregator: str, uplink: str) -> None:
+    start = {**small_model(), "temperature": np.array(1.5, dtype=np.float32)}
+    whole, grid = build(aggregator, uplink), FakeGrid(KEYS)
+    middle = rounds(whole, to_record(start), grid, range(1, 3))
+    data = tree.to_bytes(whole.state_dict(), "test")  # type: ignore[attr-defined]
+    fresh = build(aggregator, uplink)
+    fresh.load_state_dict(tree.from_bytes(data, "test"))  # type: ignore[attr-defined]
+    assert_same(
+        rounds(fresh, middle, FakeGrid(KEYS), range(3, 5)), rounds(whole, middle, grid, range(3, 5))
+    )
+
+
+@stacks
+def test_a_round_without_replies_is_no_model(aggregator: str, uplink: str) -> None:
+    strategy = build(aggregator, uplink)
+    list(strategy.configure_train(1, to_record(small_model()), ConfigRecord(), FakeGrid(KEYS)))
+    assert strategy.aggregate_train(1, iter([])) == (None, None)
+    assert strategy.aggregate_evaluate(1, iter([])) is None
+
+
+@stacks
+def test_a_grid_without_nodes_gets_no_messages(aggregator: str, uplink: str) -> None:
+    strategy = build(aggregator, uplink, fraction_evaluate=1.0)
+    arrays = to_record(small_model())
+    assert list(strategy.configure_train(1, arrays, ConfigRecord(), FakeGrid([]))) == []
+    assert list(strategy.configure_evaluate(1, arrays, ConfigRecord(), FakeGrid([]))) == []
+
+
+def digits(aggregator: str, uplink: str) -> tuple[Strategy, LocalGrid, ArrayRecord]:
+    config = config_of(
+        aggregator,
+        uplink,
+        partition="iid",
+        fraction_evaluate=0.5,
+        **{"data.client-test-share": 0.2},
+    )
+    model = load_task(config.task_spec()).build_model()
+    arrays = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    grid = LocalGrid(len(KEYS), config.flat(), check_wire=True)
+    return build_strategy(config, Roster()), grid, to_record(arrays)
+
+
+@stacks
+def test_works_under_flowers_own_start_as_under_the_loop(aggregator: str, uplink: str) -> None:
+    strategy, grid, arrays = digits(aggregator, uplink)
+    result = strategy.start(grid, arrays, num_rounds=2)
+    assert sorted(result.train_metrics_clientapp) == [1, 2]
+    assert 0 <= float(result.evaluate_metrics_clientapp[2]["accuracy"]) <= 1  # type: ignore[arg-type]
+
+    strategy, grid, arrays = digits(aggregator, uplink)
+    loop = Loop(
+        strategy,
+        PatientGrid(grid, Roster()),
+        arrays,
+        num_rounds=2,
+        evaluate=lambda _: (0.5, 1.0),
+        callbacks=[],
+        journal=silent,
+    )
+    assert loop.run() == "completed"
+    assert_same(result.arrays, loop.arrays)
+    assert from_record(loop.arrays).keys() == from_record(arrays).keys()
+    assert all(array.dtype == "float32" for array in loop.arrays.values())
+
+
+def test_every_stack_has_the_layers_it_should() -> None:
+    for aggregator, uplink in STACKS:
+        line = describe(build(aggregator, uplink))
+        assert line.count("Quarantine") == line.count("Selection") == 1
+        assert ("SparseUplink" in line) == (uplink == "top-k")
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+def test_means_take_replies_one_by_one_through_all_layers(aggregator: str) -> None:
+    strategy, grid = build(aggregator, "dense"), FakeGrid(KEYS)
+    messages = strategy.configure_train(1, to_record(small_model()), ConfigRecord(), grid)
+    waiting = list(grid.send_and_receive(list(messages)))
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def stream() -> Iterator[Message]:
+        nonlocal most
+        while waiting:
+            reply = waiting.pop()
+            alive.append(weakref.ref(from_record(reply.content[ARRAYS])["layer.weight"]))  # type: ignore[arg-type]
+            yield reply
+            del reply
+            most = max(most, sum(ref() is not None for ref in alive))
+
+    assert strategy.aggregate_train(1, stream())[0] is not None
+    assert len(alive) == 7
+    assert most <= 2, "the first, for its metadata, and the one being added"

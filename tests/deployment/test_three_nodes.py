@@ -1,0 +1,129 @@
+"""Whole runs on SuperLink and SuperNode processes over gRPC."""
+
+import csv
+import json
+import time
+
+import numpy as np
+import pytest
+
+from server_app.flower_env import PROJECT
+from server_app.flower_run import wait_for_end
+
+# One at a time, and not beside other tests that start Flower's processes.
+pytestmark = [pytest.mark.timeout(280), pytest.mark.xdist_group("flower-processes")]
+
+ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
+
+
+def events(folder, kind):
+    """Events of one kind in a run's log, which may still be growing."""
+    path = folder / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    found = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [event for event in found if event["event"] == kind]
+
+
+def wait_until(condition, seconds, explain):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.1)
+
+
+def troubled(exchange):
+    """Keys of the clients that did not answer."""
+    return {*exchange["failed"], *exchange["late"]}
+
+
+def test_a_run_goes_on_when_a_supernode_is_killed_in_training(federation, tmp_path):
+    nodes = [
+        federation.add_supernode(f"node-{i}", f"partition-id={i} num-partitions=3")
+        for i in range(3)
+    ]
+    run = tmp_path / "runs" / "killed"
+    run_id = federation.cli.submit(
+        PROJECT,
+        {
+            "client-selector": "all",
+            "num-server-rounds": 3,
+            "local-steps": 10_000,  # some seconds of training
+            "local.trainer": "serial",
+            "round.deadline": 25.0,
+            "data.cache-dir": str(tmp_path / "cache"),
+            "output-dir": str(run.parent),
+            "run-name": run.name,
+        },
+    )
+
+    def log():
+        return "\n".join(federation.cli.log(run_id))
+
+    wait_until(lambda: events(run, "round-finished"), 100, log)
+    idle = len(nodes[2].family())
+    wait_until(lambda: len(nodes[2].family()) > idle, 60, log)  # its ClientApp has started
+    time.sleep(2.0)
+    nodes[2].kill()
+    assert len(events(run, "round-finished")) == 1, "killed too late to be in mid-training"
+
+    list(federation.cli.log(run_id))  # ends with the run
+    status = wait_for_end(federation.cli, run_id)
+    assert status.succeeded, log()
+    assert [e["round"] for e in events(run, "round-finished")] == [1, 2, 3]
+    assert events(run, "run-finished")[0]["reason"] == "completed"
+    first, *later = events(run, "exchange")
+    assert first["received"] == 3
+    assert "2" in troubled(later[0]), later
+    assert all(exchange["received"] for exchange in later)
+    for name in ARTIFACTS:
+        assert (run / name).stat().st_size > 0, name
+
+    federation.stop()
+    assert [program.family() for program in federation.programs] == [[]] * 4
+
+
+def test_a_device_trains_on_its_own_data(federation, tmp_path):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3, 8)).astype(np.float32) * 3
+
+    def samples(count):
+        labels = np.arange(count) % 3
+        return centres[labels] + rng.normal(size=(count, 8)).astype(np.float32), labels
+
+    x_test, y_test = samples(60)
+    x_train, y_train = samples(30)
+    # The server's file lies in the SuperLink's folder: the device cannot see it.
+    pool = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    np.savez(tmp_path / "superlink" / "server.npz", **pool)
+    x_own, y_own = samples(90)
+    (tmp_path / "own").mkdir()
+    np.savez(tmp_path / "own" / "device.npz", x_train=x_own, y_train=y_own)
+    own = tmp_path / "own" / "device.npz"
+    device = federation.add_supernode("camera", f"data-path='{own}' client-id='camera'")
+
+    run = tmp_path / "runs" / "device"
+    run_id = federation.cli.submit(
+        PROJECT,
+        {
+            "task": "npz",
+            "data.path": "server.npz",
+            "data.num-classes": 3,
+            "data.client-test-share": 0.2,
+            "num-server-rounds": 2,
+            "fraction-evaluate": 1.0,
+            "round.deadline": 60.0,
+            "output-dir": str(run.parent),
+            "run-name": run.name,
+        },
+    )
+    log = "\n".join(federation.cli.log(run_id))
+    assert wait_for_end(federation.cli, run_id).succeeded, log + device.last_words()
+    exchanges = events(run, "exchange")
+    assert not any(troubled(exchange) for exchange in exchanges), exchanges
+    chosen = [event["chosen"] for event in events(run, "selected") if event["phase"] == "train"]
+    assert chosen[-1] == ["camera"]
+    where = [event["where"] for event in events(run, "evaluated")]
+    assert where.count("clients") == 2
+    with (run / "rounds.csv").open() as file:
+        accuracy = [float(row["accuracy"]) for row in csv.DictReader(file)]
+    assert accuracy[-1] > max(accuracy[0], 0.8)

@@ -1,0 +1,177 @@
+"""The front door: real runs by `flwr run`, as `make run` starts them."""
+
+import csv
+import json
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from server_app import flower_run
+from server_app.flower_env import FLOWER_HOME, PROJECT, environment
+from server_app.local import run_local
+from server_app.processes import Program
+
+# One at a time: each of them starts a SuperLink and a Ray.
+pytestmark = [pytest.mark.timeout(280), pytest.mark.xdist_group("flower-processes")]
+
+ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
+
+
+class Launcher(Program):
+    """`python -m server_app.flower_run`, watched from outside."""
+
+    def __init__(self, folder, settings):
+        command = [sys.executable, "-m", "server_app.flower_run", "-c", settings]
+        super().__init__(
+            command, env=environment(folder / "home"), cwd=PROJECT, log=folder / "launcher.log"
+        )
+
+    def wait(self, until=None, seconds=240):
+        """Wait for its end or until it says something; return what it has said."""
+        deadline = time.monotonic() + seconds
+        while self.alive and not (until and until in self.log.read_text()):
+            self.family()  # remembers its children, to know later which of them are left
+            assert time.monotonic() < deadline, self.last_words()
+            time.sleep(0.2)
+        return self.log.read_text()
+
+    @property
+    def exit_code(self):
+        return self._process.wait(timeout=60)
+
+
+def settings(**values):
+    return " ".join(f"{key.replace('_', '-')}={value!r}" for key, value in values.items())
+
+
+def traces():
+    """What launchers have left in the project folder."""
+    return set(FLOWER_HOME.glob("runs/*"))
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """A run that succeeded: its launcher, what it said, its folder, and traces it left."""
+    folder = tmp_path_factory.mktemp("simulated")
+    before = traces()
+    chosen = {"num_clients": 4, "num_server_rounds": 3, "seed": 5, "run_name": "sim"}
+    with Launcher(folder, settings(output_dir=str(folder / "runs"), **chosen)) as launcher:
+        said = launcher.wait()
+        yield launcher, said, folder / "runs" / "sim", traces() - before
+
+
+def test_a_run_succeeds_and_says_so(simulated):
+    launcher, said, folder, _ = simulated
+    assert launcher.exit_code == 0, said
+    assert "round 3/3" in said
+    assert re.search(r"^ended +completed$", said, re.MULTILINE)
+    assert said.count("final accuracy") == 1
+    assert str(folder / "report.html") in said
+    for name in ARTIFACTS:
+        assert (folder / name).stat().st_size > 0, name
+
+
+def test_it_shows_nothing_of_the_machinery(simulated):
+    _, said, _, _ = simulated
+    for noise in ("\x1b", "INFO", "WARNING", "Warning", "SuperLink", "ray", "flwr"):
+        assert noise not in said.replace(str(PROJECT), ""), said
+
+
+def test_it_leaves_no_process_and_no_state(simulated):
+    launcher, said, _, left = simulated
+    assert launcher.exit_code == 0, said
+    assert launcher.family() == []
+    assert left == set()
+
+
+def test_simulation_and_local_engine_agree(simulated, tmp_path):
+    _, said, folder, _ = simulated
+    local = run_local(
+        {"num-clients": 4, "num-server-rounds": 3, "seed": 5, "output-dir": str(tmp_path)}
+    ).folder
+    assert chosen_clients(folder) == chosen_clients(local), said
+    accuracies = [column(path, "accuracy") for path in (folder, local)]
+    assert len(accuracies[0]) == 4  # before the first round, and after each
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.01)
+    assert column(folder, "loss") == pytest.approx(column(local, "loss"), rel=1e-4)
+
+
+def chosen_clients(folder):
+    events = map(json.loads, (folder / "events.jsonl").read_text().splitlines())
+    chosen = [event["chosen"] for event in events if event["event"] == "selected"]
+    assert chosen
+    return chosen
+
+
+def column(folder, name):
+    with (folder / "rounds.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("strategy='fedprx'", "strategy = 'fedprx'.*did you mean 'fedprox'"),
+        ("num-server-round=3", "num-server-round = 3: unknown key.*'num-server-rounds'"),
+        ("learning-rate='fast'", "learning-rate = 'fast'.*number"),
+        ("strategy=fedprox", '"strategy=fedprox" cannot be read'),
+        ("seed=1 fedprox", '"fedprox" cannot be read'),
+        ("seed=1979-05-27", "cannot be read .*type"),
+        ("nowhere.toml", '"nowhere.toml" cannot be read.*No such file'),
+    ],
+)
+def test_a_wrong_config_is_refused_before_anything_starts(text, answer, capsys, monkeypatch):
+    monkeypatch.setattr(flower_run, "launch", lambda *_: pytest.fail("it was started"))
+    assert flower_run.main(["-c", text]) == flower_run.REFUSED
+    assert re.search(answer, capsys.readouterr().err)
+
+
+def test_paths_are_made_absolute_and_settings_passed_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = flower_run.plan({"data.path": "x.npz", "output-dir": "out", "run-name": "a"})
+    assert plan.run_config["data.path"] == str(tmp_path / "x.npz")
+    assert plan.folder == tmp_path / "out" / "a"
+    assert flower_run.plan({}).folder.parent == PROJECT / "runs"
+    assert flower_run.plan({"resume-from": "out/a"}).folder == tmp_path / "out" / "a"
+    assert "num-supernodes=7 " in flower_run.plan({"num-clients": 7}).federation
+
+
+def test_a_run_that_fails_tells_why(tmp_path):
+    missing = tmp_path / "no-such-run"
+    with Launcher(tmp_path, settings(num_clients=2, resume_from=str(missing))) as launcher:
+        said = launcher.wait()
+        assert launcher.exit_code == flower_run.FAILED, said
+        assert f"The run failed: resume-from = '{missing}': neither a checkpoint" in said
+        assert "Traceback" not in said
+        assert launcher.family() == []
+    found = re.search(r"^Logs: (.+)$", said, re.MULTILINE)
+    assert found, said
+    logs = Path(found[1])
+    assert "CheckpointError" in (logs / "run.log").read_text()
+    assert logs.parent == FLOWER_HOME / "runs"
+    shutil.rmtree(logs)
+
+
+def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):
+    before = traces()
+    chosen = {"num_clients": 2, "num_server_rounds": 5000, "run_name": "cut"}
+    with Launcher(tmp_path, settings(output_dir=str(tmp_path), **chosen)) as launcher:
+        launcher.wait(until="round 2/5000")
+        launcher._process.send_signal(signal.SIGINT)
+        said = launcher.wait()
+        assert launcher.exit_code == flower_run.INTERRUPTED, said
+        assert launcher.family() == []
+    assert traces() == before
+    assert "The run was stopped (received SIGINT)." in said
+    resumed = re.search(r'To go on: make run CONFIG="(.+)"', said)
+    assert resumed, said
+    overrides = flower_run.parse_overrides([resumed[1]])
+    done = max(int(path.stem.removeprefix("round-")) for path in tmp_path.glob("cut/checkpoints/*"))
+    again = run_local({**overrides, "num-server-rounds": done + 1})
+    assert again.folder == tmp_path / "cut"
+    assert again.rounds[-1]["round"] == done + 1

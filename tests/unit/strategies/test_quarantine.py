@@ -1,0 +1,379 @@
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest,
+    honest_records,
+    one_round,
+    rounds,
+    small_model,
+)
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server_app.config import read_config
+from strategies.layer import attach_journal
+from strategies.quarantine import Quarantine
+from strategies.registry import available, resolve
+from strategies.roster import Roster
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, METRICS
+
+KEYS = [str(i) for i in range(8)]
+BAD = "3"
+GOOD = [key for key in KEYS if key != BAD]
+
+Records = dict[str, Any]
+Spoil = Callable[[Records], None]
+
+
+def quarantine(aggregator: str = "fedavg", **other: Any) -> tuple[Quarantine, Notes]:
+    config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
+    layer = Quarantine(resolve("aggregator", aggregator)(config), Roster(), **other)
+    notes = Notes()
+    attach_journal(layer, notes)
+    return layer, notes
+
+
+def with_arrays(change: Callable[[dict[str, Any]], None]) -> Spoil:
+    def spoil(records: Records) -> None:
+        arrays = {name: array.copy() for name, array in from_record(records[ARRAYS]).items()}
+        change(arrays)
+        records[ARRAYS] = to_record(arrays)
+
+    return spoil
+
+
+def with_metrics(**values: Any) -> Spoil:
+    def spoil(records: Records) -> None:
+        metrics = {**records[METRICS], **{k.replace("_", "-"): v for k, v in values.items()}}
+        records[METRICS] = MetricRecord({k: v for k, v in metrics.items() if v is not None})
+
+    return spoil
+
+
+def with_bytes(data: bytes, dtype: str = "float32", stype: str = "numpy.ndarray") -> Spoil:
+    """The bias is sent with the right header and these bytes."""
+
+    def spoil(records: Records) -> None:
+        record = ArrayRecord(dict(records[ARRAYS].items()))
+        record["layer.bias"] = Array(dtype, (3,), stype, data)
+        records[ARRAYS] = record
+
+    return spoil
+
+
+def npy(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array))
+    return buffer.getvalue()
+
+
+def npz(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, np.asarray(array))
+    return buffer.getvalue()
+
+
+def npy_with_header(header: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+def empty_zip() -> bytes:
+    buffer = io.BytesIO()
+    zipfile.ZipFile(buffer, "w").close()
+    return buffer.getvalue()
+
+
+def put(name: str, value: Any) -> Spoil:
+    return with_arrays(lambda arrays: arrays.__setitem__(name, value))
+
+
+def put_entry(value: float) -> Spoil:
+    return with_arrays(lambda arrays: arrays["layer.weight"].__setitem__((2, 1), value))
+
+
+def drop(name: str) -> Spoil:
+    return lambda records: records.pop(name)
+
+
+def add(name: str, record: Any) -> Spoil:
+    return lambda records: records.__setitem__(name, record)
+
+
+SPOILT: dict[str, tuple[Spoil, str]] = {
+    "nan": (put_entry(np.nan), "not finite"),
+    "infinite": (put_entry(np.inf), "not finite"),
+    "minus infinite": (put_entry(-np.inf), "not finite"),
+    "too large to square": (put_entry(1e38), "not finite|norm"),
+    "absurdly large": (put_entry(1e6), "norm"),
+    "wrong shape": (put("layer.bias", np.zeros(4, np.float32)), r"float32\[4\]"),
+    "shape that broadcasts": (put("layer.bias", np.zeros(1, np.float32)), r"float32\[1\]"),
+    "wrong dtype": (put("layer.bias", np.zeros(3, np.float64)), "float64"),
+    "integers for floats": (put("layer.bias", np.zeros(3, np.int64)), "int64"),
+    "float counter": (put("norm.num_batches_tracked", np.array(6.0)), "float64"),
+    "extra array": (put("intruder", np.zeros(2, np.float32)), "intruder"),
+    "missing array": (with_arrays(lambda a: a.pop("layer.bias")), "layer.bias"),
+    "no arrays": (drop(ARRAYS), "0 array records"),
+    "two array records": (add("more", to_record({"w": np.zeros(1)})), "2 array records"),
+    "no metrics": (drop(METRICS), "0 metric records"),
+    "two metric records": (add("more", MetricRecord({"x": 1})), "2 metric records"),
+    "no examples": (with_metrics(num_examples=None), "num-examples = None"),
+    "zero examples": (with_metrics(num_examples=0), "num-examples = 0"),
+    "negative examples": (with_metrics(num_examples=-4), "num-examples = -4"),
+    "nan examples": (with_metrics(num_examples=float("nan")), "num-examples = nan"),
+    "infinite examples": (with_metrics(num_examples=float("inf")), "num-examples = inf"),
+    "list of examples": (with_metrics(num_examples=[3, 4]), r"num-examples = \[3, 4\]"),
+    "nan metric": (with_metrics(**{"train_loss": 1.0, "x": float("nan")}), "metric x"),
+    "infinite metric in a list": (with_metrics(x=[1.0, float("inf")]), "metric x"),
+    "bytes that are no array": (with_bytes(b"rubbish"), "layer.bias"),
+    "no bytes": (with_bytes(b""), "layer.bias"),
+    "pickle": (with_bytes(b"\x80\x04N."), "layer.bias"),
+    "truncated array": (with_bytes(npy(np.zeros(3, np.float32))[:-2]), "layer.bias"),
+    "other shape than its header": (with_bytes(npy(np.zeros(5, np.float32))), "layer.bias"),
+    "other dtype than its header": (with_bytes(npy(np.zeros(3, np.float64))), "layer.bias"),
+    "archive instead of an array": (with_bytes(npz(np.zeros(3, np.float32))), "layer.bias"),
+    "empty archive": (with_bytes(empty_zip()), "layer.bias"),
+    "torn archive": (with_bytes(npz(np.zeros(3, np.float32))[:60]), "layer.bias"),
+    "header that never ends": (with_bytes(npy_with_header(b"{'descr': (")), "layer.bias"),
+    "header of deep brackets": (with_bytes(npy_with_header(b"(" * 9000)), "layer.bias"),
+    "allocation bomb": (
+        with_bytes(
+            npy_with_header(
+                b"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999,), }\n"
+            )
+        ),
+        "layer.bias",
+    ),
+    "other serialisation": (
+        with_bytes(npy(np.zeros(3, np.float32)), stype="pickle"),
+        "layer.bias",
+    ),
+    "unknown dtype": (with_bytes(npy(np.zeros(3, np.float32)), dtype="floaty"), "floaty"),
+}
+
+spoilt = pytest.mark.parametrize(("spoil", "reason"), SPOILT.values(), ids=SPOILT.keys())
+
+
+def spoiling(spoil: Spoil) -> Callable[[Message, str, int], list[Message]]:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        spoil(records)
+        return [answer(message, records)]
+
+    return behave
+
+
+@spoilt
+def test_a_bad_reply_is_set_aside_named_and_counted(spoil: Spoil, reason: str) -> None:
+    layer, notes = quarantine()
+    layer.roster.learn(honest(m, BAD)[0] for m in sent_to(layer, BAD))
+    got, metrics = one_round(
+        layer, to_record(small_model()), FakeGrid(KEYS, {BAD: spoiling(spoil)})
+    )
+
+    without, _ = quarantine()
+    wanted, wanted_metrics = one_round(without, to_record(small_model()), FakeGrid(GOOD))
+    assert_same(got, wanted, rtol=1e-5)
+    assert metrics == wanted_metrics
+    (event,) = notes.of("quarantined")
+    assert (event["round"], event["client"]) == (1, BAD)
+    assert re.search(reason, event["reason"]), event["reason"]
+    assert dict(layer.roster.strikes) == {BAD: 1}
+
+
+def sent_to(layer: Quarantine, key: str) -> list[Message]:
+    grid = FakeGrid(KEYS)
+    arrays = to_record(small_model())
+    messages = list(layer.configure_train(1, arrays, ConfigRecord(), grid))
+    return [m for m in messages if grid.nodes[m.metadata.dst_node_id] == key]
+
+
+@spoilt
+def test_it_is_the_same_on_the_wire(spoil: Spoil, reason: str) -> None:
+    layer, notes = quarantine()
+    grid = FakeGrid(KEYS, {BAD: spoiling(spoil)}, wire=True)
+    got, _ = one_round(layer, to_record(small_model()), grid)
+    without, _ = quarantine()
+    wanted, _ = one_round(without, to_record(small_model()), FakeGrid(GOOD))
+    assert_same(got, wanted, rtol=1e-5)
+    assert len(notes.of("quarantined")) == 1
+
+
+@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("name", ["nan", "wrong shape", "zero examples", "bytes that are no array"])
+def test_any_aggregator_goes_on_with_the_rest(aggregator: str, name: str) -> None:
+    layer, notes = quarantine(aggregator)
+    spoil, _ = SPOILT[name]
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: spoiling(spoil)}))
+    without, _ = quarantine(aggregator)
+    wanted, _ = one_round(without, to_record(small_model()), FakeGrid(GOOD))
+    assert_same(got, wanted, rtol=1e-5)
+    assert len(notes.of("quarantined")) == 1
+
+
+@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        with_metrics(surplus=1.0),
+        with_metrics(surplus=[1.0, 2.0]),
+        lambda records: records.__setitem__("other-name", records.pop(ARRAYS)),
+        lambda records: records.__setitem__("other-name", records.pop(METRICS)),
+        lambda records: records.__setitem__(METRICS, MetricRecord({"num-examples": 12})),
+        lambda records: records[METRICS].__setitem__("train_loss", -2.0),
+        lambda records: records[METRICS].__setitem__("train_loss", [1.0, 2.0]),
+    ],
+    ids=[
+        "surplus metric",
+        "surplus list",
+        "arrays under another name",
+        "metrics under another name",
+        "no loss",
+        "negative loss",
+        "list for a loss",
+    ],
+)
+def test_one_odd_client_neither_stops_a_round_nor_spoils_it(aggregator: str, spoil: Spoil) -> None:
+    layer, _ = quarantine(aggregator)
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: spoiling(spoil)}))
+    assert got is not None
+    assert all(np.isfinite(array).all() for array in from_record(got).values())
+
+
+@pytest.mark.parametrize("aggregator", available("aggregator"))
+def test_all_bad_is_no_model_and_no_exception(aggregator: str) -> None:
+    layer, notes = quarantine(aggregator)
+    spoil = spoiling(put_entry(np.nan))
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, spoil))
+    assert one_round(layer, to_record(small_model()), grid) == (None, None)
+    assert len(notes.of("quarantined")) == len(KEYS)
+
+
+def test_a_reply_that_nobody_asked_for() -> None:
+    layer, notes = quarantine()
+
+    def from_elsewhere(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.metadata.__dict__["_src_node_id"] = 4242
+        return [reply]
+
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: from_elsewhere}))
+    wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(GOOD))
+    assert_same(got, wanted, rtol=1e-5)
+    assert [event["client"] for event in notes.of("quarantined")] == ["node-4242"]
+
+
+def test_only_the_first_of_two_replies_counts() -> None:
+    layer, notes = quarantine()
+    twice = {BAD: lambda message, key, look: honest(message, key) + honest(message, key)}
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, twice))
+    wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS))
+    assert_same(got, wanted)
+    assert "second" in notes.of("quarantined")[0]["reason"]
+
+
+def test_a_reply_of_an_earlier_round_is_not_asked_for_now() -> None:
+    layer, notes = quarantine()
+    arrays = to_record(small_model())
+    early = sent_to(layer, "0")
+    list(layer.configure_train(2, arrays, ConfigRecord(), FakeGrid(KEYS[1:], first_node=501)))
+    assert layer.aggregate_train(2, [honest(m, "0")[0] for m in early]) == (None, None)
+    assert len(notes.of("quarantined")) == 1
+
+
+def test_what_is_absurd_is_learnt_from_accepted_updates() -> None:
+    layer, notes = quarantine(norm_factor=5.0)
+    arrays = rounds(layer, to_record(small_model()), FakeGrid(KEYS), range(1, 4))
+    assert notes.of("quarantined") == []
+    ten_times = with_arrays(lambda a: a["layer.weight"].__iadd__(10.0))
+    one_round(layer, arrays, FakeGrid(KEYS, {BAD: spoiling(ten_times)}), 4)
+    assert len(notes.of("quarantined")) == 1
+
+
+def test_an_unusual_first_round_is_not_set_aside() -> None:
+    layer, notes = quarantine()
+    zero = {name: np.zeros_like(array) for name, array in small_model().items()}
+    assert one_round(layer, to_record(zero), FakeGrid(KEYS))[0] is not None
+    assert notes.of("quarantined") == []
+
+
+def test_a_half_precision_model_can_have_large_updates() -> None:
+    """Norms are taken in double precision: the square of 300 overflows float16."""
+    layer, notes = quarantine()
+    large = {"w": np.full(4, 3000.0, dtype=np.float16)}
+    got, _ = one_round(layer, to_record(large), FakeGrid(KEYS))
+    assert notes.of("quarantined") == []
+    assert got is not None
+
+
+def test_state_carries_norms_and_strikes() -> None:
+    layer, _ = quarantine()
+    bad = FakeGrid(KEYS, {BAD: spoiling(put_entry(np.nan))})
+    rounds(layer, to_record(small_model()), bad, range(1, 3))
+    fresh, _ = quarantine()
+    fresh.load_state_dict(layer.state_dict())
+    assert fresh.roster.strikes == layer.roster.strikes
+    assert sum(fresh.roster.strikes.values()) == 2
+    assert fresh.own_state() == layer.own_state()
+
+
+def test_evaluation_replies_are_checked_too() -> None:
+    layer, notes = quarantine()
+    grid = FakeGrid(
+        KEYS,
+        {
+            BAD: lambda message, key, look: [
+                answer(message, {METRICS: MetricRecord({"num-examples": 0, "accuracy": 1.0})})
+            ]
+        },
+    )
+    arrays = to_record(small_model())
+    messages = layer.configure_evaluate(1, arrays, ConfigRecord(), grid)
+    metrics = layer.aggregate_evaluate(1, grid.send_and_receive(messages))
+    assert metrics is not None
+    weights = np.array([10 + 3 * int(key) for key in GOOD])
+    mean = np.average([int(key) / 10 for key in GOOD], weights=weights)
+    assert metrics["accuracy"] == pytest.approx(mean)
+    assert len(notes.of("quarantined")) == 1
+
+
+def test_a_long_run_does_not_pile_up_norms() -> None:
+    layer, _ = quarantine()
+    rounds(layer, to_record(small_model()), FakeGrid(KEYS), range(1, 60))
+    assert len(layer.own_state()["norms"]) <= 200
+
+
+HONEST_BYTES = npy(np.zeros(3, np.float32))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.one_of(
+        st.binary(max_size=200),
+        st.tuples(st.integers(0, len(HONEST_BYTES) - 1), st.integers(1, 255)).map(
+            lambda flip: (
+                HONEST_BYTES[: flip[0]]
+                + bytes([HONEST_BYTES[flip[0]] ^ flip[1]])
+                + HONEST_BYTES[flip[0] + 1 :]
+            )
+        ),
+        st.binary(max_size=100).map(npy_with_header),
+        st.binary(max_size=60).map(lambda tail: b"PK\x03\x04" + tail),
+    )
+)
+def test_no_bytes_whatever_stop_a_round(data: bytes) -> None:
+    layer, _ = quarantine()
+    grid = FakeGrid(["1", BAD], {BAD: spoiling(with_bytes(data))})
+    got, _ = one_round(layer, to_record(small_model()), grid)
+    assert got is not None

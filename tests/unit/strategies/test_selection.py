@@ -1,0 +1,360 @@
+import logging
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, assert_same, failing, honest, one_round, rounds, small_model
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+
+from client_selectors.base import Candidates, ClientSelector
+from client_selectors.everyone import Everyone
+from client_selectors.round_robin import RoundRobin
+from client_selectors.uniform import Uniform
+from strategies.grids import GridView, GridWrapper
+from strategies.layer import attach_journal
+from strategies.roster import Roster
+from strategies.selection import Selection
+from wire.arrays import to_record
+from wire.keys import IDENTIFY
+
+KEYS = [str(i) for i in range(10)]
+
+
+def selection(
+    selector: ClientSelector | None = None, **settings: Any
+) -> tuple[Selection, Roster, Notes]:
+    inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
+    roster, notes = Roster(), Notes()
+    layer = Selection(inner, selector or Uniform(), roster, **settings)
+    attach_journal(layer, notes)
+    return layer, roster, notes
+
+
+def trained_keys(layer: Selection, grid: FakeGrid, numbers: range = range(1, 2)) -> list[list[str]]:
+    """The clients that were asked in each round, as the grid knows them."""
+    chosen = []
+    for number in numbers:
+        messages = list(
+            layer.configure_train(number, to_record(small_model()), ConfigRecord(), grid)
+        )
+        chosen.append([grid.nodes[message.metadata.dst_node_id] for message in messages])
+        layer.aggregate_train(number, grid.send_and_receive(messages))
+    return chosen
+
+
+def test_same_seed_same_clients_although_node_ids_differ() -> None:
+    shuffled = list(np.random.default_rng(4).permutation(KEYS))
+    first = trained_keys(selection(count=4, seed=3)[0], FakeGrid(KEYS), range(1, 6))
+    second = trained_keys(
+        selection(count=4, seed=3)[0], FakeGrid(shuffled, first_node=90_000), range(1, 6)
+    )
+    assert first == second
+    assert all(len(set(chosen)) == 4 for chosen in first)
+    other = trained_keys(selection(count=4, seed=4)[0], FakeGrid(KEYS), range(1, 6))
+    assert first != other
+
+
+def test_the_choice_does_not_depend_on_the_global_generator() -> None:
+    random.seed(1)
+    first = trained_keys(selection(count=4)[0], FakeGrid(KEYS), range(1, 4))
+    random.seed(2)
+    assert trained_keys(selection(count=4)[0], FakeGrid(KEYS), range(1, 4)) == first
+
+
+def test_messages_come_in_the_order_of_keys() -> None:
+    shuffled = ["9", "10", "camera", "2", "b"]
+    layer, _, _ = selection(Everyone())
+    assert trained_keys(layer, FakeGrid(shuffled, {"camera": failing, "b": failing})) == [
+        ["2", "9", "10", "b", "camera"]
+    ]
+
+
+def test_evaluation_draws_the_same_clients_too() -> None:
+    def evaluated(grid: FakeGrid) -> list[list[str]]:
+        layer, _, _ = selection(count=10, fraction_evaluate=0.3, seed=5)
+        one_round(layer, to_record(small_model()), grid)
+        chosen = []
+        for number in (1, 2, 3):
+            arrays = to_record(small_model())
+            messages = layer.configure_evaluate(number, arrays, ConfigRecord(), grid)
+            chosen.append([grid.nodes[m.metadata.dst_node_id] for m in messages])
+        return chosen
+
+    assert evaluated(FakeGrid(KEYS)) == evaluated(FakeGrid(KEYS[::-1], first_node=7))
+    assert all(len(set(chosen)) == 3 for chosen in evaluated(FakeGrid(KEYS)))
+
+
+def test_evaluating_does_not_change_who_trains_next() -> None:
+    plain, _, _ = selection(count=3, seed=1)
+    both, _, _ = selection(count=3, seed=1, fraction_evaluate=0.5)
+    grid = FakeGrid(KEYS)
+    wanted = trained_keys(plain, FakeGrid(KEYS), range(1, 5))
+    got = []
+    for number in range(1, 5):
+        got += trained_keys(both, grid, range(number, number + 1))
+        list(both.configure_evaluate(number, to_record(small_model()), ConfigRecord(), grid))
+    assert got == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"count": 4}, 4),
+        ({"fraction": 0.3}, 3),
+        ({"fraction": 1.0}, 10),
+        ({"fraction": 0.01}, 1),
+        ({"count": 10}, 10),
+        ({"count": 4, "over_commit": 0.5}, 6),
+        ({"count": 4, "over_commit": 0.3}, 6),
+        ({"count": 8, "over_commit": 0.5}, 10),
+        ({"count": 5, "over_commit": 0.2}, 6),
+        ({"count": 5, "over_commit": 0.4}, 7),
+    ],
+)
+def test_how_many_are_asked(settings: dict[str, Any], expected: int) -> None:
+    (chosen,) = trained_keys(selection(**settings)[0], FakeGrid(KEYS))
+    assert len(chosen) == expected
+
+
+def test_over_commitment_asks_no_more_than_it_says() -> None:
+    """Fifty and a tenth more are 55, although 50 * 1.1 is a little above 55 in binary."""
+    layer, _, _ = selection(count=50, over_commit=0.1)
+    (chosen,) = trained_keys(layer, FakeGrid([str(i) for i in range(80)]))
+    assert len(chosen) == 55
+
+
+def test_more_clients_than_there_are() -> None:
+    layer, _, _ = selection(count=25)
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    for name in ("forager", "flwr"):
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.INFO)
+    try:
+        chosen = trained_keys(layer, FakeGrid(KEYS), range(1, 4))
+    finally:
+        for name in ("forager", "flwr"):
+            logging.getLogger(name).removeHandler(handler)
+    assert chosen == [KEYS] * 3
+    short = [line for line in said if "25 clients a round were asked for, 10 are there" in line]
+    assert len(short) == 1, "said once, not every round"
+
+
+def test_nobody_is_there() -> None:
+    layer, _, notes = selection(count=3, fraction_evaluate=1.0)
+    arrays = to_record(small_model())
+    assert list(layer.configure_train(1, arrays, ConfigRecord(), FakeGrid([]))) == []
+    assert list(layer.configure_evaluate(1, arrays, ConfigRecord(), FakeGrid([]))) == []
+    assert notes.events == []
+
+
+def test_the_strategy_inside_sees_only_the_chosen() -> None:
+    seen: list[list[int]] = []
+
+    class Watching(FedAvg):
+        def configure_train(self, server_round: Any, arrays: Any, config: Any, grid: Grid) -> Any:
+            seen.append(list(grid.get_node_ids()))
+            assert [node.node_id for node in grid.get_nodes()] == seen[-1]
+            return super().configure_train(server_round, arrays, config, grid)
+
+    inner = Watching(min_train_nodes=1, min_available_nodes=1)
+    layer = Selection(inner, Uniform(), Roster(), count=3)
+    grid = FakeGrid(KEYS)
+    chosen = trained_keys(layer, grid)
+    assert [[grid.nodes[node] for node in nodes] for nodes in seen] == chosen
+
+
+def test_a_selection_is_written_down() -> None:
+    layer, _, notes = selection(count=3)
+    (chosen,) = trained_keys(layer, FakeGrid(KEYS))
+    (event,) = notes.of("selected")
+    assert event["chosen"] == chosen
+    assert (event["round"], event["phase"], event["available"]) == (1, "train", 10)
+    assert event["seconds"] >= 0
+
+
+def test_everybody_is_asked_once_who_they_are() -> None:
+    layer, _, _ = selection(count=3)
+    grid = FakeGrid(KEYS)
+    trained_keys(layer, grid, range(1, 6))
+    asked = grid.of_kind(IDENTIFY)
+    assert sorted(m.metadata.dst_node_id for m in asked) == sorted(grid.nodes)
+    grid.nodes[777] = "77"
+    trained_keys(layer, grid, range(6, 9))
+    assert [m.metadata.dst_node_id for m in grid.of_kind(IDENTIFY)[10:]] == [777]
+
+
+def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -> None:
+    never = {key: lambda message, key, look: [] for key in ("2", "5")}
+    layer, roster, _ = selection(count=10)
+    grid = FakeGrid(KEYS, names=never)
+    (chosen,) = trained_keys(layer, grid)
+    assert sorted(chosen) == KEYS
+    # Their first reply told their names.
+    assert [roster.key(node) for node in grid.nodes] == KEYS
+    trained_keys(layer, grid, range(2, 4))
+    assert len(grid.of_kind(IDENTIFY)) == 10
+
+
+def test_those_who_never_say_their_name_go_by_node_id() -> None:
+    nobody = dict.fromkeys(KEYS, lambda message, key, look: [])
+    layer, roster, notes = selection(count=4)
+    grid = FakeGrid(KEYS, names=nobody, first_node=500)
+    (chosen,) = trained_keys(layer, grid)
+    assert len(chosen) == 4
+    assert roster.key(9999) == "node-9999"
+    assert all(key.startswith("node-5") for key in notes.of("selected")[0]["chosen"])
+
+
+def test_an_error_instead_of_a_name_is_no_name() -> None:
+    layer, roster, _ = selection(count=10)
+    grid = FakeGrid(KEYS, behaviours={"3": failing}, names={"3": failing})
+    trained_keys(layer, grid)
+    assert roster.key(503) == "node-503"
+
+
+class KeyedGrid(FakeGrid):
+    """A grid whose nodes have public keys."""
+
+    def get_nodes(self) -> Any:
+        return [
+            NodeInfo(node_id=n, public_key=b"key of " + k.encode()) for n, k in self.nodes.items()
+        ]
+
+
+def test_nameless_nodes_go_by_their_public_key() -> None:
+    nobody = dict.fromkeys(KEYS, lambda message, key, look: [])
+    one, other = Roster(), Roster()
+    one.identify(KeyedGrid(KEYS, names=nobody), 1.0)
+    other.identify(KeyedGrid(KEYS[::-1], names=nobody, first_node=70), 1.0)
+    names = [one.key(500 + i) for i in range(10)]
+    assert names == [other.key(79 - i) for i in range(10)]
+    assert len(set(names)) == 10
+    assert all(name.startswith("key-") for name in names)
+
+
+def test_a_name_beats_a_public_key() -> None:
+    roster = Roster()
+    roster.identify(KeyedGrid(KEYS), 1.0)
+    assert [roster.key(500 + i) for i in range(10)] == KEYS
+
+
+@pytest.mark.parametrize("claim", ["", 5, b"bytes", "x" * 201, ["a"]])
+def test_a_name_that_is_none_is_ignored(claim: Any) -> None:
+    def odd(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.content["client"]["key"] = claim  # type: ignore[index]
+        return [reply]
+
+    roster = Roster()
+    roster.identify(FakeGrid(["1", "2"], names={"1": odd}), 1.0)
+    assert [roster.key(500), roster.key(501)] == ["node-500", "2"]
+
+
+@pytest.mark.parametrize("selector", [Uniform, Everyone, RoundRobin])
+def test_two_clients_of_one_name_do_not_break_anything(selector: type[ClientSelector]) -> None:
+    layer, roster, _ = selection(selector(), count=3)
+    grid = FakeGrid(["1", "1", "1", "2"])
+    for chosen in trained_keys(layer, grid, range(1, 6)):
+        assert len(chosen) == 3
+    assert roster.in_order(grid.nodes) == [500, 501, 502, 503]
+
+
+def test_keys_that_differ_have_an_order_that_does_not_depend_on_node_ids() -> None:
+    """Two spellings of one number are two clients."""
+    names = ["7", "07", "\N{ARABIC-INDIC DIGIT SEVEN}", "camera"]
+    one, other = Roster(), Roster()
+    grid, reversed_grid = FakeGrid(names), FakeGrid(names[::-1])
+    one.identify(grid, 1.0)
+    other.identify(reversed_grid, 1.0)
+    assert [one.key(n) for n in one.in_order(grid.nodes)] == [
+        other.key(n) for n in other.in_order(reversed_grid.nodes)
+    ]
+
+
+def test_a_client_keeps_its_first_name() -> None:
+    roster = Roster()
+    grid = FakeGrid(["1", "2"])
+    roster.identify(grid, 1.0)
+    (liar,) = honest(Message(RecordDict(), dst_node_id=501, message_type=IDENTIFY), "1")
+    roster.learn([liar])
+    assert roster.key(501) == "2"
+
+
+def test_state_continues_the_choice() -> None:
+    whole, _, _ = selection(RoundRobin(), count=3, fraction_evaluate=0.5, seed=8)
+    grid = FakeGrid(KEYS)
+    trained_keys(whole, grid, range(1, 4))
+    state = whole.own_state()
+    rest = trained_keys(whole, grid, range(4, 8))
+    fresh, _, _ = selection(RoundRobin(), count=3, fraction_evaluate=0.5, seed=0)
+    fresh.load_own_state(state)
+    assert trained_keys(fresh, FakeGrid(KEYS), range(4, 8)) == rest
+
+
+def test_clients_that_leave_and_join_between_rounds() -> None:
+    layer, _, _ = selection(RoundRobin(), fraction=0.5)
+    grid = FakeGrid(KEYS)
+    trained_keys(layer, grid)
+    del grid.nodes[503], grid.nodes[504]
+    grid.nodes[900] = "90"
+    for chosen in trained_keys(layer, grid, range(2, 8)):
+        assert set(chosen) <= set(grid.nodes.values())
+        assert len(chosen) == 4
+
+
+def test_a_selector_gets_keys_in_order() -> None:
+    seen: list[list[str]] = []
+
+    class Watching(ClientSelector):
+        def select(self, candidates: Candidates, count: int, rng: Any) -> Any:
+            seen.append(list(candidates.keys))
+            return np.arange(count)
+
+    trained_keys(selection(Watching(), count=2)[0], FakeGrid(["10", "9", "2"]))
+    assert seen == [["2", "9", "10"]]
+
+
+def test_whoever_is_chosen_the_mean_is_theirs() -> None:
+    layer, _, _ = selection(count=4, seed=2)
+    grid = FakeGrid(KEYS)
+    got = rounds(layer, to_record(small_model()), grid, range(1, 2))
+    (chosen,) = trained_keys(selection(count=4, seed=2)[0], FakeGrid(KEYS))
+    everyone, _, _ = selection(Everyone())
+    wanted, _ = one_round(everyone, to_record(small_model()), FakeGrid(chosen))
+    assert_same(got, wanted, rtol=1e-6)
+
+
+def test_a_view_shows_its_nodes_and_hands_on_the_rest() -> None:
+    grid = FakeGrid(KEYS)
+    view = GridView(grid, [503, 501])
+    assert list(view.get_node_ids()) == [503, 501]
+    assert {node.node_id for node in view.get_nodes()} == {501, 503}
+    assert view.run is grid.run
+    message = view.create_message(RecordDict(), IDENTIFY, 503, "")
+    (reply,) = view.send_and_receive([message])
+    assert reply.metadata.src_node_id == 503
+    ids = list(view.push_messages([view.create_message(RecordDict(), IDENTIFY, 501, "")]))
+    assert len(list(view.pull_messages(ids))) == 1
+
+
+def test_a_view_does_not_change_when_a_node_leaves() -> None:
+    grid = FakeGrid(KEYS)
+    view = GridView(grid, [503, 501])
+    del grid.nodes[503]
+    assert list(view.get_node_ids()) == [503, 501]
+
+
+def test_a_wrapper_hands_everything_on() -> None:
+    grid = FakeGrid(KEYS)
+    wrapper = GridWrapper(grid)
+    assert list(wrapper.get_node_ids()) == list(grid.get_node_ids())
+    assert len(list(wrapper.get_nodes())) == 10
+    run = grid.run
+    wrapper.set_run(run)
+    assert wrapper.run is run

@@ -1,0 +1,209 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest_records,
+    one_round,
+    rounds,
+    small_model,
+    trained,
+)
+from flwr.app import ConfigRecord, Message, MetricRecord
+
+from server_app.config import read_config
+from strategies.build import build_strategy
+from strategies.layer import Layer, attach_journal
+from strategies.roster import Roster
+from strategies.sparse_uplink import SparseUplink, add_update, float_names
+from wire import sparse
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, PAYLOAD, SPARSE
+
+KEYS = [str(i) for i in range(8)]
+BAD = "3"
+FLOATS = 15  # entries of the small model that an update is made of
+
+
+def stack(
+    aggregator: str = "fedavg", uplink: str = "top-k", density: float = 0.4, values: str = "float32"
+) -> tuple[Layer, Notes]:
+    keys = {"aggregator": aggregator, "uplink": uplink, "num-clients": 8, "clients-per-round": 8}
+    config = read_config({**keys, "top-k.density": density, "top-k.values": values})
+    strategy = build_strategy(config, Roster())
+    assert isinstance(strategy, Layer)
+    notes = Notes()
+    attach_journal(strategy, notes)
+    return strategy, notes
+
+
+def flat(arrays: dict[str, Any]) -> Any:
+    return np.concatenate([a.ravel() for a in arrays.values() if a.dtype.kind == "f"])
+
+
+class Listening(Layer):
+    """Keeps what the layer outside hands in."""
+
+    def __init__(self) -> None:
+        super().__init__(stack(uplink="dense")[0])
+        self.seen: dict[int, Message] = {}
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        self.seen = {reply.metadata.src_node_id: reply for reply in replies}
+        return None, None
+
+
+@pytest.mark.parametrize("density", [0.1, 0.4, 1.0])
+def test_decodes_to_what_was_sent_plus_the_largest_changes(density: float) -> None:
+    listening = Listening()
+    layer = SparseUplink(listening, Roster(), density=density)
+    grid = FakeGrid(KEYS, wire=True)
+    one_round(layer, to_record(small_model()), grid)
+    before = flat(small_model())
+    kept = round(density * FLOATS)
+    assert len(listening.seen) == len(KEYS)
+    for node, reply in listening.seen.items():
+        change = flat(trained(small_model(), grid.nodes[node], 1)) - before
+        smallest = np.sort(np.abs(change))[FLOATS - kept]
+        expected = before + np.where(np.abs(change) >= smallest, change, 0)
+        assert SPARSE not in reply.content
+        np.testing.assert_array_equal(
+            flat(from_record(reply.content.array_records[ARRAYS])), expected
+        )
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedyogi", "median", "krum", "bulyan"])
+def test_full_density_is_dense_training(aggregator: str) -> None:
+    start = to_record(small_model())
+    sparse_run = rounds(stack(aggregator, density=1.0)[0], start, FakeGrid(KEYS), range(1, 4))
+    dense_run = rounds(stack(aggregator, "dense")[0], start, FakeGrid(KEYS), range(1, 4))
+    floats = [name for name in sparse_run if name.startswith("layer")]
+    for name in floats:
+        np.testing.assert_allclose(
+            from_record(sparse_run)[name], from_record(dense_run)[name], rtol=1e-5, atol=1e-6
+        )
+
+
+def test_half_precision_values_are_close() -> None:
+    start = to_record(small_model())
+    half = rounds(stack(values="float16")[0], start, FakeGrid(KEYS), range(1, 3))
+    full = rounds(stack()[0], start, FakeGrid(KEYS), range(1, 3))
+    assert_same(half, full, rtol=0.02, atol=1e-3)
+    assert not np.array_equal(from_record(half)["layer.bias"], from_record(full)["layer.bias"])
+
+
+def with_payload(payload: Any) -> Any:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        if payload is None:
+            records.pop(SPARSE)
+        else:
+            records[SPARSE] = payload
+        return [answer(message, records)]
+
+    return behave
+
+
+def payload_of(update: Any) -> ConfigRecord:
+    update = np.asarray(update, dtype=np.float32)
+    return ConfigRecord({PAYLOAD: sparse.encode(update, max(1, update.size // 2))})
+
+
+GOOD_PAYLOAD = sparse.encode(np.linspace(-1, 1, FLOATS, dtype=np.float32), 5)
+
+MALFORMED: dict[str, Any] = {
+    "rubbish": ConfigRecord({PAYLOAD: b"rubbish"}),
+    "nothing": ConfigRecord({PAYLOAD: b""}),
+    "cut off": ConfigRecord({PAYLOAD: GOOD_PAYLOAD[:-3]}),
+    "too long": ConfigRecord({PAYLOAD: GOOD_PAYLOAD + b"\0"}),
+    "text": ConfigRecord({PAYLOAD: "text"}),
+    "no payload": ConfigRecord({"other": 1}),
+    "another record": MetricRecord({"x": 1}),
+    "model of other size": payload_of(np.ones(FLOATS + 1)),
+    "smaller model": payload_of(np.ones(FLOATS - 1)),
+    "nan": payload_of([np.nan] * FLOATS),
+    "infinite": payload_of([np.inf] * FLOATS),
+    "absurdly large": payload_of([1e9] * FLOATS),
+    "neither sparse nor dense": None,
+}
+
+
+@pytest.mark.parametrize("payload", MALFORMED.values(), ids=MALFORMED.keys())
+@pytest.mark.parametrize("aggregator", ["fedavg", "median", "krum"])
+def test_a_malformed_update_is_set_aside(aggregator: str, payload: Any) -> None:
+    layer, notes = stack(aggregator)
+    grid = FakeGrid(KEYS, {BAD: with_payload(payload)})
+    got, _ = one_round(layer, to_record(small_model()), grid)
+    good = [key for key in KEYS if key != BAD]
+    wanted, _ = one_round(stack(aggregator)[0], to_record(small_model()), FakeGrid(good))
+    assert_same(got, wanted)
+    (event,) = notes.of("quarantined")
+    # Under the round loop the roster has learnt the name when the reply arrived.
+    assert event["client"] in (BAD, "node-503")
+    assert event["reason"]
+
+
+def test_an_update_nobody_asked_for_is_set_aside() -> None:
+    layer, notes = stack()
+
+    def from_elsewhere(message: Message, key: str, look: int) -> list[Message]:
+        reply = answer(message, honest_records(message, key))
+        reply.metadata.__dict__["_src_node_id"] = 4242
+        return [reply]
+
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: from_elsewhere}))
+    assert got is not None
+    assert len(notes.of("quarantined")) == 1
+
+
+def test_all_malformed_is_no_model_and_no_exception() -> None:
+    layer, notes = stack()
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, with_payload(MALFORMED["rubbish"])))
+    assert one_round(layer, to_record(small_model()), grid) == (None, None)
+    assert len(notes.of("quarantined")) == len(KEYS)
+
+
+def test_replies_are_decoded_one_by_one() -> None:
+    layer, _ = stack()
+    grid = FakeGrid(KEYS)
+    messages = list(layer.configure_train(1, to_record(small_model()), ConfigRecord(), grid))
+    replies = list(grid.send_and_receive(messages))
+    stream = layer._dense(1, iter(replies))  # type: ignore[attr-defined]
+    next(stream)
+    assert [ARRAYS in reply.content for reply in replies] == [True] + [False] * 7
+
+
+def test_the_reference_is_not_changed() -> None:
+    reference = to_record(small_model())
+    changed = add_update(reference, GOOD_PAYLOAD)
+    assert_same(reference, to_record(small_model()))
+    assert list(changed) == list(reference)
+
+
+def test_integer_arrays_are_no_part_of_an_update() -> None:
+    assert float_names(to_record(small_model())) == ["layer.weight", "layer.bias"]
+
+
+def test_a_dense_reply_is_taken_as_it_is() -> None:
+    """A client that cannot do it answers densely: nothing is lost."""
+
+    def dense(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        del records[SPARSE]
+        before = from_record(message.content.array_records[ARRAYS])
+        records[ARRAYS] = to_record(trained(before, key, 1))
+        return [answer(message, records)]
+
+    layer, notes = stack(density=1.0)
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: dense}))
+    wanted, _ = one_round(stack(density=1.0)[0], to_record(small_model()), FakeGrid(KEYS))
+    assert notes.of("quarantined") == []
+    np.testing.assert_allclose(
+        from_record(got)["layer.weight"],  # type: ignore[arg-type]
+        from_record(wanted)["layer.weight"],  # type: ignore[arg-type]
+        rtol=1e-5,
+    )

@@ -1,0 +1,54 @@
+"""The folder ``selectors`` must not hide the standard library's module of that name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+IMPORTS = "import subprocess, asyncio, selectors; print(selectors.DefaultSelector.__name__)"
+
+
+def output(code: str, cwd: Path, *path: Path) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=cwd,
+        env={"PYTHONPATH": ":".join(map(str, path)), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [(), (ROOT,), (ROOT, ROOT / "selectors"), (ROOT / "selectors",)],
+    ids=["cwd", "root", "root and selectors", "selectors"],
+)
+def test_the_standard_library_works_from_the_root(path: tuple[Path, ...]) -> None:
+    assert output(IMPORTS, ROOT, *path).endswith("Selector")
+
+
+def test_selectors_is_a_folder_and_no_package() -> None:
+    assert (ROOT / "selectors").is_dir()
+    assert not (ROOT / "selectors" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("package", ["server_app", "client_app"])
+def test_a_bundle_finds_what_lies_below_selectors(package: str, tmp_path: Path) -> None:
+    """Inside a Flower bundle only the root is on the path."""
+    code = f"import {package}, client_selectors.base as b; print(b.__file__)"
+    assert output(code, tmp_path, ROOT) == str(ROOT / "selectors/client_selectors/base.py")
+    assert output(f"import {package}; {IMPORTS}", tmp_path, ROOT).endswith("Selector")
+
+
+def test_no_source_file_imports_selectors_as_a_package() -> None:
+    for folder in ("server_app", "client_app", "strategies", "selectors", "tasks", "wire"):
+        for file in (ROOT / folder).rglob("*.py"):
+            text = file.read_text()
+            assert "from selectors." not in text, file
+            assert "import selectors." not in text, file

@@ -1,0 +1,1 @@
+"""What both sides of the wire share: record names, array records, files of state, codecs."""

@@ -1,0 +1,21 @@
+"""Names of the records in a message and of the entries that both sides read."""
+
+# Records. Flower's strategies expect one ArrayRecord and one MetricRecord in a reply.
+ARRAYS = "arrays"
+METRICS = "metrics"
+CONFIG = "config"
+CLIENT = "client"  # ConfigRecord in every reply: who answered
+SPARSE = "sparse"  # ConfigRecord that replaces ARRAYS where the uplink is sparse
+
+# Entries of ARRAYS' companion records
+ROUND = "server-round"
+NUM_EXAMPLES = "num-examples"
+TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
+SECONDS = "seconds"
+CLIENT_KEY = "key"
+PAYLOAD = "payload"
+DENSITY = "uplink-density"
+VALUES = "uplink-values"
+
+# Kinds of messages beside Flower's own "train" and "evaluate"
+IDENTIFY = "query.identify"
