@@ -13,7 +13,7 @@ def client_key(context: Context) -> str:
     key.
     """
     config = context.node_config
-    return str(config.get("client-id", config.get("partition-id", "")))
+    return str(config.get("client-id") or config.get("partition-id", ""))
 
 
 def client_config(context: Context) -> RunConfig:

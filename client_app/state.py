@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context
+from flwr.app import ArrayRecord, ConfigRecord, Context
 
 from client_app.identity import client_key
 from wire import tree
-from wire.arrays import from_record, to_record
+from wire.arrays import to_record
+from wire.records import record_at
 
 _KIND = "client-state"
 _RECORD = "forager"
@@ -86,14 +87,15 @@ def state_path(context: Context) -> Path | None:
 
 def _store(context: Context, sections: dict[str, Any]) -> None:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    layout = tree.flatten(sections, "", arrays)
-    context.state[_RECORD] = to_record(arrays)
+    layout = tree.flatten(sections, arrays)
+    context.state[_RECORD] = to_record({name: array.copy() for name, array in arrays.items()})
     context.state[f"{_RECORD}-layout"] = ConfigRecord({"json": json.dumps(layout)})
 
 
 def _restore(context: Context) -> dict[str, Any]:
-    if _RECORD not in context.state:
+    record = record_at(context.state, _RECORD, ArrayRecord)
+    layout = record_at(context.state, f"{_RECORD}-layout", ConfigRecord)
+    if record is None or layout is None:
         return {}
-    record = context.state.array_records[_RECORD]
-    layout = json.loads(str(context.state.config_records[f"{_RECORD}-layout"]["json"]))
-    return dict(tree.unflatten(layout, from_record(record)))
+    arrays = {name: array.numpy() for name, array in record.items()}
+    return dict(tree.unflatten(json.loads(str(layout["json"])), arrays))

@@ -20,7 +20,7 @@ from server_app.report import summary_table
 from server_app.resume import check_same_run
 from server_app.run_folder import RunFolder
 from strategies.build import build_strategy
-from strategies.layer import attach_journal
+from strategies.layer import attach_journal, describe
 from strategies.roster import Roster
 from tasks import Task, load_task
 from wire.arrays import from_record, to_record
@@ -58,13 +58,13 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     roster = Roster()
     strategy = build_strategy(config, roster)
     attach_journal(strategy, journal)
+    title = f"{config.strategy} on {config.task}"
     loop = Loop(
         strategy,
         PatientGrid(
             grid,
             roster,
             deadline=config.round.deadline,
-            over_commit=config.round.over_commit,
             poll=config.round.poll,
             journal=journal,
         ),
@@ -76,14 +76,20 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
+        title=title,
         config=config.flat(),
     )
     if state is not None:
         loop.load_state(state)
-    overrides = {k: v for k, v in run_config.items() if default_config().get(k) != v}
-    folder.write_config({**config.flat(), "overrides": overrides})
-    journal("run-started", strategy=loop.description, config=config.flat(), clients=None)
+    folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
+    journal("run-started", strategy=title, layers=describe(strategy), config=config.flat())
     return folder, loop
+
+
+def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be set to run the same again, in a folder of its own."""
+    changed = {key: value for key, value in run_config.items() if default_config()[key] != value}
+    return {key: changed[key] for key in changed if key not in ("run-name", "resume-from")}
 
 
 def _new_or_resumed(config: RunConfig) -> tuple[RunFolder, dict[str, Any] | None]:

@@ -35,6 +35,7 @@ class _Section(BaseModel):
         strict=True,
         frozen=True,
         extra="forbid",
+        allow_inf_nan=False,
         alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=True,
     )
@@ -264,9 +265,12 @@ def _wrong_names(axes: Mapping[str, str]) -> list[str]:
 def _impossible(config: RunConfig) -> list[str]:
     """Return what no single key gets wrong but several do together."""
     problems = []
-    if config.clients_per_round == 0 and config.fraction_train == 0:
+    everyone = config.client_selector == "all"
+    if not everyone and config.clients_per_round == 0 and config.fraction_train == 0:
         problems.append("fraction-train = 0.0: nobody would train; give it or clients-per-round")
-    asked = config.clients_per_round or round(config.fraction_train * config.num_clients)
+    share = 1.0 if everyone else config.fraction_train
+    asked = (0 if everyone else config.clients_per_round) or round(share * config.num_clients)
+    asked = max(1, min(asked, config.num_clients))
     malicious = config.aggregation.malicious
     # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
     least = {"krum": 2, "multi-krum": 2, "bulyan": 4}.get(config.aggregator, 0) * malicious + 3
@@ -275,9 +279,9 @@ def _impossible(config: RunConfig) -> list[str]:
             f"aggregation.malicious = {malicious}: {config.aggregator} then needs {least} clients "
             f"a round, {asked} are asked (clients-per-round, or fraction-train of num-clients)"
         )
-    if config.round.min_replies > (config.clients_per_round or config.num_clients):
+    if config.round.min_replies > asked:
         problems.append(
-            f"round.min-replies = {config.round.min_replies}: more than are asked in a round"
+            f"round.min-replies = {config.round.min_replies}: only {asked} are asked in a round"
         )
     return problems
 
@@ -290,9 +294,8 @@ def _explain(error: ValidationError) -> list[str]:
     return lines
 
 
-def _raise_if(problems: list[str]) -> None:
-    if problems:
-        raise ConfigError("run config: " + "\n            ".join(problems))
+def _error(problems: list[str]) -> ConfigError:
+    return ConfigError("run config: " + "\n            ".join(problems))
 
 
 def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
@@ -302,42 +305,37 @@ def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
     'prox'
     >>> read_config({"learning-rate": "fast"})
     Traceback (most recent call last):
-    server_app.config.ConfigError: run config: learning-rate = 'fast': input should be a valid
-    number
+    server_app.config.ConfigError: run config: learning-rate = 'fast': input should be a valid ...
     >>> read_config({"strategy": "cosag"})
     Traceback (most recent call last):
-    server_app.config.ConfigError: run config: strategy = 'cosag': unknown; allowed are ...; did you
-    mean 'cosage'?
+    server_app.config.ConfigError: run config: strategy = 'cosag': ... did you mean 'cosage'?
     """
-    return _read_cached(tuple(sorted(flat.items())))
+    # True, 1 and 1.0 are equal, but not the same setting: the type is part of what is cached.
+    return _read_cached(tuple(sorted((key, value, type(value)) for key, value in flat.items())))
 
 
 @lru_cache(maxsize=16)
-def _read_cached(items: tuple[tuple[str, Scalar], ...]) -> RunConfig:
-    flat = dict(items)
-    _raise_if(_unknown_keys(flat))
-    problems = [
-        f"{axis} = {flat[axis]!r}: must be a text"
-        for axis in ["strategy", *AXIS_DEFAULTS]
-        if not isinstance(flat.get(axis, ""), str)
-    ]
-    _raise_if(problems)
-    strategy = str(flat.get("strategy", "")) or "fedavg"
+def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
+    flat: dict[str, Any] = {key: value for key, value, _ in items}
+    problems = _unknown_keys(flat)
+    flat = {key: value for key, value in flat.items() if key in default_config()}
+    for axis in ("strategy", *AXIS_DEFAULTS):
+        if not isinstance(flat.get(axis, ""), str):
+            problems.append(f"{axis} = {flat.pop(axis)!r}: must be a text")
+    strategy = flat.get("strategy") or "fedavg"
     if strategy not in PRESETS:
-        names = list(PRESETS)
-        allowed = ", ".join(names)
-        hint = nearest(strategy, names)
-        _raise_if([f"strategy = {strategy!r}: unknown; allowed are {allowed}{hint}"])
-    axes = fill_axes(strategy, {axis: str(flat.get(axis, "")) for axis in AXIS_DEFAULTS})
-    problems = _wrong_names(axes)
+        allowed, hint = ", ".join(PRESETS), nearest(strategy, list(PRESETS))
+        problems.append(f"strategy = {strategy!r}: unknown; allowed are {allowed}{hint}")
+        strategy = "fedavg"
+    axes = fill_axes(strategy, {axis: flat.get(axis, "") for axis in AXIS_DEFAULTS})
+    problems += _wrong_names(axes)
     try:
         config = RunConfig.model_validate(_nest({**flat, **axes, "strategy": strategy}))
     except ValidationError as error:
-        raise ConfigError(
-            "run config: " + "\n            ".join([*problems, *_explain(error)])
-        ) from None
-    _raise_if(problems)
-    _raise_if(_impossible(config))
+        raise _error([*problems, *_explain(error)]) from None
+    problems = problems or _impossible(config)
+    if problems:
+        raise _error(problems)
     return config
 
 

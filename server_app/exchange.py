@@ -4,7 +4,6 @@ Flower's ``send_and_receive`` polls every three seconds in deployment, waits for
 and does not tell whose reply is missing. This does, around any Grid.
 """
 
-import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,11 +26,17 @@ class Exchange:
     kind: str
     sent: int
     received: int = 0
+    errors: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     late: list[str] = field(default_factory=list)
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
+
+    def fail(self, client: str, reason: str) -> None:
+        """Note a failure; two clients may go by one name."""
+        self.errors += 1
+        self.failed[client] = reason
 
 
 class PatientGrid(GridWrapper):
@@ -45,9 +50,6 @@ class PatientGrid(GridWrapper):
         Names for the clients that fail.
     deadline : float (default: 600.0)
         Seconds until a message expires; every message carries this as its time to live.
-    over_commit : float (default: 0.0)
-        Share of clients that were asked beyond need: as soon as the others have answered, waiting
-        ends.
     poll : float (default: 0.2)
         Seconds between looks at what has arrived.
     journal : Journal
@@ -60,14 +62,12 @@ class PatientGrid(GridWrapper):
         roster: Roster,
         *,
         deadline: float = 600.0,
-        over_commit: float = 0.0,
         poll: float = 0.2,
         journal: Journal = silent,
     ) -> None:
         super().__init__(grid)
         self.roster = roster
         self.deadline = deadline
-        self.over_commit = over_commit
         self.poll = poll
         self.journal = journal
         self.round = 0
@@ -80,7 +80,11 @@ class PatientGrid(GridWrapper):
         return list(self.stream(messages, deadline=timeout))
 
     def stream(
-        self, messages: Iterable[Message], *, deadline: float | None = None, spare: bool = False
+        self,
+        messages: Iterable[Message],
+        *,
+        deadline: float | None = None,
+        enough: int | None = None,
     ) -> Iterator[Message]:
         """Yield replies with content as they arrive.
 
@@ -90,8 +94,8 @@ class PatientGrid(GridWrapper):
             What to send; all of one kind.
         deadline : float, optional
             Seconds to wait, at most the grid's own.
-        spare : bool (default: False)
-            Whether over-commitment applies: stop when enough have answered.
+        enough : int, optional
+            Replies after which the others need not be waited for; all by default.
         """
         messages = list(messages)
         if not messages:
@@ -101,12 +105,12 @@ class PatientGrid(GridWrapper):
         self.last = exchange
         started = time.monotonic()
         waiting = self._send(messages, limit, exchange)
-        enough = math.ceil(len(messages) / (1 + self.over_commit)) if spare else len(messages)
+        enough = len(messages) if enough is None else enough
         try:
             while waiting and exchange.received < enough:
-                arrived = list(self.pull_messages(list(waiting)))
-                yield from self._take(arrived, waiting, exchange)
-                if arrived:
+                before = len(waiting)
+                yield from self._take(self.pull_messages(list(waiting)), waiting, exchange)
+                if len(waiting) < before:
                     continue
                 if time.monotonic() - started > limit:
                     break
@@ -125,12 +129,18 @@ class PatientGrid(GridWrapper):
                 if id(record) not in sizes:
                     sizes[id(record)] = record_bytes(record)
                 exchange.bytes_down += sizes[id(record)]
-        ids = self.push_messages(messages)
-        nodes = [message.metadata.dst_node_id for message in messages]
-        return dict(zip(ids, nodes, strict=True))
+        # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
+        accepted = {message_id for message_id in self.push_messages(messages) if message_id}
+        waiting = {}
+        for message in messages:
+            if message.metadata.message_id in accepted:
+                waiting[message.metadata.message_id] = message.metadata.dst_node_id
+            else:
+                exchange.fail(self.roster.key(message.metadata.dst_node_id), "not delivered")
+        return waiting
 
     def _take(
-        self, arrived: list[Message], waiting: dict[str, int], exchange: Exchange
+        self, arrived: Iterable[Message], waiting: dict[str, int], exchange: Exchange
     ) -> Iterator[Message]:
         """Yield the good ones; note the others under the client that the message went to."""
         for reply in arrived:
@@ -140,9 +150,8 @@ class PatientGrid(GridWrapper):
             if node is None:
                 continue
             if reply.has_error():
-                exchange.failed[self.roster.key(node)] = (
-                    reply.error.reason or f"error {reply.error.code}"
-                )
+                reason = reply.error.reason or f"error {reply.error.code}"
+                exchange.fail(self.roster.key(node), reason)
                 continue
             exchange.received += 1
             exchange.bytes_up += payload_bytes(reply.content)

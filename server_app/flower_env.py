@@ -52,7 +52,9 @@ def defaults(project: Path) -> dict[str, str]:
 def environment(home: Path) -> dict[str, str]:
     """Return the environment of programs of Flower that keep their state in a folder of their own.
 
-    They talk to each other on this machine, never by a proxy, and start a Ray of their own.
+    They talk to each other on this machine, never by a proxy, and start a Ray of their own. They
+    share its cores: threads that wait for each other must sleep, because spinning ones slow
+    each other down a hundred times.
     """
     inherited = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     direct = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1,localhost"]))
@@ -60,6 +62,7 @@ def environment(home: Path) -> dict[str, str]:
         **inherited,
         **PRIVATE,
         "FLWR_HOME": str(home),
+        "OMP_WAIT_POLICY": "PASSIVE",
         "NO_PROXY": direct,
         "no_proxy": direct,
         "PATH": os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", os.defpath)]),

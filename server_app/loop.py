@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
@@ -17,7 +18,14 @@ from server_app.callbacks.base import Callback
 from server_app.exchange import Exchange, PatientGrid
 from server_app.interrupt import Interrupted, stop_on_signals
 from server_app.spread import accuracy_spread
-from strategies.layer import Journal, describe, load_strategy_state, strategy_state
+from strategies.layer import (
+    Journal,
+    describe,
+    load_strategy_state,
+    replies_wanted,
+    strategy_state,
+    unchanged_on_failure,
+)
 from wire.arrays import from_record, to_record
 from wire.keys import TRAIN_LOSS
 from wire.records import records_of
@@ -62,6 +70,8 @@ class Loop:
         A round with fewer is tried again.
     give_up_after : float (default: 600.0)
         Seconds without a successful round that end the run.
+    title : str, optional
+        What the run is called in the log; its layers by default.
     config : dict, optional
         The run config, kept in checkpoints to refuse resuming another run.
     """
@@ -79,6 +89,7 @@ class Loop:
         evaluate_every: int = 1,
         min_replies: int = 1,
         give_up_after: float = 600.0,
+        title: str = "",
         config: dict[str, Any] | None = None,
     ) -> None:
         self.strategy = strategy
@@ -93,7 +104,7 @@ class Loop:
         self.give_up_after = give_up_after
         self.config = config or {}
 
-        self.description = describe(strategy)
+        self.title = title or describe(strategy)
         self.round = 0
         self.reason = ""
         self.accuracy: float | None = None
@@ -162,7 +173,7 @@ class Loop:
                 return
             except _RoundFailed as failure:
                 last = self.train_exchange
-                all_failed = last is not None and len(last.failed) == last.sent
+                all_failed = last is not None and last.errors == last.sent
                 hopeless = hopeless + 1 if all_failed else 0
                 waited = time.monotonic() - since
                 if hopeless >= _HOPELESS or waited >= self.give_up_after:
@@ -180,27 +191,29 @@ class Loop:
         messages = list(messages)
         if not messages:
             raise _RoundFailed("no client is connected")
-        replies = self.grid.stream(messages, spare=True)
+        replies = self.grid.stream(messages, enough=replies_wanted(self.strategy))
         # So many are kept before the first is given away; the rest may be summed up one by one.
         kept = list(islice(replies, self.min_replies))
         self.train_exchange = self.grid.last
         if len(kept) < self.min_replies:
             raise _RoundFailed(self._what_went_wrong(len(kept)))
-        arrays, metrics = self._aggregate(server_round, chain(kept, replies))
-        if arrays is None:
-            raise _RoundFailed("no reply could be used: all were set aside")
+        with unchanged_on_failure(self.strategy):
+            arrays, metrics = self._aggregate(server_round, chain(kept, replies))
         self.arrays = arrays
         self.journal("aggregated", round=server_round, metrics=_train_metrics(metrics))
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    ) -> tuple[ArrayRecord, MetricRecord | None]:
         try:
-            return self.strategy.aggregate_train(server_round, replies)
-        except (
-            Exception
-        ) as error:  # Flower's strategies raise many kinds for replies they cannot combine
+            arrays, metrics = self.strategy.aggregate_train(server_round, replies)
+        except Exception as error:  # Flower's strategies raise many kinds for what they cannot use
             raise _RoundFailed(f"aggregation failed: {type(error).__name__}: {error}") from error
+        if arrays is None:
+            raise _RoundFailed("too few replies could be used: the others were set aside")
+        if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
+            raise _RoundFailed("the aggregated model is not finite")
+        return arrays, metrics
 
     def _what_went_wrong(self, received: int) -> str:
         exchange = self.train_exchange

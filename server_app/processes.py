@@ -95,7 +95,7 @@ class Program:
                 raise ProgramError(f"{self.name} ended before it was ready:\n{self.last_words()}")
             if time.monotonic() > deadline:
                 raise ProgramError(
-                    f"{self.name} was not ready in {seconds:.0f} s:\n{self.last_words()}"
+                    f"{self.name} was not ready in {seconds:g} s:\n{self.last_words()}"
                 )
             time.sleep(0.1)
         self.family()

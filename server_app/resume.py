@@ -8,7 +8,6 @@ from server_app.config import RunConfig
 # Keys that may differ between a run and its continuation: they do not change what a round computes.
 _FREE_KEYS = {
     "num-server-rounds",
-    "num-clients",
     "output-dir",
     "run-name",
     "resume-from",
@@ -21,12 +20,13 @@ _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path",
 def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
     """Raise :class:`CheckpointError` if a setting that matters differs from the checkpoint's."""
     now = config.flat()
+    free = set(_FREE_KEYS)
+    if config.schedule.kind == "cosine" and not config.schedule.rounds:
+        free.remove("num-server-rounds")  # the schedule ends with the run
     different = [
         f"{key} is {now.get(key)!r}, was {saved.get(key)!r}"
         for key in sorted(saved.keys() | now.keys())
-        if key not in _FREE_KEYS
-        and not key.startswith(_FREE_SECTIONS)
-        and saved.get(key) != now.get(key)
+        if key not in free and not key.startswith(_FREE_SECTIONS) and saved.get(key) != now.get(key)
     ]
     if different:
         raise CheckpointError(

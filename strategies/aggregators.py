@@ -56,7 +56,7 @@ def qfedavg(config: RunConfig) -> StockAggregator:
         train_loss_key=TRAIN_LOSS,
         **_EVERYONE,
     )
-    return StockAggregator(inner, mean_like=False)
+    return StockAggregator(inner, mean_like=False, needs=(TRAIN_LOSS,))
 
 
 def median(config: RunConfig) -> StockAggregator:

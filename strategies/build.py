@@ -31,7 +31,12 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
         seed=config.seed,
         identify_timeout=min(60.0, config.round.deadline),
     )
-    strategy = Quarantine(strategy, roster, norm_factor=config.quarantine.norm_factor)
+    strategy = Quarantine(
+        strategy,
+        roster,
+        norm_factor=config.quarantine.norm_factor,
+        min_replies=config.round.min_replies,
+    )
     if config.uplink == "top-k":
         strategy = resolve("uplink", "top-k")(
             strategy, roster, density=config.top_k.density, values=config.top_k.values

@@ -6,13 +6,13 @@ overrides only what it changes. Layers work under this project's round loop and 
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from wire.arrays import from_record, to_record
 
@@ -100,6 +100,29 @@ def describe(strategy: Strategy) -> str:
     return "(".join(names) + ")" * (len(names) - 1)
 
 
+def replies_wanted(strategy: Strategy) -> int | None:
+    """Return how many replies of the round just configured are enough, if a layer says so."""
+    counts = (getattr(part, "wanted", None) for part in walk(strategy))
+    return next((count for count in counts if count is not None), None)
+
+
+@contextmanager
+def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
+    """Put back what Flower's strategies remember if aggregation fails half-way.
+
+    They replace their arrays, never change them in place, so keeping the references is enough.
+    Layers keep what they learnt: a repeated round chooses other clients.
+    """
+    stock = [part for part in walk(strategy) if not isinstance(part, Layer)]
+    before = [dict(vars(part)) for part in stock]
+    try:
+        yield
+    except Exception:
+        for part, attributes in zip(stock, before, strict=True):
+            vars(part).update(attributes)
+        raise
+
+
 def attach_journal(strategy: Strategy, journal: Journal) -> None:
     """Make every layer of a stack report to a journal."""
     for part in walk(strategy):
@@ -120,7 +143,7 @@ def strategy_state(strategy: Strategy) -> dict[str, Any]:
         if isinstance(value, ArrayRecord):
             state[name] = {"record": from_record(value)}
         elif _holds_arrays(value):
-            state[name] = {"arrays": value}
+            state[name] = {"arrays": _as_arrays(value)}
     return state
 
 
@@ -135,12 +158,19 @@ def load_strategy_state(strategy: Strategy, state: dict[str, Any]) -> None:
         )
 
 
+def _as_arrays(value: Any) -> Any:
+    """Return numpy's scalars, which it makes of arrays without axes, as the arrays they were."""
+    if isinstance(value, dict):
+        return {name: np.asarray(entry) for name, entry in value.items()}
+    return [np.asarray(entry) for entry in value] if isinstance(value, list) else np.asarray(value)
+
+
 def _holds_arrays(value: Any) -> bool:
-    entries: list[NDArray[Any]] = []
-    if isinstance(value, np.ndarray):
+    entries: list[Any] = []
+    if isinstance(value, np.ndarray | np.generic):
         entries = [value]
     elif isinstance(value, dict):
         entries = list(value.values())
     elif isinstance(value, list):
         entries = value
-    return bool(entries) and all(isinstance(entry, np.ndarray) for entry in entries)
+    return bool(entries) and all(isinstance(entry, np.ndarray | np.generic) for entry in entries)

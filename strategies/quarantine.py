@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from strategies.layer import Layer
+from strategies.layer import Layer, walk
 from strategies.roster import Roster
 from wire.arrays import checked_view, from_record
 from wire.keys import ARRAYS, NUM_EXAMPLES
@@ -28,7 +29,11 @@ class SentModel:
 
     def __init__(self, record: ArrayRecord) -> None:
         self.arrays = from_record(record)
-        floats = [a.ravel() for a in self.arrays.values() if a.dtype.kind == "f"]
+        floats = [
+            a.ravel().astype(_wide(a.dtype), copy=False)
+            for a in self.arrays.values()
+            if a.dtype.kind == "f"
+        ]
         self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
 
 
@@ -42,9 +47,18 @@ class Quarantine(Layer):
     counted against its client.
     """
 
-    def __init__(self, inner: Strategy, roster: Roster, *, norm_factor: float = 100.0) -> None:
+    def __init__(
+        self,
+        inner: Strategy,
+        roster: Roster,
+        *,
+        norm_factor: float = 100.0,
+        min_replies: int = 1,
+    ) -> None:
         super().__init__(inner)
         self.roster = roster
+        self.min_replies = min_replies
+        self.needs = [name for part in walk(inner) for name in getattr(part, "needs", ())]
         self.norm_factor = norm_factor
         self._norms: deque[float] = deque(maxlen=_HISTORY)
         self._sent: dict[int, SentModel] = {}
@@ -64,8 +78,12 @@ class Quarantine(Layer):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate the sound replies."""
-        return super().aggregate_train(server_round, self._sound(server_round, replies, True))
+        """Aggregate the sound replies, if there are enough."""
+        sound = self._sound(server_round, replies, True)
+        first = list(islice(sound, self.min_replies))
+        if len(first) < self.min_replies:
+            return None, None
+        return super().aggregate_train(server_round, chain(first, sound))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -95,7 +113,7 @@ class Quarantine(Layer):
                 sent = self._sent.pop(reply.metadata.src_node_id, None)
                 if sent is None:
                     raise BadReply("nobody asked for it, or it is a second reply")
-                check_metrics(reply)
+                check_metrics(reply, self.needs if training else ())
                 if training:
                     self._norms.append(self._check_size(sent, reply, usual))
             except BadReply as error:
@@ -127,7 +145,7 @@ def set_aside(layer: Layer, roster: Roster, server_round: int, reply: Message, r
     layer.journal("quarantined", round=server_round, client=key, reason=reason)
 
 
-def check_metrics(reply: Message) -> None:
+def check_metrics(reply: Message, needs: Sequence[str] = ()) -> None:
     """Raise :class:`BadReply` unless there is one finite MetricRecord with a positive count."""
     records = records_of(reply.content, MetricRecord)
     if len(records) != 1:
@@ -136,10 +154,17 @@ def check_metrics(reply: Message) -> None:
     examples = metrics.get(NUM_EXAMPLES)
     if not isinstance(examples, int | float) or not 0 < examples < math.inf:
         raise BadReply(f"{NUM_EXAMPLES} = {examples!r} is not a positive number")
+    for name in needs:
+        if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
+            raise BadReply(f"{name} = {metrics.get(name)!r} is not a number of at least 0")
     for name, value in metrics.items():
         finite = all(map(math.isfinite, value)) if isinstance(value, list) else math.isfinite(value)
         if not finite:
             raise BadReply(f"metric {name} is not finite")
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.promote_types(dtype, np.float32)
 
 
 def update_norm(sent: SentModel, reply: Message) -> float:
@@ -156,10 +181,11 @@ def update_norm(sent: SentModel, reply: Message) -> float:
         reference = sent.arrays[name]
         try:
             after = checked_view(array, reference)
-        except (ValueError, TypeError, EOFError) as error:
-            raise BadReply(f"array {name}: {error}") from error
+        except Exception as error:  # numpy parses a stranger's header, and may fail in any way
+            raise BadReply(f"array {name}: {type(error).__name__}: {error}") from error
         if after.dtype.kind == "f":
-            difference = (after - reference).ravel()
+            # Half precision overflows at 65,504; in single precision only absurd values do.
+            difference = np.subtract(after, reference, dtype=_wide(after.dtype)).ravel()
             squares += float(np.vdot(difference, difference))
     if not math.isfinite(squares):
         raise BadReply("values that are not finite, or too large to square")

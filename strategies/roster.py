@@ -17,7 +17,7 @@ def key_order(key: str) -> tuple[int, int, str]:
     >>> sorted(["10", "9", "camera"], key=key_order)
     ['9', '10', 'camera']
     """
-    return (0, int(key), "") if key.isdecimal() else (1, 0, key)
+    return (0, int(key), key) if key.isdecimal() else (1, 0, key)
 
 
 class Roster:

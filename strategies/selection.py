@@ -68,6 +68,7 @@ class Selection(Layer):
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
         self._short_of = 0
+        self.wanted: int | None = None  # replies that are enough for the round
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -77,7 +78,9 @@ class Selection(Layer):
         available = list(grid.get_node_ids())
         wanted = self.count or max(1, round(self.fraction * len(available)))
         self._say_if_short(wanted, len(available))
-        asked = min(len(available), math.ceil(wanted * (1 + self.over_commit)))
+        # Not one more because 50 * 1.1 is a hair above 55
+        asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
+        self.wanted = min(wanted, asked)
         if not asked:
             return []
         self.roster.identify(grid, self.identify_timeout)

@@ -1,6 +1,8 @@
 """What Flower's strategies need to behave: streamed means, dtypes kept, integers left alone."""
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,11 +36,14 @@ class StockAggregator(Layer):
         One of Flower's.
     mean_like : bool
         Whether the strategy needs only the mean.
+    needs : sequence of str (default: none)
+        Metrics, not negative, without which the strategy cannot aggregate a reply.
     """
 
-    def __init__(self, inner: Strategy, *, mean_like: bool) -> None:
+    def __init__(self, inner: Strategy, *, mean_like: bool, needs: Sequence[str] = ()) -> None:
         super().__init__(inner)
         self.mean_like = mean_like
+        self.needs = needs
         self._dtypes: dict[str, str] = {}
 
     def configure_train(
@@ -67,17 +72,19 @@ class StockAggregator(Layer):
         replies = (reply for reply in replies if not reply.has_error())
         if integers:
             replies = (_without_buffers(reply, integers, buffers) for reply in replies)
-        replies = mean_reply(replies) if self.mean_like else list(replies)
+        replies = mean_reply(replies) if self.mean_like else uniform(replies)
         if not replies:
             return None, None
-        arrays, metrics = super().aggregate_train(server_round, replies)
+        with _quick_collections():
+            arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, buffers), metrics
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate what sound replies there are."""
-        return super().aggregate_evaluate(server_round, [r for r in replies if not r.has_error()])
+        sound = uniform(reply for reply in replies if not reply.has_error())
+        return super().aggregate_evaluate(server_round, sound)
 
     def _with_all_arrays(self, messages: Iterable[Message], arrays: ArrayRecord) -> list[Message]:
         messages = list(messages)
@@ -117,11 +124,44 @@ def _without_buffers(
     reply: Message, integers: list[str], buffers: dict[str, NDArray[Any]]
 ) -> Message:
     """Take integer arrays out of a reply and into ``buffers``, the larger of two winning."""
-    arrays = records_of(reply.content, ArrayRecord)[0]
+    arrays = dict(entries(records_of(reply.content, ArrayRecord)[0]))
     for name in integers:
         value = view(arrays.pop(name))
         buffers[name] = np.maximum(buffers[name], value) if name in buffers else value
+    metrics = records_of(reply.content, MetricRecord)[0]
+    reply.content = filled(RecordDict, {ARRAYS: filled(ArrayRecord, arrays), METRICS: metrics})
     return reply
+
+
+def uniform(replies: Iterable[Message]) -> list[Message]:
+    """Return replies with records of the same names, and the scalar metrics that all have.
+
+    Flower's strategies refuse to aggregate anything if a single client sends one metric more or
+    less than the others, and some of them take records apart.
+    """
+    replies = list(replies)
+    metrics = [entries(records_of(reply.content, MetricRecord)[0]) for reply in replies]
+    common = [
+        name
+        for name in (metrics[0] if metrics else ())
+        if all(isinstance(other.get(name), int | float) for other in metrics)
+    ]
+    for reply, own in zip(replies, metrics, strict=True):
+        content: dict[str, Any] = {METRICS: MetricRecord({name: own[name] for name in common})}
+        for arrays in records_of(reply.content, ArrayRecord):
+            content[ARRAYS] = filled(ArrayRecord, entries(arrays))
+        reply.content = filled(RecordDict, content)
+    return replies
+
+
+@contextmanager
+def _quick_collections() -> Iterator[None]:
+    """Spare what exists already from garbage collection: some strategies collect once a reply."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class RunningMean:
@@ -178,7 +218,9 @@ def mean_reply(replies: Iterable[Message]) -> list[Message]:
         metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
         arrays = from_record(records_of(reply.content, ArrayRecord)[0])
         mean.add(arrays, metrics, weight=float(metrics.pop(NUM_EXAMPLES)))
-        first = first or reply
+        if first is None:
+            first = reply
+            first.content = RecordDict()  # only its envelope is needed
     if first is None or mean.weight <= 0:
         return []
     totals = MetricRecord({**mean.metrics, NUM_EXAMPLES: mean.weight})

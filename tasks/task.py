@@ -197,7 +197,7 @@ class Task:
         if not len(rest):
             raise TaskError(
                 f"the test pool of {len(pool)} samples leaves none for the global test set: "
-                f"lower validation_share = {self.spec.validation_share} or give more test samples"
+                f"lower data.validation-share = {self.spec.validation_share} or give more samples"
             )
         return validation, rest, clients_own
 
@@ -251,7 +251,7 @@ class Task:
             num_classes = self.num_classes
         except TaskError as error:
             raise TaskError(
-                f"{error}; where only the device's own data is at hand, set num_classes"
+                f"{error}; with only the device's own data at hand, set data.num-classes"
             ) from error
         raw = load_device_file(path, num_classes)
         expected = self._loaded.input_shape if self._loaded else raw.input_shape

@@ -1,8 +1,23 @@
 """What all tests share."""
 
+import gc
 import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+# The fakes of the strategies' tests are of use to others.
+sys.path.insert(0, str(Path(__file__).parent / "unit" / "strategies"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_collections() -> Iterator[None]:
+    """Flower's q-FedAvg and Bulyan collect garbage once a reply: leave the imports out of that."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

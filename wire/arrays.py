@@ -6,7 +6,6 @@ serialises only when its ``data`` is read, that is, when the message really leav
 there it becomes a plain ``Array``.
 """
 
-import math
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -109,20 +108,24 @@ def checked_view(array: Array, like: NDArray[Any]) -> NDArray[Any]:
     ValueError: float64[2] instead of float64[3]
     """
     if isinstance(array, LiveArray):
-        found = array.view()
-        shape, dtype = found.shape, found.dtype
-    else:
-        buffer = BytesIO(array.data)
-        read_header = _HEADERS.get(np.lib.format.read_magic(buffer))
-        if read_header is None:
-            raise ValueError("an unknown version of the .npy format")
-        shape, fortran, dtype = read_header(buffer)
-    if shape != like.shape or dtype != like.dtype:
-        raise ValueError(f"{dtype}{list(shape)} instead of {like.dtype}{list(like.shape)}")
-    if isinstance(array, LiveArray):
-        return found
+        _compare(array.view().dtype, array.view().shape, like)
+        return array.view()
+    if array.stype != _NUMPY_STYPE:
+        raise ValueError(f"serialised by {array.stype!r}, not {_NUMPY_STYPE!r}")
+    _compare(array.dtype, tuple(array.shape), like)
+    buffer = BytesIO(array.data)
+    read_header = _HEADERS.get(np.lib.format.read_magic(buffer))
+    if read_header is None:
+        raise ValueError("an unknown version of the .npy format")
+    shape, fortran, dtype = read_header(buffer)
+    _compare(dtype, shape, like)
     values = np.frombuffer(array.data, dtype=dtype, count=like.size, offset=buffer.tell())
     return values.reshape(shape, order="F" if fortran else "C")
+
+
+def _compare(dtype: Any, shape: tuple[int, ...], like: NDArray[Any]) -> None:
+    if shape != like.shape or dtype != (str(like.dtype) if isinstance(dtype, str) else like.dtype):
+        raise ValueError(f"{dtype}{list(shape)} instead of {like.dtype}{list(like.shape)}")
 
 
 _HEADERS = {
@@ -144,4 +147,5 @@ def num_bytes(array: Array) -> int:
     """Return the bytes of the values alone, the same for live and serialised arrays."""
     if isinstance(array, LiveArray):
         return array.view().nbytes
-    return math.prod(array.shape) * np.dtype(array.dtype).itemsize
+    # By what was really sent: a stranger's header may claim anything.
+    return max(0, len(array.data) - 10 - int.from_bytes(array.data[8:10], "little"))

@@ -7,18 +7,19 @@ corrupt file can be refused but cannot run code.
 
 import json
 import os
-import tempfile
+import secrets
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
+from numpy.typing import NDArray
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 Tree = dict[str, Any]
 
-_ARRAY = "__array__"
+_ARRAY, _DICT = "__array__", "__dict__"
 _FORMAT = "forager-tree-1"
 
 
@@ -26,34 +27,46 @@ class TreeError(ValueError):
     """The bytes are not a state tree of the expected kind."""
 
 
-def flatten(node: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+def flatten(node: Any, arrays: dict[str, NDArray[Any]], path: str = "") -> Any:
     """Return the tree with references in place of arrays, which are put into ``arrays``."""
     if isinstance(node, np.ndarray):
-        # safetensors stores zero-dimensional arrays as they are, but wants them contiguous
-        arrays[path] = np.ascontiguousarray(node).reshape(node.shape)
-        return {_ARRAY: path}
+        name = str(len(arrays))
+        # safetensors wants them contiguous and in the machine's byte order.
+        native = node.astype(node.dtype.newbyteorder("="), copy=False)
+        arrays[name] = np.ascontiguousarray(native).reshape(node.shape)
+        return {_ARRAY: name}
     if isinstance(node, np.generic):
         return node.item()
     if isinstance(node, dict):
         if any(not isinstance(key, str) for key in node):
             raise TypeError(f"state at {path!r}: keys must be strings, got {list(node)[:5]}")
-        return {key: flatten(value, f"{path}/{key}", arrays) for key, value in node.items()}
+        tree = {key: flatten(value, arrays, f"{path}/{key}") for key, value in node.items()}
+        # A key may be what a stranger calls itself: one that looks like a reference is packed up.
+        return {_DICT: list(tree.items())} if tree.keys() & {_ARRAY, _DICT} else tree
     if isinstance(node, list | tuple):
-        return [flatten(value, f"{path}/{i}", arrays) for i, value in enumerate(node)]
+        return [flatten(value, arrays, f"{path}/{i}") for i, value in enumerate(node)]
     if node is None or isinstance(node, bool | int | float | str):
         return node
     raise TypeError(f"state at {path!r}: {type(node).__name__} cannot be stored")
 
 
-def unflatten(node: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+def unflatten(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """Return the tree that :func:`flatten` took apart."""
-    if isinstance(node, dict):
-        if set(node) == {_ARRAY}:
-            return arrays[node[_ARRAY]]
-        return {key: unflatten(value, arrays) for key, value in node.items()}
     if isinstance(node, list):
         return [unflatten(value, arrays) for value in node]
-    return node
+    if not isinstance(node, dict):
+        return node
+    if _ARRAY in node:
+        return arrays[node[_ARRAY]]
+    pairs = node[_DICT] if _DICT in node else node.items()
+    return {key: unflatten(value, arrays) for key, value in pairs}
+
+
+def _checksum(layout: str, arrays: dict[str, NDArray[Any]]) -> str:
+    total = zlib.crc32(layout.encode())
+    for name in sorted(arrays, key=int):
+        total = zlib.crc32(arrays[name].tobytes(), total)
+    return f"{total:08x}"
 
 
 def to_bytes(tree: Tree, kind: str) -> bytes:
@@ -62,9 +75,11 @@ def to_bytes(tree: Tree, kind: str) -> bytes:
     >>> from_bytes(to_bytes({"age": np.array([1, 2]), "round": 3}, "demo"), "demo")
     {'age': array([1, 2]), 'round': 3}
     """
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    layout = json.dumps(flatten(tree, "", arrays))
-    return save_tensors(arrays, metadata={"format": _FORMAT, "kind": kind, "tree": layout})
+    arrays: dict[str, NDArray[Any]] = {}
+    layout = json.dumps(flatten(tree, arrays))
+    checksum = _checksum(layout, arrays)
+    metadata = {"format": _FORMAT, "kind": kind, "tree": layout, "checksum": checksum}
+    return save_tensors(arrays, metadata=metadata)
 
 
 def _metadata(data: bytes) -> dict[str, str]:
@@ -75,7 +90,7 @@ def _metadata(data: bytes) -> dict[str, str]:
     try:
         header = json.loads(data[8 : 8 + length])
         return dict(header.get("__metadata__", {}))
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise TreeError(f"not a state file: {error}") from error
 
 
@@ -92,26 +107,31 @@ def from_bytes(data: bytes, kind: str) -> Tree:
     if metadata.get("kind") != kind:
         raise TreeError(f"expected a {kind!r} file, found {metadata.get('kind')!r}")
     try:
-        tree = unflatten(json.loads(metadata["tree"]), load_tensors(data))
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise TreeError(f"corrupt {kind!r} file: {error}") from error
+        layout, arrays = metadata["tree"], load_tensors(data)
+        if _checksum(layout, arrays) != metadata["checksum"]:
+            raise TreeError(f"damaged {kind!r} file: its checksum does not fit")
+        tree = unflatten(json.loads(layout), arrays)
+    except TreeError:
+        raise
+    except Exception as error:  # whatever a parser makes of damaged or foreign bytes
+        raise TreeError(f"damaged {kind!r} file: {error}") from error
     if not isinstance(tree, dict):
-        raise TreeError(f"corrupt {kind!r} file: no state in it")
+        raise TreeError(f"damaged {kind!r} file: no state in it")
     return tree
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(temporary, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

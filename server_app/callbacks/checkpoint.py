@@ -37,6 +37,12 @@ class Checkpoints(Callback):
         self.keep = keep
         self._saved = -1
 
+    def on_run_start(self, loop: Loop) -> None:
+        """Drop what an earlier run saved of rounds that are about to be played again."""
+        for path in _files(self.folder):
+            if _round_of(path) > loop.round:
+                path.unlink(missing_ok=True)
+
     def on_round_end(self, loop: Loop) -> str | None:
         """Save if it is time."""
         if self.every and loop.round % self.every == 0:
@@ -63,7 +69,13 @@ class Checkpoints(Callback):
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("round-*.safetensors") if _NAME.fullmatch(path.name))
+    """Return the checkpoints of a folder, oldest round first."""
+    found = (path for path in folder.glob("round-*.safetensors") if _NAME.fullmatch(path.name))
+    return sorted(found, key=_round_of)
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))
 
 
 def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
@@ -82,8 +94,9 @@ def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
     for file in files:
         try:
             state = tree.load(file, _KIND)
-            int(state["round"])
-        except (tree.TreeError, OSError, KeyError, TypeError, ValueError) as error:
+            if not isinstance(state.get("round"), int) or not isinstance(state.get("config"), dict):
+                raise tree.TreeError(f"{file}: no round or no config in it")
+        except (tree.TreeError, OSError) as error:
             problems.append(f"{file.name}: {error}")
             _log.warning("checkpoint %s cannot be used: %s", file.name, error)
         else:

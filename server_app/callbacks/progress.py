@@ -13,7 +13,7 @@ class Progress(Callback):
 
     def on_run_start(self, loop: Loop) -> None:
         """Say what is about to happen."""
-        _log.info("%s, rounds %d to %d", loop.description, loop.round + 1, loop.num_rounds)
+        _log.info("%s: rounds %d to %d", loop.title, loop.round + 1, loop.num_rounds)
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Say what the round gave."""

@@ -55,7 +55,7 @@ def test_seeded_calls_repeat(name: str) -> None:
 
 @selectors
 def test_draws_from_no_generator_but_the_one_it_is_given(name: str) -> None:
-    before = np.random.get_state()[1].copy()  # type: ignore[index,union-attr]
+    before = np.random.get_state()[1].copy()  # type: ignore[index]
     np.random.seed(1)
     first = several(make(name), crowd(30), 5, 4)
     np.random.seed(2)

@@ -47,34 +47,41 @@ def test_a_run_goes_on_when_a_supernode_is_killed_in_training(federation, tmp_pa
         {
             "client-selector": "all",
             "num-server-rounds": 3,
-            "local-steps": 10_000,  # some seconds of training
+            "local-steps": 2000,  # a second or more of training
             "local.trainer": "serial",
-            "round.deadline": 25.0,
+            "round.deadline": 40.0,
             "data.cache-dir": str(tmp_path / "cache"),
             "output-dir": str(run.parent),
             "run-name": run.name,
         },
     )
 
-    def log():
-        return "\n".join(federation.cli.log(run_id))
+    def so_far():
+        return federation.superlink.last_words() + f"\n{events(run, 'exchange')}"
 
-    wait_until(lambda: events(run, "round-finished"), 100, log)
-    idle = len(nodes[2].family())
-    wait_until(lambda: len(nodes[2].family()) > idle, 60, log)  # its ClientApp has started
+    seen = set()
+
+    def first_round_is_over():
+        if events(run, "round-finished"):
+            return True
+        seen.update(process.pid for process in nodes[2].family())
+        return False
+
+    wait_until(first_round_is_over, 100, so_far)
+    # Every message gets a process of its own: a new one is at work on the second round.
+    wait_until(lambda: any(p.pid not in seen for p in nodes[2].family()), 60, so_far)
     time.sleep(2.0)
     nodes[2].kill()
     assert len(events(run, "round-finished")) == 1, "killed too late to be in mid-training"
 
-    list(federation.cli.log(run_id))  # ends with the run
-    status = wait_for_end(federation.cli, run_id)
-    assert status.succeeded, log()
+    log = "\n".join(federation.cli.log(run_id))  # ends with the run
+    assert wait_for_end(federation.cli, run_id).succeeded, log
     assert [e["round"] for e in events(run, "round-finished")] == [1, 2, 3]
     assert events(run, "run-finished")[0]["reason"] == "completed"
-    first, *later = events(run, "exchange")
+    first, *later = [e for e in events(run, "exchange") if e["kind"] == "train"]
     assert first["received"] == 3
     assert "2" in troubled(later[0]), later
-    assert all(exchange["received"] for exchange in later)
+    assert all(0 < exchange["received"] < 3 for exchange in later), later
     for name in ARTIFACTS:
         assert (run / name).stat().st_size > 0, name
 

@@ -348,11 +348,16 @@ def test_possible_combinations_are_not_refused(keys: dict[str, Any]) -> None:
 def test_the_config_cannot_be_changed() -> None:
     config = read_config({})
     with pytest.raises(ValueError, match="frozen"):
-        config.seed = 3  # type: ignore[misc]
+        config.seed = 3
 
 
 def test_the_task_gets_what_the_config_says() -> None:
-    keys = {"task": "blobs", "split.alpha": 0.7, "corruption.severity": 2, "net.hidden": 5}
+    keys: dict[str, Any] = {
+        "task": "blobs",
+        "split.alpha": 0.7,
+        "corruption.severity": 2,
+        "net.hidden": 5,
+    }
     spec = read_config({**keys, "seed": 9, "data.path": "/data"}).task_spec()
     assert (spec.task, spec.alpha, spec.noise_severity, spec.hidden) == ("blobs", 0.7, 2, 5)
     assert (spec.seed, spec.path) == (9, "/data")

@@ -154,7 +154,7 @@ def test_failures_of_clients_of_one_name_are_all_counted() -> None:
     around, _ = patient(grid)
     list(around.stream(train_messages(grid)))
     assert around.last is not None
-    assert around.last.sent == len(around.last.failed) == 3
+    assert around.last.sent == around.last.errors == 3
 
 
 def test_a_second_reply_is_dropped() -> None:
@@ -201,9 +201,9 @@ def test_bytes_are_the_same_on_every_transport(wire: bool) -> None:
 
 def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
     grid = FakeGrid(KEYS, {"1": never, "4": never})
-    around, notes = patient(grid, deadline=60, over_commit=0.5)
+    around, notes = patient(grid, deadline=60)
     started = time.monotonic()
-    replies = list(around.stream(train_messages(grid), spare=True))
+    replies = list(around.stream(train_messages(grid), enough=4))
     assert time.monotonic() - started < 5
     assert len(replies) == 4
     assert notes.of("exchange")[0]["late"] == ["1", "4"]
@@ -211,7 +211,7 @@ def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
 
 def test_without_spares_everybody_is_waited_for() -> None:
     grid = FakeGrid(KEYS, {"4": late(20)})
-    around, _ = patient(grid, over_commit=0.5)
+    around, _ = patient(grid)
     assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
 
 

@@ -7,15 +7,20 @@ import pytest
 from server_app.interrupt import Interrupted, stop_on_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_becomes_an_exception_that_no_fault_handling_swallows(
-    number: signal.Signals,
-) -> None:
-    with pytest.raises(Interrupted, match=number.name), stop_on_signals():
+def interrupted_by(number: signal.Signals) -> None:
+    with stop_on_signals():
         try:
             os.kill(os.getpid(), number)
         except Exception:
             pytest.fail("swallowed as a fault")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_becomes_an_exception_that_no_fault_handling_swallows(
+    number: signal.Signals,
+) -> None:
+    with pytest.raises(Interrupted, match=number.name):
+        interrupted_by(number)
 
 
 def test_handlers_are_put_back() -> None:

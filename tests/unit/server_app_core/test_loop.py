@@ -72,7 +72,6 @@ def make(
         grid,
         roster,
         deadline=config.round.deadline,
-        over_commit=config.round.over_commit,
         poll=0.002,
         journal=notes,
     )
@@ -90,19 +89,11 @@ def test_runs_all_rounds_and_writes_them_down() -> None:
     assert (end["reason"], end["rounds"]) == ("completed", 4)
 
 
-def test_learns_something() -> None:
-    loop, _ = make(FakeGrid(KEYS))
-    loop.run()
-    assert not np.array_equal(
-        from_record(loop.arrays)["layer.weight"], small_model()["layer.weight"]
-    )
-
-
 def test_drives_a_strategy_of_flowers_own() -> None:
     stock = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
     loop, _ = make(FakeGrid(KEYS), strategy=stock)
     assert loop.run() == "completed"
-    assert loop.description == "FedAvg"
+    assert not np.array_equal(from_record(loop.arrays)["layer.bias"], small_model()["layer.bias"])
 
 
 def test_no_rounds_are_a_run_too() -> None:
@@ -180,7 +171,8 @@ def test_replies_that_are_set_aside_do_not_count_as_replies() -> None:
         return [reply]
 
     grid = FakeGrid(KEYS, dict.fromkeys("1234567", rubbish))
-    loop, _ = make(grid, {"client-selector": "all"}, min_replies=5, give_up_after=0.1)
+    keys = {"client-selector": "all", "round.min-replies": 5}
+    loop, _ = make(grid, keys, min_replies=5, give_up_after=0.1)
     with pytest.raises(RunFailed):
         loop.run()
 
@@ -281,11 +273,11 @@ def test_over_commitment_waits_for_as_many_as_were_wanted(
 ) -> None:
     """Whoever asks six to have five can do without one."""
     silent = {"0": never}
-    keys = {"clients-per-round": count, "round.over-commit": over_commit, "round.deadline": 20.0}
+    keys = {"clients-per-round": count, "round.over-commit": over_commit, "round.deadline": 3.0}
     loop, notes = make(FakeGrid(KEYS, silent), keys, num_rounds=4)
     started = time.monotonic()
     assert loop.run() == "completed"
-    assert time.monotonic() - started < 10, "waited for the deadline"
+    assert time.monotonic() - started < 2.5, "waited for the deadline"
     exchanges = [event for event in notes.of("exchange") if event["kind"] == "train"]
     assert all(event["sent"] == asked for event in exchanges)
     assert any("0" in event["late"] for event in exchanges), "the silent one was asked"
@@ -293,7 +285,7 @@ def test_over_commitment_waits_for_as_many_as_were_wanted(
 
 def test_over_commitment_does_not_stop_before_as_many_as_were_wanted() -> None:
     """All eight are asked as there are no more: eight are wanted, not five."""
-    late = {k: lambda m, key, look: honest(m, key) if look > 3 else [] for k in "567"}
+    late = {k: lambda m, key, look: honest(m, key) if look > int(key) else [] for k in KEYS}
     keys = {"clients-per-round": 8, "round.over-commit": 0.5}
     loop, notes = make(FakeGrid(KEYS, late), keys, num_rounds=1)
     loop.run()
@@ -324,7 +316,7 @@ def test_a_resumed_run_equals_one_never_stopped(aggregator: str, selector: str) 
 
 def interrupting(number: int, at_round: int) -> Any:
     def behave(message: Message, key: str, look: int) -> list[Message]:
-        if message.content["config"]["server-round"] == at_round:  # type: ignore[index]
+        if message.content["config"]["server-round"] == at_round:
             os.kill(os.getpid(), number)
         return honest(message, key)
 

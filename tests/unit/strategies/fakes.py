@@ -1,6 +1,6 @@
 """Clients and a grid that do exactly what a test wants."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def answer(message: Message, content: dict[str, Any]) -> Message:
 
 def honest_records(message: Message, key: str) -> dict[str, Any]:
     """The records of an honest reply to a train message, dense or sparse as it asks."""
-    config = message.content.config_records[CONFIG]
+    config: dict[str, Any] = dict(message.content.config_records[CONFIG])
     before = from_record(message.content.array_records[ARRAYS])
     after = trained(before, key, int(config[ROUND]))
     records: dict[str, Any] = {
@@ -94,7 +94,11 @@ def honest(message: Message, key: str, look: int = 0) -> list[Message]:
     if message.metadata.message_type == IDENTIFY:
         return [answer(message, {CLIENT: ConfigRecord({CLIENT_KEY: key})})]
     if message.metadata.message_type == "evaluate":
-        metrics = {"num-examples": num_examples(key), "accuracy": int(key) / 10, "loss": 1.0}
+        metrics: dict[str, Any] = {
+            "num-examples": num_examples(key),
+            "accuracy": int(key) / 10,
+            "loss": 1.0,
+        }
         return [answer(message, {METRICS: MetricRecord(metrics)})]
     return [answer(message, honest_records(message, key))]
 
@@ -129,9 +133,9 @@ class FakeGrid(Grid):
     def __init__(
         self,
         keys: Sequence[str],
-        behaviours: dict[str, Behaviour] | None = None,
+        behaviours: Mapping[str, Behaviour] | None = None,
         *,
-        names: dict[str, Behaviour] | None = None,
+        names: Mapping[str, Behaviour] | None = None,
         first_node: int = 500,
         wire: bool = False,
     ) -> None:
@@ -173,7 +177,7 @@ class FakeGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        arrived = []
+        arrived: list[Message] = []
         for message_id in [i for i in message_ids if i in self._pending]:
             message, look = self._pending[message_id]
             key = self.nodes[message.metadata.dst_node_id]
@@ -233,7 +237,7 @@ def rounds(strategy: Strategy, arrays: ArrayRecord, grid: Grid, numbers: range) 
     return arrays
 
 
-def assert_same(left: ArrayRecord | None, right: ArrayRecord | None, **tolerance: float) -> None:
+def assert_same(left: ArrayRecord | None, right: ArrayRecord | None, **tolerance: Any) -> None:
     """Same names, dtypes, shapes and values, exactly or within a tolerance."""
     assert left is not None
     assert right is not None

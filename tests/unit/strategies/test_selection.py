@@ -46,6 +46,10 @@ def trained_keys(layer: Selection, grid: FakeGrid, numbers: range = range(1, 2))
     return chosen
 
 
+def saying_nothing(message: Message, key: str, look: int) -> list[Message]:
+    return []
+
+
 def test_same_seed_same_clients_although_node_ids_differ() -> None:
     shuffled = list(np.random.default_rng(4).permutation(KEYS))
     first = trained_keys(selection(count=4, seed=3)[0], FakeGrid(KEYS), range(1, 6))
@@ -190,9 +194,9 @@ def test_everybody_is_asked_once_who_they_are() -> None:
 
 
 def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -> None:
-    never = {key: lambda message, key, look: [] for key in ("2", "5")}
+    mute = dict.fromkeys(["2", "5"], saying_nothing)
     layer, roster, _ = selection(count=10)
-    grid = FakeGrid(KEYS, names=never)
+    grid = FakeGrid(KEYS, names=mute)
     (chosen,) = trained_keys(layer, grid)
     assert sorted(chosen) == KEYS
     # Their first reply told their names.
@@ -202,7 +206,7 @@ def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -
 
 
 def test_those_who_never_say_their_name_go_by_node_id() -> None:
-    nobody = dict.fromkeys(KEYS, lambda message, key, look: [])
+    nobody = dict.fromkeys(KEYS, saying_nothing)
     layer, roster, notes = selection(count=4)
     grid = FakeGrid(KEYS, names=nobody, first_node=500)
     (chosen,) = trained_keys(layer, grid)
@@ -228,7 +232,7 @@ class KeyedGrid(FakeGrid):
 
 
 def test_nameless_nodes_go_by_their_public_key() -> None:
-    nobody = dict.fromkeys(KEYS, lambda message, key, look: [])
+    nobody = dict.fromkeys(KEYS, saying_nothing)
     one, other = Roster(), Roster()
     one.identify(KeyedGrid(KEYS, names=nobody), 1.0)
     other.identify(KeyedGrid(KEYS[::-1], names=nobody, first_node=70), 1.0)
@@ -248,7 +252,7 @@ def test_a_name_beats_a_public_key() -> None:
 def test_a_name_that_is_none_is_ignored(claim: Any) -> None:
     def odd(message: Message, key: str, look: int) -> list[Message]:
         (reply,) = honest(message, key)
-        reply.content["client"]["key"] = claim  # type: ignore[index]
+        reply.content["client"]["key"] = claim
         return [reply]
 
     roster = Roster()

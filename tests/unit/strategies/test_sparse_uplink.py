@@ -32,7 +32,12 @@ FLOATS = 15  # entries of the small model that an update is made of
 def stack(
     aggregator: str = "fedavg", uplink: str = "top-k", density: float = 0.4, values: str = "float32"
 ) -> tuple[Layer, Notes]:
-    keys = {"aggregator": aggregator, "uplink": uplink, "num-clients": 8, "clients-per-round": 8}
+    keys: dict[str, Any] = {
+        "aggregator": aggregator,
+        "uplink": uplink,
+        "num-clients": 8,
+        "clients-per-round": 8,
+    }
     config = read_config({**keys, "top-k.density": density, "top-k.values": values})
     strategy = build_strategy(config, Roster())
     assert isinstance(strategy, Layer)

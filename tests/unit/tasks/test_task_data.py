@@ -204,7 +204,7 @@ def test_device_without_the_pool_needs_only_the_number_of_classes(spec, tmp_path
     task = load_task(spec(path="elsewhere.npz", num_classes=4))
     assert len(task.device_data(str(tmp_path / "mine.npz")).train) == 3
     assert task.build_model()(torch.zeros(2, 5)).shape == (2, 4)
-    with pytest.raises(TaskError, match=r"elsewhere\.npz.*set num_classes"):
+    with pytest.raises(TaskError, match=r"elsewhere\.npz.*set data.num-classes"):
         load_task(spec(path="elsewhere.npz")).device_data(str(tmp_path / "mine.npz"))
 
 
@@ -240,7 +240,7 @@ def test_client_that_does_not_exist(spec, client):
 def test_test_pool_too_small(spec, tmp_path):
     x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "small.npz", x_train=x, y_train=y, x_test=x[:1], y_test=y[:1])
-    with pytest.raises(TaskError, match=r"lower validation_share = 0\.9"):
+    with pytest.raises(TaskError, match=r"lower data.validation-share = 0\.9"):
         load_task(spec(path=str(tmp_path / "small.npz"), validation_share=0.9)).server_data()
 
 

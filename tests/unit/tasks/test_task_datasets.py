@@ -143,7 +143,9 @@ def test_damaged_npz(tmp_path, damage):
 def test_number_of_classes_may_be_raised_but_not_lowered(tmp_path):
     path = save(tmp_path / "data.npz")
     assert load_raw(TaskSpec(task="npz", path=path, num_classes=5)).num_classes == 5
-    with pytest.raises(TaskError, match=r"data.num-classes = 2 is not allowed: use 0 or at least 3"):
+    with pytest.raises(
+        TaskError, match=r"data.num-classes = 2 is not allowed: use 0 or at least 3"
+    ):
         load_raw(TaskSpec(task="npz", path=path, num_classes=2))
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
@@ -7,7 +9,11 @@ from wire.sizes import payload_bytes, record_bytes
 
 
 def test_arrays_count_their_values() -> None:
-    arrays = {"w": np.zeros((3, 4), np.float32), "n": np.array(3, np.int64), "e": np.zeros(0)}
+    arrays: dict[str, Any] = {
+        "w": np.zeros((3, 4), np.float32),
+        "n": np.array(3, np.int64),
+        "e": np.zeros(0),
+    }
     assert record_bytes(to_record(arrays)) == 48 + 8
     assert record_bytes(ArrayRecord({n: Array(a) for n, a in arrays.items()})) == 48 + 8
 

@@ -246,8 +246,17 @@ def test_a_file_is_written_out_before_it_takes_the_place_of_the_old(
 ) -> None:
     order: list[str] = []
     replace, fsync = os.replace, os.fsync
-    monkeypatch.setattr("os.fsync", lambda fd: (order.append("fsync"), fsync(fd))[1])
-    monkeypatch.setattr("os.replace", lambda a, b: (order.append("replace"), replace(a, b))[1])
+
+    def noted_fsync(handle: int) -> None:
+        order.append("fsync")
+        fsync(handle)
+
+    def noted_replace(source: str, target: Path) -> None:
+        order.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr("os.fsync", noted_fsync)
+    monkeypatch.setattr("os.replace", noted_replace)
     write_atomically(tmp_path / "state", b"new")
     assert order[:2] == ["fsync", "replace"]
 
