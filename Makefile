@@ -5,7 +5,9 @@ CONFIG ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-PACKAGES := server_app client_app strategies tasks wire client_selectors benchmarks
+PACKAGES := server_app client_app strategies tasks wire client_selectors similarities benchmarks
+# These start real Flower processes, which have deadlines: they run by themselves, one at a time.
+FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The brackets keep the pattern from matching the shell that looks for it.
 LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 
@@ -30,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
 	@echo 'Setting up $(VENV) (some minutes the first time)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
 		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' \
 		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ {print; fflush()} \
@@ -42,8 +44,10 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## Train with `flwr run` in simulation; settings by CONFIG="strategy='fedprox' seed=1"
 	@$(BIN)/python -m server_app.flower_run --run-config "$$CONFIG"
 
+# Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes too
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(FLOWER_TESTS))
+	$(BIN)/python -m pytest $(FLOWER_TESTS)
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .
@@ -52,6 +56,9 @@ lint: $(STAMP) ## Check style and types
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.sparse_uplink
+	$(BIN)/python -m benchmarks.selection_speed
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'

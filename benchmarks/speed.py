@@ -5,6 +5,7 @@ turns, round by round, so that other load on the machine hits both; the ratio of
 counts.
 """
 
+import logging
 import statistics
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.bare_loop import BareLoop
-from server_app.app import build_loop
+from server_app.app import build_loop, speak
 from server_app.config import Scalar, default_config, read_config
 from server_app.local_grid import LocalGrid
 from tasks import load_task
@@ -91,6 +92,7 @@ def measure(overrides: dict[str, Scalar], modes: list[str], repeats: int) -> dic
 def main() -> None:
     """Print both tables."""
     torch.set_num_threads(1)
+    speak(logging.WARNING)
     for title, overrides, modes, repeats in (
         ("1,000 clients of 60 digits, 100 a round, softmax", _DIGITS, ["serial", "auto"], 15),
         ("10 clients of 300 images, small CNN", _IMAGES, ["serial", "auto"], 7),

@@ -11,8 +11,9 @@ from functools import lru_cache, partial
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from client_app.summaries import summarise_clients
 from client_app.training import evaluate_clients, identify_clients, train_clients
-from wire.keys import IDENTIFY
+from wire.keys import IDENTIFY, SUMMARY
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -23,6 +24,7 @@ HANDLERS: dict[str, Handler] = {
     "train": train_clients,
     "evaluate": evaluate_clients,
     IDENTIFY: identify_clients,
+    SUMMARY: summarise_clients,
 }
 
 

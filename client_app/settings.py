@@ -1,7 +1,7 @@
 """What a client needs to know to train: read from the run config once per process."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from server_app.config import RunConfig
 
@@ -37,6 +37,11 @@ def learning_rate(config: RunConfig, server_round: int) -> float:
         total = config.schedule.rounds or config.num_server_rounds
         return config.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, done / max(1, total))))
     return config.learning_rate
+
+
+def summary_settings(config: RunConfig, server_round: int) -> TrainSettings:
+    """Return the settings of a proxy update: a few mini-batches."""
+    return replace(train_settings(config, server_round), steps=config.summary.batches)
 
 
 def train_settings(config: RunConfig, server_round: int) -> TrainSettings:

@@ -1,6 +1,6 @@
 """Handlers: train on the client's data, evaluate on its test data, say who it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -13,6 +13,8 @@ from client_app.batches import batch_seed
 from client_app.identity import client_config, client_data, client_key, client_task
 from client_app.job import Job, Outcome
 from client_app.settings import train_settings
+from client_app.similarity import flat_change, similarity
+from client_app.state import ClientState
 from client_app.trainer import Trainer, evaluate
 from server_app.config import RunConfig
 from strategies.registry import resolve
@@ -28,17 +30,21 @@ from wire.keys import (
     METRICS,
     NUM_EXAMPLES,
     PAYLOAD,
+    REFERENCE,
     ROUND,
     SECONDS,
+    SIMILARITY,
     SPARSE,
     TRAIN_LOSS,
     VALUES,
+    WANTS,
 )
-from wire.records import filled, record_at, sent_arrays
+from wire.records import entries, filled, record_at, replies_to, sent_arrays
 
 
 @lru_cache(maxsize=4)
-def _trainer(config: RunConfig) -> Trainer:
+def trainer_of(config: RunConfig) -> Trainer:
+    """Return the trainer of a run's model; one per process."""
     model = load_task(config.task_spec()).build_model()
     return Trainer(model, config.local.trainer, config.local.threads)
 
@@ -47,18 +53,29 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     """Train every client from the model it was sent, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
-    server_round = int(str(_config(messages[0])[ROUND]))
-    task = client_task(contexts[0])
-    jobs = [
-        _job(message, context, task, config.seed, server_round)
-        for message, context in zip(messages, contexts, strict=True)
-    ]
+    server_round = int(str(message_config(messages[0])[ROUND]))
+    jobs = prepare(messages, contexts, client_task(contexts[0]), config.seed, server_round)
     objective = resolve("objective", config.objective)(config)
-    outcomes = _trainer(config).train(jobs, train_settings(config, server_round), objective)
+    outcomes = trainer_of(config).train(jobs, train_settings(config, server_round), objective)
     seconds = (perf_counter() - started) / len(jobs)
-    return [
+    contents = [
         _train_reply(message, context, job, outcome, seconds)
         for message, context, job, outcome in zip(messages, contexts, jobs, outcomes, strict=True)
+    ]
+    return replies_to(messages, contents)
+
+
+def prepare(
+    messages: Sequence[Message],
+    contexts: Sequence[Context],
+    task: Task,
+    seed: int,
+    server_round: int,
+) -> list[Job]:
+    """Return the work of each client: the model it was sent and its own data."""
+    return [
+        _job(message, context, task, seed, server_round)
+        for message, context in zip(messages, contexts, strict=True)
     ]
 
 
@@ -66,15 +83,17 @@ def _job(message: Message, context: Context, task: Task, seed: int, server_round
     data = client_data(context, task).train
     if not len(data):
         raise ValueError(f"client {client_key(context)!r} has no training data")
-    arrays = _arrays(message)
+    arrays = message_arrays(message)
     return Job(arrays, data, batch_seed(seed, client_key(context), server_round))
 
 
-def _arrays(message: Message) -> dict[str, NDArray[Any]]:
+def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
+    """Return the model that a message carries."""
     return from_record(sent_arrays(message, ARRAYS))
 
 
-def _config(message: Message) -> ConfigRecord:
+def message_config(message: Message) -> ConfigRecord:
+    """Return the config that a message carries."""
     record = record_at(message.content, CONFIG, ConfigRecord)
     if record is None:
         raise ValueError(f"a {message.metadata.message_type} message needs a config record")
@@ -83,34 +102,42 @@ def _config(message: Message) -> ConfigRecord:
 
 def _train_reply(
     message: Message, context: Context, job: Job, outcome: Outcome, seconds: float
-) -> Message:
+) -> RecordDict:
     metrics = {NUM_EXAMPLES: outcome.num_examples, TRAIN_LOSS: outcome.loss, SECONDS: seconds}
-    content = _signed(context) | {METRICS: filled(MetricRecord, metrics)}
-    config = _config(message)
-    if DENSITY in config:
-        density, values = float(str(config[DENSITY])), str(config[VALUES])
-        payload = sparse_update(job.arrays, outcome.arrays, density, values)
+    content = signed(context)
+    config = message_config(message)
+    asked = entries(config)
+    if asked.get(WANTS) == SIMILARITY and REFERENCE in asked:
+        change = flat_change(job.arrays, outcome.arrays)
+        metrics[SIMILARITY] = similarity(config, change, client_config(context))
+    if DENSITY in asked:
+        change = flat_change(job.arrays, outcome.arrays)
+        payload = _sparse_payload(change, context, float(asked[DENSITY]), str(asked[VALUES]))
         content[SPARSE] = ConfigRecord({PAYLOAD: payload})
     else:
         content[ARRAYS] = to_record(outcome.arrays)
-    return Message(filled(RecordDict, content), reply_to=message)
+    content[METRICS] = filled(MetricRecord, metrics)
+    return filled(RecordDict, content)
 
 
-def sparse_update(
-    before: Mapping[str, NDArray[Any]],
-    after: Mapping[str, NDArray[Any]],
-    density: float,
-    values: str,
+def _sparse_payload(
+    change: NDArray[np.float32], context: Context, density: float, values: str
 ) -> bytes:
-    """Return the largest changes of the float arrays, flattened in order, as bytes."""
-    changes = [
-        (after[name] - before[name]).ravel() for name in before if before[name].dtype.kind == "f"
-    ]
-    flat = np.concatenate(changes).astype(np.float32, copy=False)
-    return sparse.encode(flat, max(1, round(density * flat.size)), values)
+    """Return the largest changes; with error feedback, what is left out is added next time."""
+    k = max(1, round(density * change.size))
+    if not client_config(context).top_k.error_feedback:
+        return sparse.encode(change, k, values)
+    state = ClientState(context)
+    residual = state.get("residual")
+    if residual is not None and residual.size == change.size:
+        change = change + residual
+    payload = sparse.encode(change, k, values)
+    state["residual"] = change - sparse.decode(payload, size=change.size)
+    state.save()
+    return payload
 
 
-def _signed(context: Context) -> dict[str, Any]:
+def signed(context: Context) -> dict[str, Any]:
     """Return the beginnings of a reply: who answers."""
     return {CLIENT: filled(ConfigRecord, {CLIENT_KEY: client_key(context)})}
 
@@ -126,10 +153,10 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
                 f"client {client_key(context)!r} has no test data: set data.client-test-share"
             )
         # After the data: a device knows the model's shape from nothing but its own file.
-        model = _trainer(client_config(context)).model
-        accuracy, loss = evaluate(model, _arrays(message), data)
+        model = trainer_of(client_config(context)).model
+        accuracy, loss = evaluate(model, message_arrays(message), data)
         metrics = {NUM_EXAMPLES: len(data), "accuracy": accuracy, "loss": loss}
-        content = _signed(context) | {METRICS: filled(MetricRecord, metrics)}
+        content = signed(context) | {METRICS: filled(MetricRecord, metrics)}
         replies.append(Message(RecordDict(content), reply_to=message))
     return replies
 
@@ -137,6 +164,6 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
 def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Say who each client is."""
     return [
-        Message(RecordDict(_signed(context)), reply_to=message)
+        Message(RecordDict(signed(context)), reply_to=message)
         for message, context in zip(messages, contexts, strict=True)
     ]

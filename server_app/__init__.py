@@ -1,5 +1,6 @@
 """The server side: configuration, round loop, artifacts and the local engine."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -9,3 +10,7 @@ from pathlib import Path
 _SELECTORS = str(Path(__file__).resolve().parent.parent / "selectors")
 if _SELECTORS not in sys.path:
     sys.path.append(_SELECTORS)
+
+# Threads of OpenMP, which torch uses, otherwise spin while they wait: several processes on the same
+# cores (simulated clients, a small device) then slow each other down a hundredfold.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -120,6 +120,29 @@ class TopK(_Section):
 
     density: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     values: Literal["float32", "float16"] = "float32"
+    error_feedback: bool = False
+
+
+class Summary(_Section):
+    """What clients tell before they are chosen, and how."""
+
+    mode: Literal["query", "piggyback"] = "query"
+    batches: AtLeastOne = 4
+    power: Annotated[float, Field(ge=1.0)] = 4.0
+    form: Literal["unit", "printed"] = "unit"
+    ask_at_most: Count = 0
+
+
+class CosAge(_Section):
+    """CosAge's cooldown."""
+
+    silent_ratio: Share = 0.0
+
+
+class PowerOfChoice(_Section):
+    """How many candidates are asked for their loss; 0 for twice as many as are chosen."""
+
+    candidates: Count = 0
 
 
 class Aggregation(_Section):
@@ -162,6 +185,7 @@ class RunConfig(_Section):
     objective: str = "sgd"
     uplink: str = "dense"
     privacy: str = "none"
+    weighting: str = "examples"
     task: str = "digits"
     partition: str = "dirichlet"
     noise: str = "none"
@@ -195,6 +219,9 @@ class RunConfig(_Section):
     net: Net = Net()
     prox: Prox = Prox()
     top_k: TopK = TopK()
+    summary: Summary = Summary()
+    cosage: CosAge = CosAge()
+    power_of_choice: PowerOfChoice = PowerOfChoice()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
     local: Local = Local()

@@ -18,6 +18,8 @@ from strategies.roster import Roster
 from wire.records import entries
 from wire.sizes import payload_bytes, record_bytes
 
+_EXPIRED = 3  # Flower's code for a message whose time to live is over
+
 
 @dataclass
 class Exchange:
@@ -116,7 +118,7 @@ class PatientGrid(GridWrapper):
                     break
                 time.sleep(self.poll)
         finally:
-            exchange.late = [self.roster.key(node) for node in waiting.values()]
+            exchange.late += [self.roster.key(node) for node in waiting.values()]
             exchange.seconds = time.monotonic() - started
             self._note(exchange)
 
@@ -149,13 +151,16 @@ class PatientGrid(GridWrapper):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue
+            if reply.has_error() and reply.error.code == _EXPIRED:
+                exchange.late.append(self.roster.key(node))
+                continue
             if reply.has_error():
                 reason = reply.error.reason or f"error {reply.error.code}"
                 exchange.fail(self.roster.key(node), reason)
                 continue
             exchange.received += 1
             exchange.bytes_up += payload_bytes(reply.content)
-            self.roster.learn([reply])
+            self.roster.learn(reply)
             yield reply
 
     def clients_state(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from server_app.report import summary_table, write_report
 from server_app.report.history import History
 from server_app.report.story import ended_well
 from server_app.run_folder import RunFolder
+from tasks import TaskError, load_task
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
 _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
@@ -71,6 +72,7 @@ def plan(overrides: dict[str, Scalar]) -> Plan:
     The ServerApp runs in another folder, so every path is made absolute here.
     """
     config = read_config({**default_config(), **overrides})
+    load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?
     run_config = dict(overrides)
     for key in _PATHS:
         if run_config.get(key):
@@ -226,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         run = plan(parse_overrides(parser.parse_args(arguments).run_config))
-    except ConfigError as error:
+    except (ConfigError, TaskError) as error:
         print(error, file=sys.stderr)
         return REFUSED
     return launch(run, FLOWER_HOME / "runs" / _new_name())

@@ -190,7 +190,7 @@ class Loop:
         messages = self.strategy.configure_train(server_round, self.arrays, config, self.grid)
         messages = list(messages)
         if not messages:
-            raise _RoundFailed("no client is connected")
+            raise _RoundFailed("no client is connected, or none could be chosen")
         replies = self.grid.stream(messages, enough=replies_wanted(self.strategy))
         # So many are kept before the first is given away; the rest may be summed up one by one.
         kept = list(islice(replies, self.min_replies))

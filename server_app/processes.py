@@ -51,7 +51,7 @@ class Program:
         self.name = Path(command[0]).name
         self.log = log
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command,
                 env=dict(env),
                 cwd=cwd,
@@ -60,7 +60,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._groups = {self._process.pid}
+        self._groups = {self.process.pid}
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Program:
     @property
     def alive(self) -> bool:
         """Whether the program itself still runs."""
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def family(self) -> list[Process]:
         """Return what runs of the program and of all that it started.
@@ -80,7 +80,7 @@ class Program:
         because nothing else tells whose children they are once their parent has ended.
         """
         table = [process for process in process_table() if process.state != "Z"]
-        mine, size = {self._process.pid}, 0
+        mine, size = {self.process.pid}, 0
         while len(mine) > size:
             size = len(mine)
             mine |= {p.pid for p in table if p.parent in mine or p.group in self._groups}
@@ -109,7 +109,7 @@ class Program:
         with _undisturbed():
             self.family()
             if self.alive:
-                self._process.terminate()
+                self.process.terminate()
             deadline = time.monotonic() + _GRACE
             while self.alive and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -121,9 +121,9 @@ class Program:
             while left := self.family():
                 for process in left:
                     _send(process.pid, signal.SIGKILL)
-                self._process.poll()
+                self.process.poll()
                 time.sleep(0.02)
-            self._process.wait()
+            self.process.wait()
 
 
 def _send(pid: int, number: signal.Signals) -> None:

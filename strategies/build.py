@@ -1,12 +1,26 @@
 """From a config to a stack of layers."""
 
+from typing import Any
+
 from flwr.serverapp.strategy import Strategy
 
+from client_selectors.base import ClientSelector
 from server_app.config import RunConfig
 from strategies.quarantine import Quarantine
 from strategies.registry import resolve
 from strategies.roster import Roster
 from strategies.selection import Selection
+from strategies.survey import Survey
+
+
+def _selector(config: RunConfig) -> ClientSelector:
+    settings: dict[str, dict[str, Any]] = {
+        "cosage": {"silent_ratio": config.cosage.silent_ratio},
+        "power-of-choice": {"candidates": config.power_of_choice.candidates},
+    }
+    name = config.client_selector
+    selector: ClientSelector = resolve("client-selector", name)(**settings.get(name, {}))
+    return selector
 
 
 def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
@@ -19,10 +33,12 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
     'SparseUplink(Quarantine(Selection(StockAggregator(FedYogi))))'
     """
     everyone = config.client_selector == "all"
-    strategy: Strategy = resolve("aggregator", config.aggregator)(config)
+    aggregator = resolve("aggregator", config.aggregator)(config)
+    aggregator.equal_weights = config.weighting == "uniform"
+    strategy: Strategy = aggregator
     strategy = Selection(
         strategy,
-        resolve("client-selector", config.client_selector)(),
+        _selector(config),
         roster,
         count=0 if everyone else config.clients_per_round,
         fraction=1.0 if everyone else config.fraction_train,
@@ -30,6 +46,9 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
         over_commit=config.round.over_commit,
         seed=config.seed,
         identify_timeout=min(60.0, config.round.deadline),
+        survey=Survey(roster, bounded=config.summary.form == "unit", timeout=config.round.deadline),
+        summary_mode=config.summary.mode,
+        ask_at_most=config.summary.ask_at_most,
     )
     strategy = Quarantine(
         strategy,

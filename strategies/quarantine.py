@@ -117,7 +117,8 @@ class Quarantine(Layer):
                 if training:
                     self._norms.append(self._check_size(sent, reply, usual))
             except BadReply as error:
-                set_aside(self, self.roster, server_round, reply, str(error))
+                node = reply.metadata.src_node_id
+                set_aside(self, self.roster, server_round, node, str(error))
             else:
                 yield reply
 
@@ -138,9 +139,9 @@ class Quarantine(Layer):
         self.roster.strikes = Counter(state["strikes"])
 
 
-def set_aside(layer: Layer, roster: Roster, server_round: int, reply: Message, reason: str) -> None:
+def set_aside(layer: Layer, roster: Roster, server_round: int, node_id: int, reason: str) -> None:
     """Write down that a reply is not used, and count it against its client."""
-    key = roster.key(reply.metadata.src_node_id)
+    key = roster.key(node_id)
     roster.strikes[key] += 1
     layer.journal("quarantined", round=server_round, client=key, reason=reason)
 

@@ -49,15 +49,15 @@ class Roster:
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)
 
-    def learn(self, replies: Iterable[Message]) -> None:
-        """Note what clients call themselves in their replies."""
-        for reply in replies:
-            if reply.has_error() or reply.metadata.src_node_id in self._keys:
-                continue
-            claimed = record_at(reply.content, CLIENT, ConfigRecord)
-            key = claimed.get(CLIENT_KEY) if claimed is not None else None
-            if isinstance(key, str) and 0 < len(key) <= 200:
-                self._note(reply.metadata.src_node_id, key)
+    def learn(self, reply: Message) -> None:
+        """Note what a client calls itself in its reply."""
+        node = reply.metadata.src_node_id
+        if node in self._keys or reply.has_error():
+            return
+        claimed = record_at(reply.content, CLIENT, ConfigRecord)
+        key = claimed.get(CLIENT_KEY) if claimed is not None else None
+        if isinstance(key, str) and 0 < len(key) <= 200:
+            self._note(node, key)
 
     def identify(self, grid: Grid, timeout: float) -> None:
         """Ask nodes that are not known yet, once each, what they call themselves.
@@ -77,7 +77,8 @@ class Roster:
         questions = [
             Message(RecordDict(), dst_node_id=node, message_type=IDENTIFY) for node in unknown
         ]
-        self.learn(grid.send_and_receive(questions, timeout=timeout))
+        for reply in grid.send_and_receive(questions, timeout=timeout):
+            self.learn(reply)
         for node in grid.get_nodes():
             if node.node_id not in self._keys and node.public_key:
                 digest = hashlib.blake2b(node.public_key, digest_size=8).hexdigest()

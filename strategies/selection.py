@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -10,17 +11,36 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
 from client_selectors.base import Candidates, ClientSelector
+from strategies.client_memory import ClientMemory
 from strategies.grids import GridView
 from strategies.layer import Layer
+from strategies.quarantine import set_aside
 from strategies.roster import Roster
+from strategies.survey import BadAnswer, Survey, encode_update
+from wire.arrays import from_record
+from wire.keys import (
+    HISTOGRAM,
+    LOSS,
+    NUM_EXAMPLES,
+    REFERENCE,
+    SECONDS,
+    SIMILARITY,
+    TRAIN_LOSS,
+    WANTS,
+)
+from wire.records import records_of
 
 _log = logging.getLogger("forager")
 
 
 class Selection(Layer):
     """Narrow the grid to the clients that a selector chooses.
+
+    A selector that wants to know something of the clients first has those on its shortlist asked
+    (``summary_mode="query"``), or is given what they said in their last reply (``"piggyback"``).
 
     Parameters
     ----------
@@ -42,6 +62,12 @@ class Selection(Layer):
         The choice repeats for the same seed and the same keys, on every runtime.
     identify_timeout : float (default: 60.0)
         Seconds to wait for new nodes to say who they are.
+    survey : Survey, optional
+        How clients are asked; needed by selectors that want to know something.
+    summary_mode : str (default: "query")
+        "query" or "piggyback".
+    ask_at_most : int (default: 0)
+        Ask no more than so many clients a round, the oldest first; 0 for no limit.
     """
 
     def __init__(
@@ -56,6 +82,9 @@ class Selection(Layer):
         over_commit: float = 0.0,
         seed: int = 0,
         identify_timeout: float = 60.0,
+        survey: Survey | None = None,
+        summary_mode: str = "query",
+        ask_at_most: int = 0,
     ) -> None:
         super().__init__(inner)
         self.selector = selector
@@ -65,10 +94,16 @@ class Selection(Layer):
         self.fraction_evaluate = fraction_evaluate
         self.over_commit = over_commit
         self.identify_timeout = identify_timeout
+        self.survey = survey or Survey(roster)
+        self.summary_mode = summary_mode
+        self.ask_at_most = ask_at_most
+        self.memory = ClientMemory()
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
         self._short_of = 0
         self.wanted: int | None = None  # replies that are enough for the round
+        self._before: dict[str, NDArray[Any]] = {}
+        self._update: dict[str, NDArray[Any]] | None = None  # the last change of the global model
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -80,16 +115,78 @@ class Selection(Layer):
         self._say_if_short(wanted, len(available))
         # Not one more because 50 * 1.1 is a hair above 55
         asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
-        self.wanted = min(wanted, asked)
         if not asked:
             return []
         self.roster.identify(grid, self.identify_timeout)
         nodes = self.roster.in_order(available)
-        keys = [self.roster.key(node) for node in nodes]
-        positions = self.selector.select(Candidates(keys), asked, self._rng)
-        self._note("train", server_round, keys, positions, perf_counter() - started)
-        view = GridView(grid, [nodes[i] for i in positions])
+        self._before = from_record(arrays)
+        pool = self._candidates(nodes, asked, server_round, arrays, grid)
+        positions = self.selector.select(pool.candidates, asked, self._rng)
+        self.wanted = min(wanted, len(positions))
+        chosen = [pool.candidates.keys[i] for i in positions]
+        self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
+        self.memory.round_passed([self.roster.key(node) for node in nodes], chosen)
+        if not chosen:
+            return []
+        if self.summary_mode == "piggyback" and SIMILARITY in self.selector.needs:
+            config[WANTS] = SIMILARITY
+            if self._update is not None:
+                config[REFERENCE] = encode_update(self._update)
+        view = GridView(grid, [pool.nodes[i] for i in positions])
         return self._in_order(self.inner.configure_train(server_round, arrays, config, view))
+
+    def _candidates(
+        self, nodes: list[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
+    ) -> "_Pool":
+        """Return those to choose from and what is known of them, after asking if need be."""
+        everyone = self._pool(nodes)
+        wants = next(iter(self.selector.needs & {SIMILARITY, LOSS, HISTOGRAM}), None)
+        if wants is None:
+            return everyone
+        shortlist = self.selector.shortlist(everyone.candidates, count, self._rng)
+        listed = [nodes[i] for i in shortlist]
+        if wants == HISTOGRAM:  # does not change: who has answered once is not asked again
+            listed_unknown = [n for n in listed if not self.memory.knows(self.roster.key(n), wants)]
+            self._ask(grid, listed_unknown, wants, server_round, arrays)
+        elif self.summary_mode == "query":
+            if self.ask_at_most and len(listed) > self.ask_at_most:
+                ages = everyone.candidates.observations["age"][shortlist]
+                oldest = np.sort(np.argsort(-ages, kind="stable")[: self.ask_at_most])
+                listed = [listed[i] for i in oldest]
+            answered = self._ask(grid, listed, wants, server_round, arrays)
+            listed = [node for node in listed if node in answered]
+        return self._pool(listed, wants)
+
+    def _ask(
+        self, grid: Grid, nodes: list[int], wants: str, server_round: int, arrays: ArrayRecord
+    ) -> set[int]:
+        """Ask clients and remember what they say; return those who gave a usable answer."""
+        if wants == SIMILARITY and self._update is None:
+            # There is no update yet to be similar to: all are alike, and age or chance decides.
+            for node in nodes:
+                self.memory.learn(self.roster.key(node), wants, 0.0)
+            return set(nodes)
+        reference = self._update if wants == SIMILARITY else None
+        answers, refused = self.survey.ask(grid, nodes, wants, server_round, arrays, reference)
+        for node, value in answers.items():
+            self.memory.learn(self.roster.key(node), wants, value)
+        for node, reason in refused.items():
+            set_aside(self, self.roster, server_round, node, reason)
+        return set(answers)
+
+    def _pool(self, nodes: list[int], wants: str | None = None) -> "_Pool":
+        keys = [self.roster.key(node) for node in nodes]
+        names = self.selector.needs if wants is None else self.selector.needs | {wants}
+        observations = self.memory.observations(keys, names)
+        if self.summary_mode == "piggyback":
+            # Whoever has not been heard yet counts as most worth hearing.
+            if SIMILARITY in observations:
+                np.nan_to_num(observations[SIMILARITY], copy=False, nan=-1.0)
+            if LOSS in observations:
+                known = observations[LOSS][np.isfinite(observations[LOSS])]
+                largest = known.max(initial=0.0)
+                np.nan_to_num(observations[LOSS], copy=False, nan=largest)
+        return _Pool(nodes, Candidates(keys, observations))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -104,15 +201,47 @@ class Selection(Layer):
         count = max(1, round(self.fraction_evaluate * len(nodes)))
         positions = np.sort(self._evaluate_rng.choice(len(nodes), count, replace=False))
         keys = [self.roster.key(node) for node in nodes]
-        self._note("evaluate", server_round, keys, positions, perf_counter() - started)
+        chosen = [keys[i] for i in positions]
+        self._note("evaluate", server_round, len(keys), chosen, perf_counter() - started)
         view = GridView(grid, [nodes[i] for i in positions])
         return self._in_order(self.inner.configure_evaluate(server_round, arrays, config, view))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Learn who answered, then aggregate."""
-        return super().aggregate_train(server_round, self._learning(replies))
+        """Learn from those who answered, then aggregate and remember the change."""
+        heard = self._hearing(server_round, self._learning(replies))
+        arrays, metrics = super().aggregate_train(server_round, heard)
+        if arrays is not None and SIMILARITY in self.selector.needs:
+            after = from_record(arrays)
+            self._update = {name: after[name] - self._before[name] for name in self._before}
+        return arrays, metrics
+
+    def _hearing(self, server_round: int, replies: Iterable[Message]) -> Iterable[Message]:
+        """Remember what training replies tell of their clients."""
+        for reply in replies:
+            if self.selector.needs and not reply.has_error():
+                self._hear(server_round, reply)
+            yield reply
+
+    def _hear(self, server_round: int, reply: Message) -> None:
+        key = self.roster.key(reply.metadata.src_node_id)
+        record = next(iter(records_of(reply.content, MetricRecord)), MetricRecord())
+        loss, seconds = record.get(TRAIN_LOSS), record.get(SECONDS)
+        examples = record.get(NUM_EXAMPLES)
+        if isinstance(loss, float) and isinstance(examples, int | float):
+            # Oort's statistical utility, |B| * sqrt(mean loss^2), by the mean loss
+            self.memory.learn(key, "utility", examples * loss)
+            self.memory.learn(key, LOSS, loss)
+        if isinstance(seconds, float):
+            self.memory.learn(key, "seconds", seconds)
+        if SIMILARITY in record:
+            try:
+                self.memory.learn(key, SIMILARITY, self.survey.check(reply, SIMILARITY))
+            except BadAnswer as error:
+                node = reply.metadata.src_node_id
+                set_aside(self, self.roster, server_round, node, str(error))
+            del record[SIMILARITY]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -122,7 +251,7 @@ class Selection(Layer):
 
     def _learning(self, replies: Iterable[Message]) -> Iterable[Message]:
         for reply in replies:
-            self.roster.learn([reply])
+            self.roster.learn(reply)
             yield reply
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
@@ -140,23 +269,36 @@ class Selection(Layer):
             )
 
     def _note(
-        self, phase: str, server_round: int, keys: list[str], positions: Any, seconds: float
+        self,
+        phase: str,
+        server_round: int,
+        available: int,
+        chosen: list[str],
+        seconds: float,
     ) -> None:
+        more: dict[str, Any] = {}
+        if phase == "train":
+            more["ages"] = self.memory.ages(chosen)
+            for name in sorted(self.selector.needs & {SIMILARITY, LOSS}):
+                more["scores"] = self.memory.values(chosen, name).tolist()
         self.journal(
             "selected",
             round=server_round,
             phase=phase,
-            available=len(keys),
-            chosen=[keys[i] for i in positions],
+            available=available,
+            chosen=chosen,
             seconds=seconds,
+            **more,
         )
 
     def own_state(self) -> dict[str, Any]:
-        """Return the state of the generators and of the selector."""
+        """Return the state of the generators, of the selector, and what is known of the clients."""
         return {
             "rng": self._rng.bit_generator.state,
             "evaluate-rng": self._evaluate_rng.bit_generator.state,
             "selector": self.selector.state_dict(),
+            "memory": self.memory.state_dict(),
+            "update": self._update,
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -164,3 +306,13 @@ class Selection(Layer):
         self._rng.bit_generator.state = state["rng"]
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])
+        self.memory.load_state_dict(state["memory"])
+        self._update = state["update"]
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Candidates and the nodes they are."""
+
+    nodes: list[int]
+    candidates: Candidates

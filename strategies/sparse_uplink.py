@@ -67,10 +67,9 @@ class SparseUplink(Layer):
                 if not reply.has_error() and SPARSE in reply.content:
                     self._decode(reply)
             except MalformedUpdate as error:
-                self.roster.learn([reply])
-                set_aside(
-                    self, self.roster, server_round, reply, f"malformed sparse update: {error}"
-                )
+                self.roster.learn(reply)
+                node = reply.metadata.src_node_id
+                set_aside(self, self.roster, server_round, node, f"malformed update: {error}")
             else:
                 yield reply
 

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,22 @@ class StockAggregator(Layer):
         Whether the strategy needs only the mean.
     needs : sequence of str (default: none)
         Metrics, not negative, without which the strategy cannot aggregate a reply.
+    equal_weights : bool (default: False)
+        Whether clients count the same, however much data they have.
     """
 
-    def __init__(self, inner: Strategy, *, mean_like: bool, needs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        inner: Strategy,
+        *,
+        mean_like: bool,
+        needs: Sequence[str] = (),
+        equal_weights: bool = False,
+    ) -> None:
         super().__init__(inner)
         self.mean_like = mean_like
         self.needs = needs
+        self.equal_weights = equal_weights
         self._dtypes: dict[str, str] = {}
 
     def configure_train(
@@ -70,12 +80,14 @@ class StockAggregator(Layer):
         buffers: dict[str, NDArray[Any]] = {}
         integers = [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
         replies = (reply for reply in replies if not reply.has_error())
+        if self.equal_weights:
+            replies = map(_counting_once, replies)
         if integers:
             replies = (_without_buffers(reply, integers, buffers) for reply in replies)
         replies = mean_reply(replies) if self.mean_like else uniform(replies)
         if not replies:
             return None, None
-        with _quick_collections():
+        with nullcontext() if self.mean_like else _quick_collections():
             arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, buffers), metrics
 
@@ -118,6 +130,14 @@ def _floats(arrays: ArrayRecord) -> ArrayRecord:
         if _is_float(array.dtype):
             kept[name] = array
     return kept
+
+
+def _counting_once(reply: Message) -> Message:
+    metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
+    arrays = records_of(reply.content, ArrayRecord)[0]
+    once = filled(MetricRecord, {**metrics, NUM_EXAMPLES: 1})
+    reply.content = filled(RecordDict, {ARRAYS: arrays, METRICS: once})
+    return reply
 
 
 def _without_buffers(

@@ -17,5 +17,15 @@ PAYLOAD = "payload"
 DENSITY = "uplink-density"
 VALUES = "uplink-values"
 
+# What a selector may want to know of a client (entries of METRICS in its answer)
+SIMILARITY = "similarity"
+LOSS = "loss"
+HISTOGRAM = "histogram"
+
+# Entries of CONFIG in a query for it, and of training messages where answers ride on replies
+WANTS = "wants"
+REFERENCE = "reference"
+
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"
+SUMMARY = "query.summary"

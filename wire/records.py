@@ -6,10 +6,10 @@ on every access: together that takes longer than training the clients. This is t
 reaches past them, into the plain dict inside a record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, Metadata, MetricRecord, RecordDict
 
 _Record = TypeVar("_Record", ArrayRecord, ConfigRecord, MetricRecord)
 _Filled = TypeVar("_Filled", ArrayRecord, ConfigRecord, MetricRecord, RecordDict)
@@ -52,6 +52,27 @@ def record_at(content: RecordDict, name: str, kind: type[_Record]) -> _Record | 
     """Return the record of that name if there is one and it is of that kind."""
     record = entries(content).get(name)
     return record if type(record) is kind else None
+
+
+def replies_to(messages: Sequence[Message], contents: Sequence[RecordDict]) -> list[Message]:
+    """Return a reply to each message; they must be of one kind and one sending.
+
+    The first is made by Flower, the others share what is the same in all.
+    """
+    replies = [Message(contents[0], reply_to=messages[0])]
+    shared = replies[0].metadata.__dict__
+    for message, content in zip(messages[1:], contents[1:], strict=True):
+        metadata = Metadata.__new__(Metadata)
+        metadata.__dict__.update(
+            shared,
+            _src_node_id=message.metadata.dst_node_id,
+            _reply_to_message_id=message.metadata.message_id,
+            _group_id=message.metadata.group_id,
+        )
+        reply = Message.__new__(Message)
+        reply.__dict__.update(_metadata=metadata, _content=content, _error=None)
+        replies.append(reply)
+    return replies
 
 
 def sent_arrays(message: Message, name: str) -> ArrayRecord:

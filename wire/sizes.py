@@ -9,6 +9,8 @@ _SCALAR_BYTES = 8
 
 
 def _value_bytes(value: object) -> int:
+    if type(value) is float or type(value) is int:
+        return _SCALAR_BYTES
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, str):
@@ -36,4 +38,4 @@ def record_bytes(record: ArrayRecord | ConfigRecord | MetricRecord) -> int:
     """Return the bytes of the values of one record."""
     if isinstance(record, ArrayRecord):
         return sum(num_bytes(array) for array in entries(record).values())
-    return sum(_value_bytes(value) for value in entries(record).values())
+    return sum(map(_value_bytes, entries(record).values()))

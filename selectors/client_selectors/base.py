@@ -1,11 +1,13 @@
-"""What every client selector promises."""
+"""What every client selector promises, and the two ways of choosing that several share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+Positions = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,10 @@ class Candidates:
     keys : sequence of str
         Stable names of the clients.
     observations : mapping of str to array
-        One value a client each, in the order of the keys: ``age``, ``similarity``, ``loss``, ...
+        One value a client each, in the order of the keys. Always there: ``age`` (rounds since it
+        was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
+        ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row a
+        client), ``utility`` and ``seconds`` of the last training. NaN means unknown.
     """
 
     keys: Sequence[str]
@@ -26,13 +31,49 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def observed(self, name: str) -> NDArray[Any]:
+        """Return one observation of all candidates.
+
+        >>> Candidates(["a"], {"age": np.array([2])}).observed("loss")
+        Traceback (most recent call last):
+        ValueError: observation 'loss' is missing; there are: age
+        """
+        if name not in self.observations:
+            there = ", ".join(sorted(self.observations)) or "none"
+            raise ValueError(f"observation {name!r} is missing; there are: {there}")
+        values = np.asarray(self.observations[name])
+        if len(values) != len(self):
+            raise ValueError(f"observation {name!r}: {len(values)} values, {len(self)} candidates")
+        return values
+
+    def take(self, positions: Positions) -> "Candidates":
+        """Return some of the candidates, with what is known about them."""
+        observations = {k: np.asarray(v)[positions] for k, v in self.observations.items()}
+        return Candidates([self.keys[i] for i in positions], observations)
+
 
 class ClientSelector:
-    """Chooses clients. Stateless selectors override only :meth:`select`."""
+    """Chooses clients. Stateless selectors override only :meth:`select`.
 
-    def select(
-        self, candidates: Candidates, count: int, rng: np.random.Generator
-    ) -> NDArray[np.intp]:
+    Attributes
+    ----------
+    needs : frozenset of str
+        Observations that it looks at, besides ``age`` and ``participated``.
+    oracle : bool
+        Whether it looks at what no server of a real federation knows.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    oracle: ClassVar[bool] = False
+
+    def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of those to ask for a fresh observation: everyone, unless said.
+
+        What :meth:`select` is given are those of them that answered.
+        """
+        return np.arange(len(candidates))
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of at most ``count`` different candidates."""
         raise NotImplementedError
 
@@ -42,3 +83,52 @@ class ClientSelector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+
+
+def lowest(
+    scores: ArrayLike, count: int, rng: np.random.Generator | None = None, ordered: bool = True
+) -> Positions:
+    """Return the positions of the ``count`` lowest scores, the lowest first.
+
+    Scores that are not finite are unknown and never chosen. Ties go to the lower position or, with
+    a generator, are broken at random. ``ordered=False`` spares the sorting of what was chosen.
+
+    >>> lowest([3, 1, np.nan, 1, 0], 2).tolist()
+    [4, 1]
+    """
+    if count < 0:
+        raise ValueError(f"count: expected 0 or more, got {count}")
+    scores = np.asarray(scores)
+    known = np.flatnonzero(np.isfinite(scores)) if count else np.empty(0, dtype=np.intp)
+    count = min(count, known.size)
+    if count == 0:
+        return known[:0]
+    values = scores[known]
+    limit = np.partition(values, count - 1)[count - 1]
+    below, ties = np.flatnonzero(values < limit), np.flatnonzero(values == limit)
+    if rng is not None:
+        ties = rng.permutation(ties)
+        below = rng.permutation(below) if ordered else below
+    chosen = np.concatenate([below, ties[: count - below.size]])
+    if ordered:
+        chosen = chosen[np.argsort(values[chosen], kind="stable")]
+    positions: Positions = known[chosen]
+    return positions
+
+
+def draw(weights: ArrayLike, count: int, rng: np.random.Generator) -> Positions:
+    """Return ``count`` positions, drawn one after the other in proportion to their weights.
+
+    Without replacement, in the order drawn. Those of weight zero come last, the lower position
+    first; those of unknown weight (NaN) never.
+
+    >>> draw([0.0, 5.0, 0.0, np.nan], 2, np.random.default_rng(0)).tolist()
+    [1, 0]
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    longest = np.finfo(np.float64).max
+    # A race: waiting times with these rates end in exactly that order.
+    waits = np.where(np.isnan(weights), np.nan, longest)
+    with np.errstate(over="ignore"):  # a tiny weight waits very long, but not as long as none
+        np.divide(rng.exponential(size=weights.shape), weights, out=waits, where=weights > 0)
+    return lowest(np.where(weights > 0, np.minimum(waits, longest / 2), waits), count)

@@ -4,31 +4,73 @@ import copy
 import json
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from client_selectors.age import OldestFirst
 from client_selectors.base import Candidates, ClientSelector
+from client_selectors.cluster_oracle import ClusterOracle
+from client_selectors.cosage import CosAge
+from client_selectors.dissimilarity import (
+    DissimilaritySampling,
+    MostDissimilar,
+    MostDissimilarAfterCooldown,
+)
+from client_selectors.local_loss import LocalLoss
+from client_selectors.oort import Oort
+from client_selectors.power_of_choice import PowerOfChoice
 from strategies.registry import available, resolve
 from wire import tree
 
-NAMES = available("client-selector")
+# What each name must stand for, and one with settings of its own.
+CLASSES: dict[str, Callable[[], ClientSelector]] = {
+    "aoi": OldestFirst,
+    "cluster-oracle": ClusterOracle,
+    "cosage": CosAge,
+    "dissimilarity": MostDissimilar,
+    "dissimilarity-cooldown": MostDissimilarAfterCooldown,
+    "dissimilarity-sampling": DissimilaritySampling,
+    "local-loss": LocalLoss,
+    "oort": Oort,
+    "power-of-choice": PowerOfChoice,
+    "cosage with a cooldown": lambda: CosAge(silent_ratio=0.6),
+}
+REGISTERED = available("client-selector")
+NAMES = sorted({*REGISTERED, *CLASSES})
+OBSERVATIONS = {"similarity", "loss", "histogram", "utility", "seconds"}
 selectors = pytest.mark.parametrize("name", NAMES)
 
 
 def make(name: str) -> ClientSelector:
-    selector = resolve("client-selector", name)()
+    selector = (CLASSES[name] if name in CLASSES else resolve("client-selector", name))()
     assert isinstance(selector, ClientSelector)
     return selector
 
 
+def observe(size: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """All that any selector may look at; some clients have never taken part."""
+    participated = rng.random(size) < 0.7
+    return {
+        "age": rng.integers(0, 6, size),
+        "participated": participated,
+        "similarity": rng.uniform(-1, 1, size),
+        "loss": rng.random(size),
+        "histogram": rng.integers(0, 4, (size, 4)),
+        "utility": np.where(participated, rng.random(size), np.nan),
+        "seconds": np.where(participated, rng.random(size), np.nan),
+        "num-examples": rng.integers(1, 90, size),
+    }
+
+
 def crowd(size: int, prefix: str = "") -> Candidates:
     """Candidates with all the observations that any selector may look at."""
-    rng = np.random.default_rng(size)
-    observations = {name: rng.random(size) for name in ("age", "similarity", "loss")}
+    observations = observe(size, np.random.default_rng(size))
     return Candidates([f"{prefix}{i}" for i in range(size)], observations)
 
 
@@ -117,8 +159,12 @@ def test_never_too_many_never_twice_never_out_of_range(name: str, data: st.DataO
     for _ in range(data.draw(st.integers(1, 6))):
         size, count = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 15))
         keys = data.draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=size, max_size=size))
-        observations = {name: rng.random(size) for name in ("age", "similarity", "loss")}
-        assert_sound(selector.select(Candidates(keys, observations), count, rng), size, count)
+        candidates = Candidates(keys, observe(size, rng))
+        asked = selector.shortlist(candidates, count, rng)
+        assert_sound(asked, size, size)
+        assert len(asked) >= min(count, size)
+        assert_sound(selector.select(candidates, count, rng), size, count)
+        assert_sound(selector.select(candidates.take(asked), count, rng), len(asked), count)
 
 
 @selectors
@@ -179,8 +225,7 @@ def test_clients_may_come_and_go(name: str) -> None:
     everyone = [str(i) for i in range(30)]
     for number in range(60):
         present = [key for key in everyone if (int(key) * 7 + number) % 5]
-        observations = {name: rng.random(len(present)) for name in ("age", "similarity", "loss")}
-        positions = selector.select(Candidates(present, observations), 6, rng)
+        positions = selector.select(Candidates(present, observe(len(present), rng)), 6, rng)
         assert_sound(positions, len(present), 6)
         assert len(positions) == 6
 
@@ -188,9 +233,59 @@ def test_clients_may_come_and_go(name: str) -> None:
 @selectors
 def test_keys_may_be_any_text(name: str) -> None:
     """Clients name themselves: their names end up in saved state."""
-    odd = Candidates(["", "a/b", "a", "__array__", "käse \N{SNOWMAN}", "0" * 200, "\0"])
+    names = ["", "a/b", "a", "__array__", "käse \N{SNOWMAN}", "0" * 200, "\0"]
+    odd = Candidates(names, observe(len(names), np.random.default_rng(0)))
     selector = make(name)
     several(selector, odd, 7, 3)
     fresh = make(name)
     fresh.load_state_dict(tree.from_bytes(tree.to_bytes(selector.state_dict(), "t"), "t"))
     assert several(fresh, odd, 3, 3) == several(selector, odd, 3, 3)
+
+
+@selectors
+def test_the_shortlist_is_seeded_and_changes_no_input(name: str) -> None:
+    candidates = crowd(40)
+    observations = copy.deepcopy(dict(candidates.observations))
+    asked = [
+        make(name).shortlist(candidates, 5, np.random.default_rng(1)).tolist() for _ in range(2)
+    ]
+    assert asked[0] == asked[1]
+    np.testing.assert_equal(dict(candidates.observations), observations)
+
+
+@selectors
+def test_says_what_it_looks_at(name: str) -> None:
+    """Nothing but what it needs is observed for it: the rest may cost messages."""
+    selector, rng = make(name), np.random.default_rng(0)
+    assert selector.needs <= OBSERVATIONS
+    assert selector.oracle == ("histogram" in selector.needs)
+    seen = {k: v for k, v in observe(9, rng).items() if k in {"age", "participated"}}
+    asked = selector.shortlist(Candidates(list("abcdefghi"), seen), 3, rng)
+    seen |= {k: v for k, v in observe(9, rng).items() if k in selector.needs}
+    candidates = Candidates(list("abcdefghi"), seen).take(asked)
+    assert len(selector.select(candidates, 3, rng)) == 3
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_a_needed_observation_that_is_missing_is_named(name: str) -> None:
+    selector, rng = make(name), np.random.default_rng(0)
+    for needed in selector.needs:
+        seen = {k: v for k, v in observe(5, rng).items() if k != needed}
+        with pytest.raises(ValueError, match=f"observation '{needed}' is missing"):
+            selector.select(Candidates(list("abcde"), seen), 2, rng)
+
+
+@pytest.mark.parametrize("unknown", ["similarity", "loss"])
+@selectors
+def test_who_did_not_answer_is_not_chosen(name: str, unknown: str) -> None:
+    selector, rng = make(name), np.random.default_rng(0)
+    seen = observe(10, rng)
+    seen[unknown][::2] = np.nan
+    chosen = selector.select(Candidates(list("abcdefghij"), seen), 10, rng)
+    expected = [1, 3, 5, 7, 9] if unknown in selector.needs else list(range(10))
+    assert sorted(chosen.tolist()) == expected
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES.keys() & set(REGISTERED)))
+def test_a_name_stands_for_its_class(name: str) -> None:
+    assert type(resolve("client-selector", name)()) is CLASSES[name]

@@ -6,14 +6,22 @@ import time
 
 import numpy as np
 import pytest
+from federation import Federation
 
 from server_app.flower_env import PROJECT
 from server_app.flower_run import wait_for_end
 
-# One at a time, and not beside other tests that start Flower's processes.
-pytestmark = [pytest.mark.timeout(280), pytest.mark.xdist_group("flower-processes")]
+pytestmark = pytest.mark.timeout(280)
 
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
+
+
+@pytest.fixture
+def federation(tmp_path):
+    """A SuperLink that is ready for SuperNodes; ended with them after the test."""
+    started = Federation(tmp_path)
+    yield started
+    started.stop()
 
 
 def events(folder, kind):

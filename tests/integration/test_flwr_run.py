@@ -16,8 +16,7 @@ from server_app.flower_env import FLOWER_HOME, PROJECT, environment
 from server_app.local import run_local
 from server_app.processes import Program
 
-# One at a time: each of them starts a SuperLink and a Ray.
-pytestmark = [pytest.mark.timeout(280), pytest.mark.xdist_group("flower-processes")]
+pytestmark = pytest.mark.timeout(280)
 
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
 
@@ -42,7 +41,7 @@ class Launcher(Program):
 
     @property
     def exit_code(self):
-        return self._process.wait(timeout=60)
+        return self.process.wait(timeout=60)
 
 
 def settings(**values):
@@ -162,7 +161,7 @@ def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):
     chosen = {"num_clients": 2, "num_server_rounds": 5000, "run_name": "cut"}
     with Launcher(tmp_path, settings(output_dir=str(tmp_path), **chosen)) as launcher:
         launcher.wait(until="round 2/5000")
-        launcher._process.send_signal(signal.SIGINT)
+        launcher.process.send_signal(signal.SIGINT)
         said = launcher.wait()
         assert launcher.exit_code == flower_run.INTERRUPTED, said
         assert launcher.family() == []

@@ -57,8 +57,8 @@ def test_children_in_other_sessions_end_too(start, end):
 def test_orphans_are_still_known(start):
     program = start(PARENT)
     child = child_of(program)
-    program._process.kill()
-    program._process.wait()
+    program.process.kill()
+    program.process.wait()
     assert [process.pid for process in program.family()] == [child]
     program.stop()
     assert not running(child)

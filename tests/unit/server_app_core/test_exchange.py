@@ -128,8 +128,8 @@ def test_a_shorter_deadline_may_be_given_but_no_longer_one() -> None:
 
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
-    [(failing, "client 3 broke"), (gone, "error 5"), (expired, "error 3")],
-    ids=["exception", "node gone", "expired"],
+    [(failing, "client 3 broke"), (gone, "error 5")],
+    ids=["exception", "node gone"],
 )
 def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reason: str) -> None:
     grid = FakeGrid(KEYS, {"3": behaviour})
@@ -138,6 +138,14 @@ def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reaso
     assert keys_of(grid, replies) == ["0", "1", "2", "4", "5"]
     assert notes.of("exchange")[0]["failed"] == {"3": reason}
     assert notes.of("exchange")[0]["late"] == []
+
+
+def test_a_message_that_expired_is_late_not_failed() -> None:
+    grid = FakeGrid(KEYS, {"3": expired})
+    around, notes = patient(grid)
+    assert len(list(around.stream(train_messages(grid)))) == 5
+    assert notes.of("exchange")[0]["failed"] == {}
+    assert notes.of("exchange")[0]["late"] == ["3"]
 
 
 def test_all_failing_ends_at_once() -> None:

@@ -177,7 +177,8 @@ def spoiling(spoil: Spoil) -> Callable[[Message, str, int], list[Message]]:
 @spoilt
 def test_a_bad_reply_is_set_aside_named_and_counted(spoil: Spoil, reason: str) -> None:
     layer, notes = quarantine()
-    layer.roster.learn(honest(m, BAD)[0] for m in sent_to(layer, BAD))
+    for message in sent_to(layer, BAD):
+        layer.roster.learn(honest(message, BAD)[0])
     got, metrics = one_round(
         layer, to_record(small_model()), FakeGrid(KEYS, {BAD: spoiling(spoil)})
     )

@@ -286,7 +286,7 @@ def test_a_client_keeps_its_first_name() -> None:
     grid = FakeGrid(["1", "2"])
     roster.identify(grid, 1.0)
     (liar,) = honest(Message(RecordDict(), dst_node_id=501, message_type=IDENTIFY), "1")
-    roster.learn([liar])
+    roster.learn(liar)
     assert roster.key(501) == "2"
 
 

@@ -3,8 +3,6 @@
 import socket
 from pathlib import Path
 
-import pytest
-
 from server_app.flower_cli import FlowerCli
 from server_app.flower_env import PROGRAMS, environment
 from server_app.processes import Program, answers, free_port
@@ -61,11 +59,3 @@ def listens(address: str) -> bool:
     host, _, port = address.partition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
-
-
-@pytest.fixture
-def federation(tmp_path):
-    """A SuperLink that is ready for SuperNodes; ended with them after the test."""
-    started = Federation(tmp_path)
-    yield started
-    started.stop()

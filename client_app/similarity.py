@@ -1,0 +1,38 @@
+"""How similar a client's change of the model is to the last change of the global one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord
+from numpy.typing import NDArray
+from similarities.power_norm import power_cosine
+
+from server_app.config import RunConfig
+from wire import sparse
+from wire.keys import REFERENCE
+
+
+def flat_change(
+    before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]
+) -> NDArray[np.float32]:
+    """Return the change of the float arrays as one vector, in their order.
+
+    >>> before = {"w": np.zeros((1, 2)), "n": np.array(1)}
+    >>> flat_change(before, {"w": np.ones((1, 2)), "n": np.array(2)})
+    array([1., 1.], dtype=float32)
+    """
+    changes = [
+        (after[name] - before[name]).ravel() for name in before if before[name].dtype.kind == "f"
+    ]
+    return np.concatenate(changes).astype(np.float32, copy=False)
+
+
+def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: RunConfig) -> float:
+    """Return CosAge's similarity of a change to the global update in a message (eq. 7)."""
+    payload = config.get(REFERENCE)
+    if not isinstance(payload, bytes):
+        raise ValueError(f"{REFERENCE}: the last global update is missing")
+    reference = sparse.decode(payload, size=change.size)
+    summary = run_config.summary
+    return float(power_cosine(reference, change, p=summary.power, form=summary.form))

@@ -1,0 +1,124 @@
+"""Age of information: how long a client has been waiting, and choosing by that alone.
+
+CosAge, section III: each client has an age that grows by 1 in every round in which it is not
+chosen; a *silent ratio* keeps the youngest out of the next rounds. Choosing the oldest is the
+baseline "AoI-based prioritization" of section IV.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from client_selectors.base import Candidates, ClientSelector, Positions, lowest
+
+
+def oldest(age: ArrayLike, count: int, rng: np.random.Generator | None = None) -> Positions:
+    """Return the positions of the ``count`` oldest, the oldest first.
+
+    Ties go to the lower position or, with a generator, are broken at random.
+
+    >>> oldest([1, 4, 0, 4, 2], 3).tolist()
+    [1, 3, 4]
+    """
+    return lowest(-checked_ages(age), count, rng)
+
+
+def next_ages(age: ArrayLike, chosen: ArrayLike) -> NDArray[np.int64]:
+    """Return the ages after a round: 0 for those chosen, one more for the others.
+
+    >>> next_ages([0, 3, 1], chosen=[1]).tolist()
+    [1, 0, 2]
+    """
+    ages = checked_ages(age) + 1
+    positions = np.asarray(chosen)
+    if positions.size == 0:
+        return ages
+    if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= ages.size:
+        raise ValueError(f"chosen: expected positions below {ages.size}, got {positions}")
+    ages[positions] = 0
+    return ages
+
+
+def awake(
+    age: ArrayLike,
+    count: int,
+    silent_ratio: float,
+    participated: ArrayLike | None = None,
+    known: ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+) -> NDArray[np.bool_]:
+    """Return who may be chosen after the cooldown: all but the youngest ``silent_ratio * U``.
+
+    Only who has taken part can be silenced, or the first round and every newcomer (of age 0) would
+    fall to it. Never fewer than ``count`` of those known are left, if there are as many.
+
+    Parameters
+    ----------
+    age : array of int
+        Rounds since each of the U clients was last chosen.
+    count : int
+        How many will be chosen.
+    silent_ratio : float
+        Share that is silent, in [0, 1].
+    participated : array of bool, optional
+        Who has ever been chosen; everyone if not given.
+    known : array of bool, optional
+        Who can be chosen at all; everyone if not given.
+    rng : Generator, optional
+        Breaks ties between equal ages; else the lower position is silenced first.
+
+    Examples
+    --------
+    >>> awake([0, 2, 0, 1], 1, silent_ratio=0.5).tolist()
+    [False, True, False, True]
+    >>> awake([0, 2, 0, 1], 1, 0.5, participated=[False, True, True, True]).tolist()
+    [True, True, False, False]
+    """
+    if not 0 <= silent_ratio <= 1:
+        raise ValueError(f"silent_ratio: expected a share from 0 to 1, got {silent_ratio!r}")
+    ages = checked_ages(age)
+    everyone = np.ones(ages.size, dtype=np.bool_)
+    veterans = _flags("participated", participated, everyone)
+    left = _flags("known", known, everyone).copy()
+    if silent_ratio == 0:
+        return left
+    silent = _youngest(ages, np.flatnonzero(veterans), math.floor(silent_ratio * ages.size), rng)
+    spare = max(0, int(left.sum()) - count)
+    left[_youngest(ages, silent[left[silent]], spare, rng)] = False
+    return left
+
+
+def checked_ages(age: ArrayLike) -> NDArray[np.int64]:
+    """Return ages as integers; an error that names them if they are not ages."""
+    ages = np.asarray(age)
+    whole = ages.dtype.kind in "iu" or np.all(np.isfinite(ages) & (ages == np.floor(ages)))
+    if ages.ndim != 1 or not whole or np.any(ages < 0):
+        raise ValueError(f"age: expected whole numbers from 0 on, one a client, got {ages}")
+    return ages.astype(np.int64)
+
+
+def _flags(name: str, values: ArrayLike | None, default: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    flags = default if values is None else np.asarray(values, dtype=np.bool_)
+    if flags.shape != default.shape:
+        raise ValueError(f"{name}: expected {default.size} values as in age, got {flags.shape}")
+    return flags
+
+
+def _youngest(
+    ages: NDArray[np.int64], among: Positions, count: int, rng: np.random.Generator | None
+) -> Positions:
+    return among[lowest(ages[among], count, rng, ordered=False)]
+
+
+class OldestFirst(ClientSelector):
+    """AoI-based prioritization: whoever waited longest; ties at random.
+
+    >>> crowd = Candidates(list("abc"), {"age": np.array([0, 2, 1])})
+    >>> OldestFirst().select(crowd, 2, np.random.default_rng(0)).tolist()
+    [1, 2]
+    """
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of the oldest, the oldest first."""
+        return oldest(candidates.observed("age"), count, rng)

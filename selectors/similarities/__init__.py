@@ -1,0 +1,1 @@
+"""How alike two updates, or two clients, are: pure functions of arrays."""

@@ -1,0 +1,167 @@
+"""Selectors that ask clients first, on the local engine and by wire."""
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+
+from client_app import app
+from server_app.local import run_local
+from strategies.registry import available
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def small(tmp_path, cache):
+    return {
+        "output-dir": str(tmp_path / "runs"),
+        "data.cache-dir": cache,
+        "num-server-rounds": 4,
+        "num-clients": 8,
+        "clients-per-round": 2,
+        "partition": "shards",
+    }
+
+
+def events(result, kind):
+    lines = (result.folder / "events.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, lines) if e["event"] == kind]
+
+
+@pytest.mark.parametrize("name", available("client-selector"))
+def test_every_selector_runs_by_wire(small, name):
+    result = run_local({**small, "client-selector": name, "local.check-wire": True})
+    assert result.reason == "completed"
+    counts = [len(e["chosen"]) for e in events(result, "selected")]
+    assert counts == [8 if name == "all" else 2] * 4
+    assert not events(result, "quarantined")
+
+
+def test_the_preset_is_the_papers_method(small):
+    result = run_local({**small, "strategy": "cosage"})
+    config = json.loads((result.folder / "config.json").read_text())
+    assert (config["client-selector"], config["uplink"], config["weighting"]) == (
+        "cosage",
+        "top-k",
+        "uniform",
+    )
+    asked = [e for e in events(result, "exchange") if e["kind"] == "query.summary"]
+    # In the first round there is no update yet that a client could be similar to.
+    assert [(e["round"], e["sent"], e["received"]) for e in asked] == [(r, 8, 8) for r in (2, 3, 4)]
+    assert all(e["bytes-up"] < 8 * 50 for e in asked)
+    scores = [s for e in events(result, "selected")[1:] for s in e["scores"]]
+    assert all(-1 <= score <= 1 for score in scores)
+    assert len(set(scores)) > 1
+
+
+def test_ages_grow_until_a_client_is_chosen(small):
+    result = run_local({**small, "client-selector": "aoi"})
+    chosen = [e["chosen"] for e in events(result, "selected")]
+    assert sorted(key for keys in chosen for key in keys) == list("01234567")
+    assert [e["ages"] for e in events(result, "selected")] == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+def test_the_cooldown_keeps_the_youngest_from_being_asked(small):
+    result = run_local({**small, "strategy": "cosage", "cosage.silent-ratio": 0.5})
+    asked = [e["sent"] for e in events(result, "exchange") if e["kind"] == "query.summary"]
+    assert asked == [6, 4, 4]
+
+
+def test_no_more_are_asked_than_allowed(small):
+    result = run_local({**small, "strategy": "cosage", "summary.ask-at-most": 3})
+    asked = [e["sent"] for e in events(result, "exchange") if e["kind"] == "query.summary"]
+    assert asked == [3, 3, 3]
+
+
+def test_piggybacked_summaries_cost_no_query(small):
+    result = run_local({**small, "strategy": "cosage", "summary.mode": "piggyback"})
+    kinds = {e["kind"] for e in events(result, "exchange")}
+    assert kinds == {"query.identify", "train"}
+    assert any(s not in (-1.0, 0.0) for e in events(result, "selected") for s in e["scores"]) or (
+        len({k for e in events(result, "selected") for k in e["chosen"]}) == 8
+    )
+
+
+def spoil_summaries(monkeypatch, change):
+    """Let ``change`` answer for client 3."""
+    honest = app.HANDLERS["query.summary"]
+
+    def answer(messages, contexts):
+        replies = honest(messages, contexts)
+        return [
+            change(reply, message) if context.node_config["partition-id"] == 3 else reply
+            for reply, message, context in zip(replies, messages, contexts, strict=True)
+        ]
+
+    monkeypatch.setitem(app.HANDLERS, "query.summary", answer)
+
+
+@pytest.mark.parametrize("lie", [np.nan, np.inf, 7.0, -1.5])
+def test_a_summary_that_cannot_be_is_set_aside(small, monkeypatch, lie):
+    def change(reply, message):
+        reply.content["metrics"]["similarity"] = float(lie)
+        return reply
+
+    spoil_summaries(monkeypatch, change)
+    result = run_local({**small, "strategy": "cosage"})
+    assert {e["client"] for e in events(result, "quarantined")} == {"3"}
+    assert all("3" not in e["chosen"] for e in events(result, "selected")[1:])
+    assert result.reason == "completed"
+
+
+def test_who_does_not_answer_keeps_its_age_and_is_not_chosen(small, monkeypatch):
+    def change(reply, message):
+        return Message(Error(2, "asleep"), reply_to=message)
+
+    spoil_summaries(monkeypatch, change)
+    result = run_local({**small, "strategy": "cosage", "seed": 1})
+    assert all("3" not in e["chosen"] for e in events(result, "selected")[1:])
+    assert result.reason == "completed"
+
+
+def test_nobody_answering_fails_the_round_with_a_reason(small, monkeypatch):
+    def broken(messages, contexts):
+        raise RuntimeError("asleep")
+
+    monkeypatch.setitem(app.HANDLERS, "query.summary", broken)
+    with pytest.raises(RuntimeError, match="none could be chosen"):
+        run_local({**small, "strategy": "cosage", "round.give-up-after": 0.1})
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"summary.mode": "piggyback"}, {"top-k.error-feedback": True}]
+)
+@pytest.mark.parametrize("selector", ["cosage", "power-of-choice", "cluster-oracle"])
+def test_selection_state_survives_a_restart(small, selector, more):
+    """Not Oort: it looks at how long training took, which is never the same twice."""
+    settings = {**small, "strategy": "cosage", "client-selector": selector, **more}
+    whole = run_local({**settings, "num-server-rounds": 6})
+    half = run_local({**settings, "num-server-rounds": 3})
+    resumed = run_local({**settings, "num-server-rounds": 6, "resume-from": str(half.folder)})
+    assert [e["chosen"] for e in events(whole, "selected")] == [
+        e["chosen"] for e in events(resumed, "selected")
+    ]
+    assert whole.rounds[-1]["accuracy"] == resumed.rounds[-1]["accuracy"]
+    assert whole.rounds[-1]["loss"] == resumed.rounds[-1]["loss"]
+
+
+def test_error_feedback_sends_what_was_left_out(small):
+    plain = run_local({**small, "strategy": "cosage", "client-selector": "all"})
+    fed = run_local(
+        {**small, "strategy": "cosage", "client-selector": "all", "top-k.error-feedback": True}
+    )
+    assert plain.rounds[1]["loss"] == fed.rounds[1]["loss"]  # nothing is left over in round 1
+    assert plain.rounds[2]["loss"] != fed.rounds[2]["loss"]
+    assert plain.rounds[2]["bytes-up"] == pytest.approx(fed.rounds[2]["bytes-up"], rel=0.02)
+
+
+def test_uniform_weights_count_clients_not_samples(small):
+    skewed = {**small, "partition": "dirichlet", "client-selector": "all"}
+    by_examples = run_local(skewed)
+    uniform = run_local({**skewed, "weighting": "uniform"})
+    assert by_examples.rounds[-1]["loss"] != uniform.rounds[-1]["loss"]
