@@ -75,6 +75,17 @@ def area(metric: str) -> Measure:
     return _from_series(metric, lambda rounds, values: float(np.trapezoid(values, rounds)))
 
 
+def jitter(metric: str) -> Measure:
+    """Mean change from one measured round to the next, up or down: how restless a curve is.
+
+    >>> jitter("accuracy").of([{"round": r, "accuracy": a} for r, a in enumerate((0.2, 0.5, 0.4))])
+    0.2
+    """
+    return _from_series(
+        metric, lambda _, values: float(np.abs(np.diff(values)).mean()) if len(values) > 1 else 0.0
+    )
+
+
 def at_round(metric: str, number: int) -> Measure:
     """Value at one round; a run that did not measure it there has none."""
 
