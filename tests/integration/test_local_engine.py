@@ -368,3 +368,19 @@ def test_messages_are_answered_even_if_the_kind_is_unknown(small):
     question = Message(RecordDict(), dst_node_id=1000, message_type="query.nonsense")
     (reply,) = grid.send_and_receive([question])
     assert reply.has_error()
+
+
+def test_clients_without_data_fail_and_the_others_go_on(small):
+    crowd = {"num-clients": 300, "clients-per-round": 100, "split.alpha": 0.05}
+    result = run_local({**small, **crowd, "num-server-rounds": 2})
+    (failed, _) = [e["failed"] for e in events(result.folder, "exchange") if e["kind"] == "train"]
+    assert failed
+    assert all("has no training data" in reason for reason in failed.values())
+    assert result.reason == "completed"
+    assert 0 < result.rounds[-1]["received"] < 100
+
+
+def test_tensorboard_files_if_asked_for(small):
+    result = run_local({**small, "tensorboard": True})
+    (file,) = (result.folder / "tensorboard").iterdir()
+    assert b"accuracy" in file.read_bytes()
