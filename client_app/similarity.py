@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
-from similarities.power_norm import power_cosine
 
 from server_app.config import RunConfig
+from similarities.power_norm import power_cosine
 from wire import sparse
 from wire.keys import REFERENCE
 
