@@ -15,6 +15,7 @@ import torch
 from tasks import TaskSpec
 from tasks.backbones import features
 from tasks.datasets import load_raw, rows
+from wire.files import replacing
 
 
 def features_file(spec: TaskSpec, backbone: str, target: Path) -> Path:
@@ -22,15 +23,13 @@ def features_file(spec: TaskSpec, backbone: str, target: Path) -> Path:
     if target.exists():
         return target
     raw = load_raw(spec)
-    target.parent.mkdir(parents=True, exist_ok=True)
     arrays = {}
     for part, x, y in (("train", raw.x_train, raw.y_train), ("test", raw.x_test, raw.y_test)):
         images = torch.from_numpy(rows(x, np.arange(len(y))))
         arrays[f"x_{part}"] = features(backbone, images, str(target.parent)).numpy()
         arrays[f"y_{part}"] = y
-    temporary = target.with_suffix(".tmp.npz")
-    np.savez(temporary, allow_pickle=False, **arrays)
-    temporary.rename(target)
+    with replacing(target) as file:
+        np.savez(file, allow_pickle=False, **arrays)
     return target
 
 

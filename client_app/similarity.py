@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from server_app.config import RunConfig
 from similarities.power_norm import power_cosine
 from wire import sparse
+from wire.arrays import flat_floats
 from wire.keys import REFERENCE
 
 
@@ -22,10 +23,7 @@ def flat_change(
     >>> flat_change(before, {"w": np.ones((1, 2)), "n": np.array(2)})
     array([1., 1.], dtype=float32)
     """
-    changes = [
-        (after[name] - before[name]).ravel() for name in before if before[name].dtype.kind == "f"
-    ]
-    return np.concatenate(changes).astype(np.float32, copy=False)
+    return flat_floats({name: after[name] - before[name] for name in before})
 
 
 def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: RunConfig) -> float:

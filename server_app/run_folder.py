@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from server_app.report.history import CSV_COLUMNS, History
+from wire.files import write_atomically
 
 Event = dict[str, Any]
 
@@ -126,15 +127,8 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file of the folder whole or not at all, and return its path."""
-        target, temporary = self.path / name, self.path / f".{name}.{secrets.token_hex(4)}.tmp"
-        try:
-            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        target = self.path / name
+        write_atomically(target, text.encode("utf-8", errors="replace"))
         return target
 
     def write_config(self, config: Mapping[str, Any]) -> Path:

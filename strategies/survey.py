@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from strategies.roster import Roster
 from wire import sparse
+from wire.arrays import flat_floats
 from wire.keys import (
     ARRAYS,
     CONFIG,
@@ -118,14 +119,6 @@ class Survey:
         if (wants != SIMILARITY or self.bounded) and not low <= value <= high:
             raise BadAnswer(f"{wants} = {value!r} is not between {low:.3g} and {high:.3g}")
         return float(value)
-
-
-def flat_floats(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """Return the float arrays as one vector, in their order."""
-    parts = [array.ravel() for array in arrays.values() if array.dtype.kind == "f"]
-    return (
-        np.concatenate(parts).astype(np.float32, copy=False) if parts else np.zeros(0, np.float32)
-    )
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:

@@ -6,8 +6,6 @@ are computed when first asked for; later rounds, processes and runs read them fr
 
 import functools
 import hashlib
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +14,13 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from tasks.errors import TaskError, invalid, unknown
 from tasks.vision import torchvision
+from wire.files import write_atomically
 
 # Images are scaled to this many pixels a side. The networks were trained at 224; 128 is a third of
 # the work and enough for images of 32 pixels.
@@ -248,10 +247,4 @@ def _read(path: Path, shape: tuple[int, int]) -> Tensor | None:
 
 def _write(path: Path, computed: Tensor) -> None:
     """Write features under a temporary name and move them, so that nobody reads half a file."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    os.close(descriptor)
-    try:
-        save_file({"features": computed}, temporary)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_atomically(path, save({"features": computed}))

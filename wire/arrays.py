@@ -143,6 +143,16 @@ def from_record(record: ArrayRecord) -> dict[str, NDArray[Any]]:
     return {name: view(array) for name, array in entries(record).items()}
 
 
+def flat_floats(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """Return the float arrays as one vector, in their order; integer buffers are left out.
+
+    >>> flat_floats({"w": np.ones((1, 2)), "count": np.array(3)})
+    array([1., 1.], dtype=float32)
+    """
+    parts = [array.ravel() for array in arrays.values() if array.dtype.kind == "f"]
+    return np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32, copy=False)
+
+
 def num_bytes(array: Array) -> int:
     """Return the bytes of the values alone, the same for live and serialised arrays."""
     if isinstance(array, LiveArray):

@@ -6,8 +6,6 @@ corrupt file can be refused but cannot run code.
 """
 
 import json
-import os
-import secrets
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
+
+from wire.files import write_atomically
 
 Tree = dict[str, Any]
 
@@ -118,21 +118,6 @@ def from_bytes(data: bytes, kind: str) -> Tree:
     if not isinstance(tree, dict):
         raise TreeError(f"damaged {kind!r} file: no state in it")
     return tree
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def save(path: Path, tree: Tree, kind: str) -> None:

@@ -9,7 +9,7 @@ from server_app.loop import Loop
 from server_app.report import write_report
 from server_app.run_folder import RunFolder
 from wire.arrays import from_record
-from wire.tree import write_atomically
+from wire.files import write_atomically
 
 _log = logging.getLogger("forager")
 

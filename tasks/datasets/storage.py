@@ -2,7 +2,6 @@
 
 import logging
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wire.files import replacing
 
 Arrays = dict[str, NDArray[Any]]
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -65,12 +66,6 @@ def cached_arrays(folder: Path, name: str, build: Callable[[], Arrays]) -> Array
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
     """Write an ``.npz`` file that others see complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            # numpy's stub reads a dict of arrays as its allow_pickle flag
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with replacing(path) as file:
+        # numpy's stub reads a dict of arrays as its allow_pickle flag
+        np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -224,11 +224,10 @@ def test_a_damaged_cache_file_is_computed_again(
 def test_a_failed_write_leaves_nothing_behind(
     counting: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(tensors: object, path: str) -> None:
-        Path(path).write_bytes(b"half")
+    def full(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(backbones, "save_file", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
         features("counting", images(1), str(tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,41 @@
+"""Files that are replaced whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a new version of a file for writing; it takes the old one's place when it is complete.
+
+    A reader, or a crash at any moment, sees the old content or the new, never a part. If writing
+    fails, the old file stays.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "state")
+    ...     with replacing(path) as file:
+    ...         _ = file.write(b"all of it")
+    ...     path.read_bytes()
+    b'all of it'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file's content by these bytes."""
+    with replacing(path) as file:
+        file.write(data)
