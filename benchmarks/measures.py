@@ -78,7 +78,8 @@ def area(metric: str) -> Measure:
 def jitter(metric: str) -> Measure:
     """Mean change from one measured round to the next, up or down: how restless a curve is.
 
-    >>> jitter("accuracy").of([{"round": r, "accuracy": a} for r, a in enumerate((0.25, 0.5, 0.25))])
+    >>> curve = [{"round": r, "accuracy": a} for r, a in enumerate((0.25, 0.5, 0.25))]
+    >>> jitter("accuracy").of(curve)
     0.25
     """
     return _from_series(
