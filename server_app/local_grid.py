@@ -17,8 +17,8 @@ from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to
 
 from client_app.app import answer
 from client_app.state import ClientState
-from wire.arrays import num_bytes
-from wire.records import entries, records_of
+from wire.records import records_of
+from wire.sizes import record_bytes
 
 _SERVER = 1  # Flower's node id of the SuperLink
 _FIRST_NODE = 1000
@@ -104,10 +104,14 @@ class LocalGrid(Grid):
         """Answer the next of the pending messages, as many of one kind as fit one pull."""
         waiting = [i for i in message_ids if i in self._pending]
         batch: list[Message] = []
+        sizes: dict[int, int] = {}  # of records, most of which all messages share
         size = 0
         for message_id in waiting:
             message = self._pending[message_id]
-            size += _model_bytes(message)
+            for record in records_of(message.content, ArrayRecord):
+                if id(record) not in sizes:
+                    sizes[id(record)] = record_bytes(record)
+                size += sizes[id(record)]
             if batch and (size > _PULL_BYTES or _kind(message) != _kind(batch[0])):
                 break
             batch.append(message)
@@ -147,11 +151,6 @@ class LocalGrid(Grid):
 
 def _kind(message: Message) -> str:
     return message.metadata.message_type
-
-
-def _model_bytes(message: Message) -> int:
-    records = records_of(message.content, ArrayRecord)
-    return sum(num_bytes(array) for record in records for array in entries(record).values())
 
 
 def _by_wire(message: Message) -> Message:
