@@ -1,6 +1,7 @@
 """How similar a client's change of the model is to the last change of the global one."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,12 @@ def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: Ru
     payload = config.get(REFERENCE)
     if not isinstance(payload, bytes):
         raise ValueError(f"{REFERENCE}: the last global update is missing")
-    reference = sparse.decode(payload, size=change.size)
+    reference = _decoded(payload, change.size)
     summary = run_config.summary
     return float(power_cosine(reference, change, p=summary.power, form=summary.form))
+
+
+@lru_cache(maxsize=1)
+def _decoded(payload: bytes, size: int) -> NDArray[np.float32]:
+    """Decode an update once for all clients of a process that were sent the same."""
+    return sparse.decode(payload, size=size)

@@ -13,11 +13,18 @@ from typing import Any
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from client_app.identity import client_config, client_data, client_key, client_task
+from client_app.identity import client_config, client_data, client_task
 from client_app.settings import summary_settings
 from client_app.similarity import flat_change, similarity
 from client_app.trainer import evaluate
-from client_app.training import message_arrays, message_config, prepare, signed, trainer_of
+from client_app.training import (
+    message_arrays,
+    message_config,
+    prepare,
+    signed,
+    trainer_of,
+    training_data,
+)
 from server_app.config import RunConfig
 from strategies.registry import resolve
 from tasks import Task
@@ -58,9 +65,7 @@ def _similarities(
 
 
 def _loss(message: Message, context: Context, config: RunConfig, task: Task) -> float:
-    data = client_data(context, task).train
-    if not len(data):
-        raise ValueError(f"client {client_key(context)!r} has no training data")
+    data = training_data(context, task)  # first: on a device it tells the shape of the model
     return evaluate(trainer_of(config).model, message_arrays(message), data)[1]
 
 

@@ -18,7 +18,7 @@ from client_app.state import ClientState
 from client_app.trainer import Trainer, evaluate
 from server_app.config import RunConfig
 from strategies.registry import resolve
-from tasks import Task, load_task
+from tasks import Split, Task, load_task
 from wire import sparse
 from wire.arrays import from_record, to_record
 from wire.keys import (
@@ -80,11 +80,17 @@ def prepare(
 
 
 def _job(message: Message, context: Context, task: Task, seed: int, server_round: int) -> Job:
+    data = training_data(context, task)
+    arrays = message_arrays(message)
+    return Job(arrays, data, batch_seed(seed, client_key(context), server_round))
+
+
+def training_data(context: Context, task: Task) -> Split:
+    """Return what a client trains on; an error if there is nothing."""
     data = client_data(context, task).train
     if not len(data):
         raise ValueError(f"client {client_key(context)!r} has no training data")
-    arrays = message_arrays(message)
-    return Job(arrays, data, batch_seed(seed, client_key(context), server_round))
+    return data
 
 
 def message_arrays(message: Message) -> dict[str, NDArray[Any]]:

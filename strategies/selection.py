@@ -155,7 +155,7 @@ class Selection(Layer):
                 listed = [listed[i] for i in oldest]
             answered = self._ask(grid, listed, wants, server_round, arrays)
             listed = [node for node in listed if node in answered]
-        return self._pool(listed, wants)
+        return self._pool(listed)
 
     def _ask(
         self, grid: Grid, nodes: list[int], wants: str, server_round: int, arrays: ArrayRecord
@@ -174,10 +174,9 @@ class Selection(Layer):
             set_aside(self, self.roster, server_round, node, reason)
         return set(answers)
 
-    def _pool(self, nodes: list[int], wants: str | None = None) -> "_Pool":
+    def _pool(self, nodes: list[int]) -> "_Pool":
         keys = [self.roster.key(node) for node in nodes]
-        names = self.selector.needs if wants is None else self.selector.needs | {wants}
-        observations = self.memory.observations(keys, names)
+        observations = self.memory.observations(keys, self.selector.needs)
         if self.summary_mode == "piggyback":
             # Whoever has not been heard yet counts as most worth hearing.
             if SIMILARITY in observations:
