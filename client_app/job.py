@@ -1,7 +1,7 @@
 """One client's piece of work, and what comes of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,11 +11,17 @@ from tasks import Split
 
 @dataclass(frozen=True)
 class Job:
-    """Train the model with these arrays on these data; the seed decides the mini-batches."""
+    """Train the model with these arrays on these data; the seed decides the mini-batches.
+
+    Samples weigh the same unless there are ``weights``. ``carried`` holds arrays like the model's
+    that the objective needs, by the name it gives them.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     data: Split
     seed: int
+    weights: NDArray[Any] | None = None
+    carried: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

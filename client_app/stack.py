@@ -6,7 +6,8 @@ three lines a layer. Clients with fewer mini-batches drop out of the stack as th
 with a smaller last batch are padded with samples of weight zero. A device is a stack of one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,10 +104,21 @@ class _Batches:
         self.y = torch.cat([jobs[i].data.y for i in self.order])
         offsets = np.cumsum(self.sizes) - self.sizes
         positions = np.maximum(plans[self.order], 0) + offsets[:, None, None]
-        used = used[self.order]
-        weights = used / np.maximum(used.sum(2, keepdims=True), 1)
+        weights = used[self.order] * self._sample_weights(jobs, positions)
+        totals = weights.sum(2, keepdims=True)
+        weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
         self._positions = torch.from_numpy(positions)
         self._weights = torch.from_numpy(weights.astype(np.float32))
+
+    def _sample_weights(
+        self, jobs: Sequence[Job], positions: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> Any:
+        if all(job.weights is None for job in jobs):
+            return 1.0
+        own = [jobs[i].weights for i in self.order]
+        sizes = self.sizes.tolist()
+        flat = [np.ones(n) if w is None else w for n, w in zip(sizes, own, strict=True)]
+        return np.concatenate(flat)[positions]
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Yield inputs, labels and sample weights of the clients that have such a batch."""
@@ -131,6 +143,9 @@ def train_stack(
     ]
     current = [tensor.clone() for tensor in start]
     momenta = [torch.zeros_like(tensor) for tensor in start] if settings.momentum else []
+    carried = {
+        key: [_stack(jobs, batches.order, key, name) for name in names] for key in jobs[0].carried
+    }
     losses = torch.zeros(len(jobs))
     for x, y, weights in batches:
         active = len(x)
@@ -139,10 +154,19 @@ def train_stack(
             model, dict(zip(names, parameters, strict=True)), x, y, weights
         )
         gradients = [by_name[name] for name in names]
-        objective.adjust(gradients, parameters, [tensor[:active] for tensor in start])
+        objective.adjust(
+            gradients,
+            parameters,
+            [tensor[:active] for tensor in start],
+            {key: [tensor[:active] for tensor in tensors] for key, tensors in carried.items()},
+        )
         sgd_(parameters, gradients, [tensor[:active] for tensor in momenta], settings)
         losses[:active] += step_losses
     return _outcomes(batches, names, current, losses)
+
+
+def _stack(jobs: Sequence[Job], order: Iterable[int], key: str, name: str) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(jobs[i].carried[key][name]) for i in order])
 
 
 def _outcomes(

@@ -14,21 +14,15 @@ import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from client_app.identity import client_config, client_data, client_task
+from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
 from client_app.similarity import flat_change, similarity
 from client_app.trainer import evaluate
-from client_app.training import (
-    message_arrays,
-    message_config,
-    prepare,
-    signed,
-    trainer_of,
-    training_data,
-)
+from client_app.training import message_arrays, prepare, signed, trainer_of
+from client_app.visit import message_config, parts_of, training_data, visits
 from server_app.config import RunConfig
-from strategies.registry import resolve
 from tasks import Task
-from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, ROUND, SIMILARITY, WANTS
+from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, SIMILARITY, WANTS
 from wire.records import filled
 
 
@@ -53,11 +47,13 @@ def summarise_clients(messages: Sequence[Message], contexts: Sequence[Context]) 
 def _similarities(
     messages: Sequence[Message], contexts: Sequence[Context], config: RunConfig, task: Task
 ) -> list[float]:
-    server_round = int(str(message_config(messages[0])[ROUND]))
-    jobs = prepare(messages, contexts, task, config.seed, server_round)
-    objective = resolve("objective", config.objective)(config)
-    settings = summary_settings(config, server_round)
-    proxies = trainer_of(config).train(jobs, settings, objective)
+    parts = [part for part in parts_of(config) if part.chooses_data]
+    clients = prepare(visits(messages, contexts, task), parts)
+    jobs = [visit.job() for visit in clients]
+    # Without what objectives carry (control variates, ...): a proxy is only compared.
+    proxies = trainer_of(config).train(
+        jobs, summary_settings(config, clients[0].round), Plain(config)
+    )
     return [
         similarity(message_config(message), flat_change(job.arrays, proxy.arrays), config)
         for message, job, proxy in zip(messages, jobs, proxies, strict=True)

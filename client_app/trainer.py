@@ -69,13 +69,14 @@ class Trainer:
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
     ) -> list[Outcome]:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
-        if self.mode == "stack":
+        if self.mode == "stack" and objective.stackable:
             return [
                 outcome
                 for part in _parts(jobs, self.model)
                 for outcome in train_stack(self.model, part, settings, objective)
             ]
-        if self.mode == "threads" and len(jobs) > 1:
+        # A model that could be stacked has no random layers: threads are safe for it.
+        if self.mode != "serial" and len(jobs) > 1 and self.threads > 1:
             return self._train_by_threads(jobs, settings, objective)
         return [train_one(self.model, job, settings, objective) for job in jobs]
 
@@ -137,8 +138,14 @@ def train_one(model: nn.Module, job: Job, settings: TrainSettings, objective: Pl
     """Train one client: plain mini-batch SGD, momentum starting at zero."""
     load_arrays(model, job.arrays)
     model.train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = list(named.values())
     start = [p.detach().clone() for p in parameters]
+    carried = {
+        key: [torch.from_numpy(arrays[name]) for name in named]
+        for key, arrays in job.carried.items()
+    }
+    batch_loss = objective.batch_loss(model, job)
     momenta = [torch.zeros_like(p) for p in parameters] if settings.momentum else []
     plan = batch_plans(
         [len(job.data)], settings.batch_size, settings.epochs, settings.steps, [job.seed]
@@ -149,10 +156,10 @@ def train_one(model: nn.Module, job: Job, settings: TrainSettings, objective: Pl
             positions = torch.from_numpy(row[row != UNUSED])
             if len(positions) == 1 < len(plan) and _normalises(model):
                 continue  # batch normalisation cannot take a lone sample
-            loss = functional.cross_entropy(model(job.data.x[positions]), job.data.y[positions])
+            loss = batch_loss(positions)
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
-                objective.adjust(gradients, parameters, start)
+                objective.adjust(gradients, parameters, start, carried)
                 sgd_(parameters, gradients, momenta, settings)
             total += loss.item()
     return Outcome(read_arrays(model), total / len(plan), len(job.data), len(plan))

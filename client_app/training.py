@@ -9,16 +9,15 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from client_app.batches import batch_seed
 from client_app.identity import client_config, client_data, client_key, client_task
 from client_app.job import Job, Outcome
 from client_app.settings import train_settings
 from client_app.similarity import flat_change, similarity
-from client_app.state import ClientState
 from client_app.trainer import Trainer, evaluate
+from client_app.visit import Part, Visit, message_config, parts_of, visits
 from server_app.config import RunConfig
 from strategies.registry import resolve
-from tasks import Split, Task, load_task
+from tasks import load_task
 from wire import sparse
 from wire.arrays import from_record, to_record
 from wire.keys import (
@@ -31,7 +30,6 @@ from wire.keys import (
     NUM_EXAMPLES,
     PAYLOAD,
     REFERENCE,
-    ROUND,
     SECONDS,
     SIMILARITY,
     SPARSE,
@@ -39,7 +37,7 @@ from wire.keys import (
     VALUES,
     WANTS,
 )
-from wire.records import entries, filled, record_at, replies_to, sent_arrays
+from wire.records import entries, filled, replies_to, sent_arrays
 
 
 @lru_cache(maxsize=4)
@@ -53,44 +51,32 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     """Train every client from the model it was sent, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
-    server_round = int(str(message_config(messages[0])[ROUND]))
-    jobs = prepare(messages, contexts, client_task(contexts[0]), config.seed, server_round)
+    parts = parts_of(config)
+    clients = prepare(visits(messages, contexts, client_task(contexts[0])), parts)
+    jobs = [visit.job() for visit in clients]
     objective = resolve("objective", config.objective)(config)
-    outcomes = trainer_of(config).train(jobs, train_settings(config, server_round), objective)
+    outcomes = trainer_of(config).train(jobs, train_settings(config, clients[0].round), objective)
+    for part in parts:
+        outcomes = [
+            part.after(visit, job, outcome)
+            for visit, job, outcome in zip(clients, jobs, outcomes, strict=True)
+        ]
     seconds = (perf_counter() - started) / len(jobs)
     contents = [
-        _train_reply(message, context, job, outcome, seconds)
-        for message, context, job, outcome in zip(messages, contexts, jobs, outcomes, strict=True)
+        _train_reply(visit, job, outcome, seconds)
+        for visit, job, outcome in zip(clients, jobs, outcomes, strict=True)
     ]
+    for visit in clients:
+        visit.close()
     return replies_to(messages, contents)
 
 
-def prepare(
-    messages: Sequence[Message],
-    contexts: Sequence[Context],
-    task: Task,
-    seed: int,
-    server_round: int,
-) -> list[Job]:
-    """Return the work of each client: the model it was sent and its own data."""
-    return [
-        _job(message, context, task, seed, server_round)
-        for message, context in zip(messages, contexts, strict=True)
-    ]
-
-
-def _job(message: Message, context: Context, task: Task, seed: int, server_round: int) -> Job:
-    data = training_data(context, task)
-    arrays = message_arrays(message)
-    return Job(arrays, data, batch_seed(seed, client_key(context), server_round))
-
-
-def training_data(context: Context, task: Task) -> Split:
-    """Return what a client trains on; an error if there is nothing."""
-    data = client_data(context, task).train
-    if not len(data):
-        raise ValueError(f"client {client_key(context)!r} has no training data")
-    return data
+def prepare(clients: list[Visit], parts: Sequence[Part]) -> list[Visit]:
+    """Let each part have its say in what each client trains on."""
+    for part in parts:
+        for visit in clients:
+            part.before(visit)
+    return clients
 
 
 def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
@@ -98,27 +84,18 @@ def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
     return from_record(sent_arrays(message, ARRAYS))
 
 
-def message_config(message: Message) -> ConfigRecord:
-    """Return the config that a message carries."""
-    record = record_at(message.content, CONFIG, ConfigRecord)
-    if record is None:
-        raise ValueError(f"a {message.metadata.message_type} message needs a config record")
-    return record
-
-
-def _train_reply(
-    message: Message, context: Context, job: Job, outcome: Outcome, seconds: float
-) -> RecordDict:
-    metrics = {NUM_EXAMPLES: outcome.num_examples, TRAIN_LOSS: outcome.loss, SECONDS: seconds}
-    content = signed(context)
-    config = message_config(message)
+def _train_reply(visit: Visit, job: Job, outcome: Outcome, seconds: float) -> RecordDict:
+    examples = outcome.num_examples if visit.counts_for is None else visit.counts_for
+    metrics = {NUM_EXAMPLES: examples, TRAIN_LOSS: outcome.loss, SECONDS: seconds}
+    content = signed(visit.context) | visit.reply
+    config = message_config(visit.message)
     asked = entries(config)
     if asked.get(WANTS) == SIMILARITY and REFERENCE in asked:
         change = flat_change(job.arrays, outcome.arrays)
-        metrics[SIMILARITY] = similarity(config, change, client_config(context))
+        metrics[SIMILARITY] = similarity(config, change, visit.config)
     if DENSITY in asked:
         change = flat_change(job.arrays, outcome.arrays)
-        payload = _sparse_payload(change, context, float(asked[DENSITY]), str(asked[VALUES]))
+        payload = _sparse_payload(change, visit, float(asked[DENSITY]), str(asked[VALUES]))
         content[SPARSE] = ConfigRecord({PAYLOAD: payload})
     else:
         content[ARRAYS] = to_record(outcome.arrays)
@@ -127,19 +104,17 @@ def _train_reply(
 
 
 def _sparse_payload(
-    change: NDArray[np.float32], context: Context, density: float, values: str
+    change: NDArray[np.float32], visit: Visit, density: float, values: str
 ) -> bytes:
     """Return the largest changes; with error feedback, what is left out is added next time."""
     k = max(1, round(density * change.size))
-    if not client_config(context).top_k.error_feedback:
+    if not visit.config.top_k.error_feedback:
         return sparse.encode(change, k, values)
-    state = ClientState(context)
-    residual = state.get("residual")
+    residual = visit.state.get("residual")
     if residual is not None and residual.size == change.size:
         change = change + residual
     payload = sparse.encode(change, k, values)
-    state["residual"] = change - sparse.decode(payload, size=change.size)
-    state.save()
+    visit.state["residual"] = change - sparse.decode(payload, size=change.size)
     return payload
 
 

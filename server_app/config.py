@@ -232,6 +232,10 @@ class RunConfig(_Section):
         names = [field.name for field in fields(TaskSpec)]
         return TaskSpec(**{name: flat[CONFIG_KEYS.get(name, name)] for name in names})
 
+    def axes(self) -> dict[str, str]:
+        """Return the resolved value of every axis."""
+        return {axis: getattr(self, axis.replace("-", "_")) for axis in AXIS_DEFAULTS}
+
     def flat(self) -> dict[str, Scalar]:
         """Return the resolved config as the flat, dotted dict that it came from."""
         return _flatten(self.model_dump(by_alias=True))

@@ -37,6 +37,8 @@ class Layer(Strategy):
         Any Flower strategy, another layer included.
     """
 
+    own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
+
     def __init__(self, inner: Strategy) -> None:
         self.inner = inner
         self.journal: Journal = silent

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -59,6 +59,10 @@ class Quarantine(Layer):
         self.roster = roster
         self.min_replies = min_replies
         self.needs = [name for part in walk(inner) for name in getattr(part, "needs", ())]
+        # Records that layers inside asked for; each of them checks its own.
+        self.expected = frozenset(
+            name for part in walk(inner) for name in getattr(part, "own_records", ())
+        )
         self.norm_factor = norm_factor
         self._norms: deque[float] = deque(maxlen=_HISTORY)
         self._sent: dict[int, SentModel] = {}
@@ -123,7 +127,7 @@ class Quarantine(Layer):
                 yield reply
 
     def _check_size(self, sent: SentModel, reply: Message, usual: float) -> float:
-        norm = update_norm(sent, reply)
+        norm = update_norm(sent, reply, self.expected)
         limit = self.norm_factor * (usual if usual > 1e-9 * sent.norm else max(sent.norm, 1.0))
         if norm > limit:
             raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
@@ -168,9 +172,13 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.promote_types(dtype, np.float32)
 
 
-def update_norm(sent: SentModel, reply: Message) -> float:
-    """Return the norm of the update; :class:`BadReply` if it does not fit or is not finite."""
-    records = records_of(reply.content, ArrayRecord)
+def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ()) -> float:
+    """Return the norm of the update; :class:`BadReply` if it does not fit or is not finite.
+
+    Records with expected names are not part of the update.
+    """
+    own = {name: r for name, r in entries(reply.content).items() if name not in expected}
+    records = [record for record in own.values() if type(record) is ArrayRecord]
     if len(records) != 1:
         raise BadReply(f"{len(records)} array records instead of one")
     arrays = entries(records[0])

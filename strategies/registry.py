@@ -5,6 +5,7 @@ them, so a device that trains plain FedAvg never loads anything else. ``NOT_YET`
 are planned: they are refused by name.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -87,6 +88,20 @@ AXES: dict[str, dict[str, str]] = {
 }
 
 
+# What of a method runs on the client, beside its objective. Parts act in this order.
+CLIENT_PARTS: dict[str, dict[str, str]] = {}
+
+
+def client_parts(axes: Mapping[str, str]) -> list[Any]:
+    """Import and return the client parts that these values of the axes need.
+
+    >>> client_parts({"data-selector": "full", "objective": "sgd"})
+    []
+    """
+    places = [CLIENT_PARTS[axis].get(axes[axis]) for axis in CLIENT_PARTS]
+    return [_load(place) for place in places if place]
+
+
 def available(axis: str) -> list[str]:
     """Return the names of an axis that this version can run.
 
@@ -102,5 +117,9 @@ def resolve(axis: str, name: str) -> Any:
     >>> resolve("client-selector", "all").__name__
     'Everyone'
     """
-    module, attribute = AXES[axis][name].split(":")
+    return _load(AXES[axis][name])
+
+
+def _load(place: str) -> Any:
+    module, attribute = place.split(":")
     return getattr(import_module(module), attribute)

@@ -54,6 +54,20 @@ def record_at(content: RecordDict, name: str, kind: type[_Record]) -> _Record | 
     return record if type(record) is kind else None
 
 
+def attach(message: Message, name: str, record: ArrayRecord | ConfigRecord) -> None:
+    """Add a record to one message; others that share its content keep theirs."""
+    message.content = filled(RecordDict, {**entries(message.content), name: record})
+
+
+def detach(message: Message, name: str, kind: type[_Record]) -> _Record | None:
+    """Take the record of that name out of a message; None if it is not there or of another kind."""
+    record = record_at(message.content, name, kind)
+    if name in entries(message.content):
+        kept = {key: value for key, value in entries(message.content).items() if key != name}
+        message.content = filled(RecordDict, kept)
+    return record
+
+
 def replies_to(messages: Sequence[Message], contents: Sequence[RecordDict]) -> list[Message]:
     """Return a reply to each message; they must be of one kind and one sending.
 

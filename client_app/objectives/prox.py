@@ -1,10 +1,8 @@
 """FedProx: stay near the global model (Li et al., 2020, eq. 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-import torch
-
-from client_app.objectives.plain import Plain
+from client_app.objectives.plain import Plain, Tensors
 from server_app.config import RunConfig
 
 
@@ -16,9 +14,10 @@ class Prox(Plain):
 
     def adjust(
         self,
-        gradients: Sequence[torch.Tensor],
-        parameters: Sequence[torch.Tensor],
-        start: Sequence[torch.Tensor],
+        gradients: Tensors,
+        parameters: Tensors,
+        start: Tensors,
+        carried: Mapping[str, Tensors],
     ) -> None:
         """Add the pull towards the global model."""
         for gradient, parameter, origin in zip(gradients, parameters, start, strict=True):
