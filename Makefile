@@ -5,7 +5,7 @@ CONFIG ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-PACKAGES := server_app client_app strategies tasks wire client_selectors similarities benchmarks
+PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks
 # These start real Flower processes, which have deadlines: they run by themselves, one at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The brackets keep the pattern from matching the shell that looks for it.

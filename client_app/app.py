@@ -11,9 +11,10 @@ from functools import lru_cache, partial
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from client_app.probes import answer_losses, answer_updates
 from client_app.summaries import summarise_clients
 from client_app.training import evaluate_clients, identify_clients, train_clients
-from wire.keys import IDENTIFY, SUMMARY
+from wire.keys import ASK_LOSSES, ASK_UPDATE, IDENTIFY, SUMMARY
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -25,6 +26,8 @@ HANDLERS: dict[str, Handler] = {
     "evaluate": evaluate_clients,
     IDENTIFY: identify_clients,
     SUMMARY: summarise_clients,
+    ASK_LOSSES: answer_losses,
+    ASK_UPDATE: answer_updates,
 }
 
 

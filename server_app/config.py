@@ -11,34 +11,21 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from server_app.presets import AXIS_DEFAULTS, PRESETS, fill_axes
+from server_app.sections import AtLeastOne, Coreset, Count, FineTune, Moon, NonNegative, Positive
+from server_app.sections import Section as _Section
+from server_app.sections import Share
 from strategies.registry import AXES, NOT_YET, available
 from tasks.errors import CONFIG_KEYS
 from tasks.spec import TaskSpec
 
 Scalar = int | float | bool | str
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Count = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class ConfigError(ValueError):
     """The run config is wrong; the text says which key, which value and what is allowed."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        strict=True,
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        alias_generator=lambda name: name.replace("_", "-"),
-        populate_by_name=True,
-    )
 
 
 class Schedule(_Section):
@@ -145,6 +132,22 @@ class PowerOfChoice(_Section):
     candidates: Count = 0
 
 
+class Cohort(_Section):
+    """Cohorts: how they are found, and when they change."""
+
+    parts: AtLeastOne = 4
+    dimension: Annotated[int, Field(ge=5)] = 256
+    first_clustering: Count = 5
+    first_split: Count = 20
+    last_split: Count = 0
+    split_rounds: AtLeastOne = 3
+    min_participants: AtLeastOne = 10
+    exploration: Share = 0.3
+    exploration_decay: Share = 0.99
+    reward_rate: Share = 0.2
+    lies_allowed: AtLeastOne = 3
+
+
 class Aggregation(_Section):
     """Settings of the aggregators; a learning rate of 0 means Flower's default."""
 
@@ -218,10 +221,14 @@ class RunConfig(_Section):
     corruption: Corruption = Corruption()
     net: Net = Net()
     prox: Prox = Prox()
+    moon: Moon = Moon()
+    coreset: Coreset = Coreset()
+    fine_tune: FineTune = FineTune()
     top_k: TopK = TopK()
     summary: Summary = Summary()
     cosage: CosAge = CosAge()
     power_of_choice: PowerOfChoice = PowerOfChoice()
+    cohort: Cohort = Cohort()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
     local: Local = Local()

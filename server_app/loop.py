@@ -22,6 +22,7 @@ from strategies.layer import (
     Journal,
     describe,
     load_strategy_state,
+    models_of,
     replies_wanted,
     strategy_state,
     unchanged_on_failure,
@@ -227,10 +228,20 @@ class Loop:
         return text
 
     def _evaluate_on_server(self) -> None:
-        self.accuracy, self.loss = self.evaluate(self.arrays)
+        """Evaluate the model, or the models of all cohorts: what a client can expect of its own."""
+        models = models_of(self.strategy, self.arrays)
+        results = {name: self.evaluate(arrays) for name, (arrays, _) in models.items()}
+        self.accuracy = sum(share * results[name][0] for name, (_, share) in models.items())
+        self.loss = sum(share * results[name][1] for name, (_, share) in models.items())
         self.evaluated_round = self.round
+        more = {"cohorts": {name: result[0] for name, result in results.items()}}
         self.journal(
-            "evaluated", round=self.round, where="server", accuracy=self.accuracy, loss=self.loss
+            "evaluated",
+            round=self.round,
+            where="server",
+            accuracy=self.accuracy,
+            loss=self.loss,
+            **(more if len(models) > 1 else {}),
         )
 
     def _evaluate_on_clients(self) -> None:

@@ -108,6 +108,18 @@ def replies_wanted(strategy: Strategy) -> int | None:
     return next((count for count in counts if count is not None), None)
 
 
+def models_of(strategy: Strategy, arrays: ArrayRecord) -> dict[str, tuple[ArrayRecord, float]]:
+    """Return the models that clients use, each with the share of clients that use it.
+
+    Most strategies have one, the global model; cohorts have one each.
+    """
+    for part in walk(strategy):
+        models = part.models_to_evaluate() if hasattr(part, "models_to_evaluate") else {}
+        if models:
+            return dict(models)
+    return {"": (arrays, 1.0)}
+
+
 @contextmanager
 def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
     """Put back what Flower's strategies remember if aggregation fails half-way.

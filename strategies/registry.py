@@ -45,7 +45,7 @@ AXES: dict[str, dict[str, str]] = {
     },
     "cohorts": {
         "none": BUILT_IN,
-        "auxo": NOT_YET,
+        "auxo": "strategies.cohort_rules.auxo:AuxoRule",
         "ifca": NOT_YET,
         "cfl": NOT_YET,
         "flexcfl": NOT_YET,
@@ -76,8 +76,8 @@ AXES: dict[str, dict[str, str]] = {
     "objective": {
         "sgd": "client_app.objectives.plain:Plain",
         "prox": "client_app.objectives.prox:Prox",
-        "moon": NOT_YET,
-        "scaffold": NOT_YET,
+        "moon": "client_app.objectives.moon:Moon",
+        "scaffold": "client_app.objectives.scaffold:Scaffold",
     },
     "uplink": {
         "dense": BUILT_IN,
@@ -89,16 +89,22 @@ AXES: dict[str, dict[str, str]] = {
 
 
 # What of a method runs on the client, beside its objective. Parts act in this order.
-CLIENT_PARTS: dict[str, dict[str, str]] = {}
+CLIENT_PARTS: dict[str, dict[str, str]] = {
+    "objective": {
+        "moon": "client_app.previous_model:PreviousModel",
+        "scaffold": "client_app.control_variates:ControlVariates",
+    },
+    "cohorts": {"auxo": "client_app.affinity:AffinityRecords"},
+}
 
 
 def client_parts(axes: Mapping[str, str]) -> list[Any]:
     """Import and return the client parts that these values of the axes need.
 
-    >>> client_parts({"data-selector": "full", "objective": "sgd"})
-    []
+    >>> [part.__name__ for part in client_parts({"cohorts": "auxo", "objective": "sgd"})]
+    ['AffinityRecords']
     """
-    places = [CLIENT_PARTS[axis].get(axes[axis]) for axis in CLIENT_PARTS]
+    places = [CLIENT_PARTS[axis].get(axes.get(axis, "")) for axis in CLIENT_PARTS]
     return [_load(place) for place in places if place]
 
 

@@ -6,6 +6,9 @@ METRICS = "metrics"
 CONFIG = "config"
 CLIENT = "client"  # ConfigRecord in every reply: who answered
 SPARSE = "sparse"  # ConfigRecord that replaces ARRAYS where the uplink is sparse
+CONTROL = "control"  # ArrayRecord of SCAFFOLD: the server's variate down, a client's change up
+TARGETS = "targets"  # ArrayRecord to a client that is to choose a coreset: gradients to match
+CORESET = "coreset"  # ConfigRecord in the reply of one that trained on a coreset
 
 # Entries of ARRAYS' companion records
 ROUND = "server-round"
@@ -26,6 +29,13 @@ HISTOGRAM = "histogram"
 WANTS = "wants"
 REFERENCE = "reference"
 
+# What clustered learning asks clients, and what it tells them
+LOSSES = "losses"
+STEPS = "steps"
+AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
+
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"
 SUMMARY = "query.summary"
+ASK_LOSSES = "query.losses"
+ASK_UPDATE = "query.update"

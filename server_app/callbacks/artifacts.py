@@ -8,6 +8,7 @@ from server_app.callbacks.base import Callback
 from server_app.loop import Loop
 from server_app.report import write_report
 from server_app.run_folder import RunFolder
+from strategies.layer import models_of
 from wire.arrays import from_record
 from wire.files import write_atomically
 
@@ -28,10 +29,9 @@ class Artifacts(Callback):
 
     def on_run_end(self, loop: Loop) -> None:
         """Write all three; one that cannot be written does not cost the others."""
-        arrays = from_record(loop.arrays)
         events = self.folder.read_events()
         for write in (
-            lambda: write_atomically(self.folder.model_path, save(arrays)),
+            lambda: self._write_models(loop),
             lambda: self.folder.write_rounds_csv(events),
             lambda: write_report(self.folder),
         ):
@@ -39,3 +39,11 @@ class Artifacts(Callback):
                 write()
             except OSError as error:
                 _log.warning("%s: could not be written: %s", self.folder.path, error)
+
+    def _write_models(self, loop: Loop) -> None:
+        """Write the model, and with cohorts also each cohort's own."""
+        write_atomically(self.folder.model_path, save(from_record(loop.arrays)))
+        models = models_of(loop.strategy, loop.arrays)
+        for name, (arrays, _) in models.items() if len(models) > 1 else ():
+            path = self.folder.model_path.with_name(f"model-{name}.safetensors")
+            write_atomically(path, save(from_record(arrays)))

@@ -101,6 +101,19 @@ def test_half_precision_values_are_close() -> None:
     assert not np.array_equal(from_record(half)["layer.bias"], from_record(full)["layer.bias"])
 
 
+def test_the_journal_says_what_whole_models_would_have_taken() -> None:
+    layer, notes = stack(density=0.4)
+    grid = FakeGrid(KEYS, {BAD: with_payload(ConfigRecord({PAYLOAD: b"rubbish"}))})
+    one_round(layer, to_record(small_model()), grid, server_round=4)
+    model_bytes = sum(array.nbytes for array in small_model().values())
+    (event,) = notes.of("uplink")
+    assert (event["round"], event["bytes-dense"]) == (4, 7 * model_bytes)
+    changes = [
+        flat(trained(small_model(), key, 4)) - flat(small_model()) for key in KEYS if key != BAD
+    ]
+    assert event["bytes-sparse"] == sum(len(sparse.encode(change, 6)) for change in changes)
+
+
 def with_payload(payload: Any) -> Any:
     def behave(message: Message, key: str, look: int) -> list[Message]:
         records = honest_records(message, key)

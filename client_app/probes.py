@@ -1,0 +1,55 @@
+"""Handlers of what clustered learning asks before it groups clients.
+
+- ``query.losses``: the loss of each of several models on the client's training data (IFCA).
+- ``query.update``: the model after some steps of local training, which counts for nothing else
+  (FlexCFL's pretraining, FL+HC's one round with everybody).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+
+from client_app.identity import client_config, client_task
+from client_app.objectives.plain import Plain
+from client_app.settings import train_settings
+from client_app.trainer import evaluate
+from client_app.training import prepare, signed, trainer_of
+from client_app.visit import message_config, parts_of, training_data, visits
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS
+from wire.records import entries, filled, replies_to
+
+
+def answer_losses(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Tell the loss of each model in a message, in the order of their names."""
+    contents = [
+        _losses(message, context) for message, context in zip(messages, contexts, strict=True)
+    ]
+    return replies_to(messages, contents)
+
+
+def _losses(message: Message, context: Context) -> RecordDict:
+    data = training_data(context, client_task(context))
+    model = trainer_of(client_config(context)).model
+    records = {n: r for n, r in entries(message.content).items() if isinstance(r, ArrayRecord)}
+    losses = [evaluate(model, from_record(records[name]), data)[1] for name in sorted(records)]
+    metrics = filled(MetricRecord, {NUM_EXAMPLES: len(data), LOSSES: losses})
+    return filled(RecordDict, signed(context) | {METRICS: metrics})
+
+
+def answer_updates(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Train for as many steps as a message says (0: as in a round) and send the model back."""
+    config = client_config(contexts[0])
+    parts = [part for part in parts_of(config) if part.chooses_data]
+    clients = prepare(visits(messages, contexts, client_task(contexts[0])), parts)
+    steps = int(str(message_config(messages[0])[STEPS]))
+    settings = train_settings(config, clients[0].round)
+    settings = replace(settings, steps=steps) if steps else settings
+    outcomes = trainer_of(config).train([v.job() for v in clients], settings, Plain(config))
+    contents = []
+    for visit, outcome in zip(clients, outcomes, strict=True):
+        metrics = filled(MetricRecord, {NUM_EXAMPLES: outcome.num_examples})
+        model = {ARRAYS: to_record(outcome.arrays), METRICS: metrics}
+        contents.append(filled(RecordDict, signed(visit.context) | model))
+    return replies_to(messages, contents)

@@ -1,0 +1,1 @@
+"""Clustered learning: which clients train a model together. Numpy in, numpy out."""

@@ -1,0 +1,201 @@
+"""What a client remembers of the cohorts: the soft state of Auxo (section 5.1).
+
+The records live with the client. The server sends what it found in a round with its next message
+(:class:`Feedback`, and the leaves of the tree), the client updates its records and sends them with
+its reply: they are its request. A server that lost everything is told again; a client that lost its
+records explores again.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cohorts.exploration import predicted_reward
+from cohorts.rewards import decayed
+from cohorts.tree import CohortTree, parent_of
+
+OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)
+NO_INDEX = -1
+_ABSURD = 1e6  # rewards are at most 1 and hardly below -10
+
+
+@dataclass(frozen=True)
+class Record:
+    """One client and one cohort.
+
+    Attributes
+    ----------
+    reward : float
+        How well it fits, R.
+    index : int
+        The number of its cluster in the cohort, L, which is the last number of the child's path
+        once the cohort is split; -1 for none.
+    known : bool
+        Whether it trained there, or lay on that side when the parent was split.
+    """
+
+    reward: float = 0.0
+    index: int = NO_INDEX
+    known: bool = False
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What the server found about one participant of a round.
+
+    Attributes
+    ----------
+    cohort : str
+        With which it trained.
+    reward : float
+        Instant reward; not a number while there is only one cohort, or if the update was zero.
+    index : int
+        Its cluster within the cohort; -1 for none.
+    serial : int
+        Differs from that of the feedback before, so that what arrives twice counts once.
+    """
+
+    cohort: str
+    reward: float
+    index: int
+    serial: int
+
+
+class Affinity:
+    """The records of one client.
+
+    Examples
+    --------
+    Cluster 1 of cohort 0, then cohort 0 is split in two:
+
+    >>> mine = Affinity()
+    >>> mine.learn(Feedback("0", math.nan, 1, serial=1), leaves=["0.0", "0.1"])
+    >>> {leaf: mine.records[leaf].reward for leaf in ["0.0", "0.1"]}
+    {'0.0': 0.0, '0.1': 0.1}
+    """
+
+    def __init__(self, records: dict[str, Record] | None = None, serial: int = 0) -> None:
+        self.records = dict(records or {})
+        self.serial = serial
+
+    def learn(
+        self, feedback: Feedback | None, leaves: Iterable[str] | None = None, rate: float = 0.2
+    ) -> None:
+        """Take in a message: what the server found, then the cohorts there are now."""
+        if feedback is not None and feedback.serial != self.serial:
+            self.serial = feedback.serial
+            self._update(feedback, rate)
+        if leaves is not None:
+            self.records = self.inherited(leaves).records
+
+    def _update(self, feedback: Feedback, rate: float) -> None:
+        """Update the rewards of the cohort that was tried, and of those never tried (line 24, 25).
+
+        What is predicted for the latter counts as little as what is seen. If it were added in full,
+        one bad reward would speak more against them than against the cohort that gave it.
+        """
+        cohort, instant = feedback.cohort, feedback.reward
+        seen = self.records.get(cohort, Record())
+        if math.isfinite(instant):
+            for other in self._untried(besides=cohort):
+                expected = predicted_reward(instant, cohort, other)
+                self.records[other] = self._rewarded(other, expected, rate)
+            seen = replace(seen, reward=float(decayed(seen.reward, instant, rate)))
+        index = seen.index if feedback.index == NO_INDEX else feedback.index
+        self.records[cohort] = replace(seen, index=index, known=True)
+
+    def _rewarded(self, cohort: str, instant: float, rate: float) -> Record:
+        record = self.records[cohort]
+        return replace(record, reward=float(decayed(record.reward, instant, rate)))
+
+    def _untried(self, besides: str) -> list[str]:
+        split = {parent_of(cohort) for cohort in self.records}
+        open_to_it = [c for c, record in self.records.items() if not record.known]
+        return [cohort for cohort in open_to_it if cohort not in split and cohort != besides]
+
+    def inherited(self, leaves: Iterable[str]) -> "Affinity":
+        """Return the records for the cohorts there are now.
+
+        Children that are new to the client start from the parent's reward, its own side from a
+        little more (line 22). Cohorts that are not in the tree are forgotten.
+        """
+        records: dict[str, Record] = {}
+        for cohort in CohortTree.of_leaves(leaves).cohorts():
+            records[cohort] = self.records.get(cohort) or _child(cohort, records)
+        return Affinity(records, self.serial)
+
+    def strange(self, tree: CohortTree) -> list[str]:
+        """Return the recorded cohorts that cannot have come from this server.
+
+        Those below a leaf can: the server may have gone back to a state before a split.
+
+        >>> tree = CohortTree.of_leaves(["0.0", "0.1"])
+        >>> Affinity({"0.1.0": Record(), "0.7": Record()}).strange(tree)
+        ['0.7']
+        """
+        return [c for c in self.records if c not in tree and tree.children(tree.nearest(c))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the records as lists: what the client keeps, and what it sends as its request."""
+        records = self.records.values()
+        return {
+            "cohorts": list(self.records),
+            "rewards": [record.reward for record in records],
+            "indices": [record.index for record in records],
+            "known": [record.known for record in records],
+            "serial": self.serial,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; it may come from a stranger.
+
+        >>> Affinity().load_state_dict({"cohorts": ["0"], "rewards": [math.nan], "indices": [0],
+        ...                             "known": [True], "serial": 1})
+        Traceback (most recent call last):
+        ValueError: rewards: expected finite numbers, got [nan]
+        """
+        columns = [list(state[name]) for name in ("cohorts", "rewards", "indices", "known")]
+        if len({len(column) for column in columns}) > 1:
+            raise ValueError(f"records: columns of {[len(c) for c in columns]} entries")
+        cohorts, rewards, indices, known = columns
+        if not all(math.isfinite(reward) and abs(reward) < _ABSURD for reward in rewards):
+            raise ValueError(f"rewards: expected finite numbers, got {rewards}")
+        rows = zip(map(float, rewards), map(int, indices), map(bool, known), strict=True)
+        self.records = {str(c): Record(*row) for c, row in zip(cohorts, rows, strict=True)}
+        self.serial = int(state["serial"])
+
+
+def _child(cohort: str, records: dict[str, Record]) -> Record:
+    """Return the record of a cohort that is new to a client."""
+    parent = records.get(cohort.rpartition(".")[0])
+    if parent is None:
+        return Record()
+    own = parent.index != NO_INDEX and cohort.endswith(f".{parent.index}")
+    return Record(parent.reward + OWN_SIDE * own, known=own)
+
+
+def decode(
+    cohort: str, affinity: Affinity, tree: CohortTree, rng: np.random.Generator | None = None
+) -> str:
+    """Return the leaf that a request for any cohort is for (section 5.1, request match).
+
+    Below a cohort that was split it is the side of the client's cluster index, else the child with
+    the larger reward, else one at random (the first without ``rng``). A request for a cohort that
+    never existed is one for the lowest that exists above it.
+
+    >>> tree = CohortTree.of_leaves(["0.0", "0.1.0", "0.1.1"])
+    >>> decode("0", Affinity({"0": Record(index=0)}), tree)
+    '0.0'
+    >>> decode("0.1", Affinity({"0.1": Record(), "0.1.1": Record(reward=0.5)}), tree)
+    '0.1.1'
+    """
+    records, current = affinity.inherited(tree.leaves()).records, tree.nearest(cohort)
+    while children := tree.children(current):
+        own = f"{current}.{records[current].index}"
+        rewards = [records[child].reward for child in children]
+        best = [c for c, reward in zip(children, rewards, strict=True) if reward == max(rewards)]
+        current = own if own in children else best[0 if rng is None else rng.integers(len(best))]
+    return current

@@ -1,0 +1,338 @@
+"""Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
+
+Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
+Client Clustering*. This is the server's side, without models and messages: which leaf each client
+trains with (:meth:`Auxo.match`), and what a round of one leaf says about its participants and about
+the leaf (:meth:`Auxo.observe`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cohorts.affinity import Affinity, Feedback
+from cohorts.exploration import exploration_rate
+from cohorts.heterogeneity import Gain
+from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
+from cohorts.matching import Claims, RequestCache, choose_leaves
+from cohorts.online import OnlineClusters, distances_to
+from cohorts.projection import unit_rows
+from cohorts.rewards import decayed, instant_reward, known_centre
+from cohorts.split import SplitRule, SplitWatch
+from cohorts.tree import CohortTree
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Leaf:
+    """What the server remembers of one leaf besides its model."""
+
+    clusters: OnlineClusters
+    watch: SplitWatch
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one round of one leaf showed.
+
+    Attributes
+    ----------
+    feedback : dict of str to Feedback
+        For each participant, to be sent with its next message.
+    children : list of str
+        What the leaf was split into; empty if it was not.
+    gain : Gain
+        Heterogeneity before and after a split along the clusters.
+    liars : list of str
+        Whose requests contradict their updates.
+    barred : list of str
+        Who came onto the blacklist by that.
+    strange : list of str
+        Who named cohorts that never existed.
+    """
+
+    feedback: dict[str, Feedback]
+    children: list[str]
+    gain: Gain
+    liars: list[str] = field(default_factory=list)
+    barred: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
+
+
+class Auxo:
+    """The cohorts of one run.
+
+    Parameters
+    ----------
+    parts : int
+        A cohort is split into at most so many (K); 1 for never.
+    rule : SplitRule
+        When a cohort is split.
+    first_cluster_round : int
+        Round of a cohort from which on clusters are looked for.
+    exploration, decay : float
+        Of the share of clients that try another cohort; :func:`exploration_rate`.
+    rate : float
+        Weight of a new reward against those before.
+    retry : int
+        See :class:`OnlineClusters`.
+    margin, strikes : float, int
+        When a request is a lie, and how many are too many; see :mod:`cohorts.lies`.
+    capacity : int
+        Number of clients whose requests are remembered.
+    seed : int
+
+    Examples
+    --------
+    >>> auxo = Auxo(parts=2, rule=SplitRule(first_round=0, rounds=1, participants=2),
+    ...             first_cluster_round=0)
+    >>> auxo.match(["a", "b", "c", "d"])
+    {'0': ['a', 'b', 'c', 'd']}
+    >>> sketches = [[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> seen = auxo.observe("0", ["a", "b", "c", "d"], sketches, [None] * 4)
+    >>> seen.children, [seen.feedback[key].index for key in "abcd"]
+    (['0.0', '0.1'], [0, 1, 0, 1])
+    >>> auxo.members(["a", "b", "c", "d"])
+    {'0.0': ['a', 'c'], '0.1': ['b', 'd']}
+    """
+
+    def __init__(
+        self,
+        parts: int = 4,
+        rule: SplitRule | None = None,
+        first_cluster_round: int = 5,
+        exploration: float = 0.3,
+        decay: float = 0.99,
+        rate: float = 0.2,
+        retry: int = 10,
+        margin: float = 0.5,
+        strikes: int = 3,
+        capacity: int = 1_000_000,
+        seed: int = 0,
+    ) -> None:
+        least = {"parts": (parts, 1), "first_cluster_round": (first_cluster_round, 0)}
+        for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
+            if not value >= bound:
+                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        exploration_rate(0, exploration, decay)  # refuses what is not a share
+        decayed(0.0, 0.0, rate)
+        self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry
+        self.first_cluster_round, self.rate, self.margin = first_cluster_round, rate, margin
+        self.exploration, self.decay, self.seed = exploration, decay, seed
+        self.tree = CohortTree()
+        self.lies = LieCounter(strikes)
+        self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
+        self._cache = RequestCache(capacity)
+        self._rng = np.random.default_rng(seed)
+        self._serial = 0
+
+    def _new_leaf(self, round: int = 0) -> Leaf:
+        clusters = OnlineClusters(self.parts, self.rule, self.retry)
+        return Leaf(clusters, SplitWatch(self.rule), round)
+
+    def leaves(self) -> list[str]:
+        """Return the cohorts that train."""
+        return self.tree.leaves()
+
+    def round_of(self, leaf: str) -> int:
+        """Return how many rounds a leaf has had; it counts on from its parent's."""
+        return self._leaf(leaf).round
+
+    def _leaf(self, leaf: str) -> Leaf:
+        if leaf not in self._leaves:
+            raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
+        return self._leaves[leaf]
+
+    def match(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return which clients train with which leaf, now and then another than their best.
+
+        Clients on the blacklist are left out.
+        """
+        rates = [self._exploration_of(leaf) for leaf in self.leaves()]
+        return self._grouped(keys, rates, self._rng)
+
+    def members(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return each client's best leaf; a seeded one for clients without a preference."""
+        rates = [0.0] * len(self.leaves())
+        return self._grouped(keys, rates, np.random.default_rng(self.seed))
+
+    def _exploration_of(self, leaf: str) -> float:
+        return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
+
+    def _grouped(
+        self, keys: Sequence[str], rates: list[float], rng: np.random.Generator
+    ) -> dict[str, list[str]]:
+        allowed = [key for key in keys if not self.lies.barred(key)]
+        chosen = choose_leaves(self._cache.of(allowed).rewards, rates, rng)
+        return {
+            leaf: [allowed[i] for i in np.flatnonzero(chosen == column)]
+            for column, leaf in enumerate(self.leaves())
+        }
+
+    def feedback_for(self, key: str) -> Feedback | None:
+        """Return what to send to a client with its next message."""
+        return self._cache.feedback(key)
+
+    def observe(
+        self,
+        leaf: str,
+        keys: Sequence[str],
+        sketches: ArrayLike,
+        requests: Sequence[Affinity | None],
+    ) -> Observed:
+        """Take in one round of a leaf, and split it if it is time.
+
+        Parameters
+        ----------
+        leaf : str
+        keys : sequence of str
+            The participants whose updates were aggregated.
+        sketches : array of float, one row a participant
+            Of their updates, in any scale, by one projection.
+        requests : sequence of Affinity or None
+            The records that they sent with their updates; none if a client sent nothing, and then
+            what it said last counts.
+        """
+        state, points = self._leaf(leaf), self._points(keys, sketches, requests)
+        column = self.leaves().index(leaf)
+        strange = self._hear(keys, requests)
+        claims = self._cache.of(keys)
+        state.round, self._serial = state.round + 1, self._serial + 1
+        labels, gain = self._cluster(state, points, claims.indices[:, column])
+        instants = self._instant_rewards(points, claims, column)
+        lied = self._lied(state, points, claims, column, instants)
+        found = [
+            Feedback(leaf, float(np.float32(reward)), int(index), self._serial)
+            for reward, index in zip(instants, state.clusters.indices_of(labels), strict=True)
+        ]
+        self._apply(leaf, keys, claims, found)
+        barred = self.lies.count(keys, lied)
+        children = self._split_if_due(leaf, state, gain, len(points))
+        liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
+        feedback = dict(zip(keys, found, strict=True))
+        return Observed(feedback, children, gain, liars, barred, strange)
+
+    def _points(
+        self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
+    ) -> Floats:
+        """Return the directions of the updates, after a look at the arguments."""
+        points = unit_rows(np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1))
+        if len(requests) != len(keys) or len(set(keys)) != len(keys):
+            raise ValueError(f"requests: expected one a key, {len(keys)}, and no key twice")
+        known = {leaf.clusters.centroids.shape[1] for leaf in self._leaves.values()} - {0}
+        if len(keys) and known - {points.shape[1]}:
+            raise ValueError(f"sketches: expected dimension {known}, got {points.shape[1]}")
+        return points
+
+    def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
+        """Put requests into the cache and return who named cohorts that never existed."""
+        leaves, claims = self.leaves(), self._cache.of(keys)
+        strange = []
+        for row, (key, request) in enumerate(zip(keys, requests, strict=True)):
+            if request is None:
+                continue
+            strange += [key] if request.strange(self.tree) else []
+            records = request.inherited(leaves).records
+            claims.rewards[row] = [records[leaf].reward for leaf in leaves]
+            claims.indices[row] = [records[leaf].index for leaf in leaves]
+            claims.known[row] = [records[leaf].known for leaf in leaves]
+        self._cache.tell(keys, claims)
+        return strange
+
+    def _cluster(
+        self, state: Leaf, points: Floats, indices: ArrayLike
+    ) -> tuple[NDArray[np.intp], Gain]:
+        """Return the clusters of the participants; none in the first rounds."""
+        if state.round < self.first_cluster_round:
+            return np.full(len(points), -1, dtype=np.intp), Gain(0.0, 0.0, 0, 0.0)
+        return state.clusters.step(points, indices)
+
+    def _instant_rewards(self, points: Floats, claims: Claims, column: int) -> Floats:
+        """Return the rewards of the participants; none while there is one cohort (line 23)."""
+        rewards = np.full(len(points), np.nan)
+        directed = np.any(points != 0, axis=1)
+        if claims.rewards.shape[1] > 1 and directed.any():
+            known = claims.known[directed, column] & (claims.rewards[directed, column] >= 0)
+            centre = known_centre(points[directed], known)
+            rewards[directed] = instant_reward(np.linalg.norm(points[directed] - centre, axis=1))
+        return rewards
+
+    def _lied(
+        self, state: Leaf, points: Floats, claims: Claims, column: int, instants: Floats
+    ) -> NDArray[np.bool_]:
+        """Return whose request contradicts its update."""
+        known = claims.known[:, column]
+        lied = wrong_cohort(instants, claims.rewards[:, column], known, self.margin)
+        if state.clusters.parts:
+            claimed = state.clusters.labels_of(claims.indices[:, column])
+            distances = distances_to(points, state.clusters.centroids)
+            lied |= wrong_cluster(distances, claimed, self.margin)
+        return np.asarray(lied & np.any(points != 0, axis=1))
+
+    def _apply(
+        self, leaf: str, keys: Sequence[str], claims: Claims, found: Sequence[Feedback]
+    ) -> None:
+        """Update the cache as the clients will update their records, and keep the feedback."""
+        instants = np.array([feedback.reward for feedback in found])
+        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
+        for column, name in enumerate(self.leaves()):
+            new = np.isfinite(instants) & (~claims.known[:, column] | (name == leaf))
+            expected = instants[new] / (self.tree.distance(leaf, name) + 1)
+            claims.rewards[new, column] = decayed(claims.rewards[new, column], expected, self.rate)
+        own = self.leaves().index(leaf)
+        claims.indices[indices >= 0, own] = indices[indices >= 0]
+        claims.known[:, own] = True
+        self._cache.tell(keys, claims)
+        self._cache.post(keys, found)
+
+    def _split_if_due(self, leaf: str, state: Leaf, gain: Gain, participants: int) -> list[str]:
+        """Split a leaf if it is time, and return its children."""
+        count = len(self._leaves)
+        each = participants * count / (count + gain.parts - 1) if gain.parts else 0
+        if not state.watch.due(state.round, gain, each):
+            return []
+        column, first = self.leaves().index(leaf), state.clusters.first
+        children = self.tree.split(leaf, state.clusters.parts, first)
+        self._cache.split(column, range(first, first + len(children)))
+        del self._leaves[leaf]
+        self._leaves |= {child: self._new_leaf(state.round) for child in children}
+        return children
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree, what is known of its leaves and of the clients, and the generator."""
+        leaves = {
+            name: {
+                "round": leaf.round,
+                "clusters": leaf.clusters.state_dict(),
+                "watch": leaf.watch.state_dict(),
+            }
+            for name, leaf in self._leaves.items()
+        }
+        state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
+        state |= {"cache": self._cache.state_dict(), "lies": self.lies.state_dict()}
+        return state | {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        tree = CohortTree.of_leaves(state["tree"]["leaves"])
+        columns = np.asarray(state["cache"]["rewards"]).shape[1]
+        if set(state["leaves"]) != set(tree.leaves()) or columns != len(tree.leaves()):
+            raise ValueError(
+                f"state: a tree with the leaves {tree.leaves()}, but what is known is of "
+                f"{sorted(state['leaves'])} and requests are for {columns} leaves"
+            )
+        self.tree, self._serial = tree, int(state["serial"])
+        self._leaves = {
+            name: self._new_leaf(int(s["round"])) for name, s in state["leaves"].items()
+        }
+        for name, leaf in self._leaves.items():
+            leaf.clusters.load_state_dict(state["leaves"][name]["clusters"])
+            leaf.watch.load_state_dict(state["leaves"][name]["watch"])
+        self._cache.load_state_dict(state["cache"])
+        self.lies.load_state_dict(state["lies"])
+        self._rng.bit_generator.state = state["rng"]

@@ -1,0 +1,124 @@
+"""Requests that contradict where a client's update lies (Auxo, section 5.2, robustness)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Flags = NDArray[np.bool_]
+
+_REMEMBERED = 100_000  # clients with strikes; names that never come back must not fill the memory
+
+
+def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.5) -> Flags:
+    """Return who claims a cluster that is much farther away than the nearest one.
+
+    Parameters
+    ----------
+    distances : array of float, one row a participant and one column a cluster
+    claimed : array of int
+        The cluster that the request names; -1 for none.
+    margin : float
+        How much farther: by that share of the distance to the nearest.
+
+    Examples
+    --------
+    >>> wrong_cluster([[0.2, 1.4], [0.9, 1.0], [0.2, 1.4]], [1, 1, -1]).tolist()
+    [True, False, False]
+    """
+    lengths, labels = np.asarray(distances, dtype=np.float64), np.asarray(claimed, dtype=np.intp)
+    if (
+        lengths.ndim != 2
+        or labels.shape != lengths.shape[:1]
+        or labels.max(initial=-1) >= (lengths.shape[1])
+    ):
+        raise ValueError(
+            f"claimed: expected one of {lengths.shape[1:]} clusters a row of distances"
+        )
+    own = np.take_along_axis(lengths, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
+    return np.asarray((labels >= 0) & (own > (1 + margin) * lengths.min(axis=1)))
+
+
+def wrong_cohort(
+    instant: ArrayLike, rewards: ArrayLike, known: ArrayLike, margin: float = 0.5
+) -> Flags:
+    """Return who claims to fit a cohort it knows, but lies far outside of it.
+
+    >>> wrong_cohort([-2.0, -2.0, 0.1], [0.9, -0.3, 0.9], [True, True, True]).tolist()
+    [True, False, False]
+    """
+    fits = np.asarray(known, dtype=np.bool_) & (np.asarray(rewards) > 0)
+    with np.errstate(invalid="ignore"):  # no reward, no contradiction
+        return fits & (np.asarray(instant, dtype=np.float64) < -margin)
+
+
+class LieCounter:
+    """Counts contradictions; who keeps contradicting is put on a blacklist for good.
+
+    An honest client is surprised now and then: its records are from an earlier round. So a request
+    that agrees takes one strike off.
+
+    Parameters
+    ----------
+    strikes : int
+        So many put a client on the blacklist; 0 for never.
+
+    Examples
+    --------
+    >>> lies = LieCounter(strikes=2)
+    >>> [lies.count(["a", "b"], [True, False]) for _ in range(3)]
+    [[], ['a'], []]
+    >>> lies.total, lies.blacklist
+    (2, ['a'])
+    """
+
+    def __init__(self, strikes: int = 3) -> None:
+        if strikes < 0:
+            raise ValueError(f"strikes: expected 0 or more, got {strikes}")
+        self.strikes = strikes
+        self.total = 0
+        self._strikes: dict[str, int] = {}  # of those that have some and are not barred
+        self._barred: dict[str, None] = {}
+
+    @property
+    def blacklist(self) -> list[str]:
+        """Who is barred, in the order of becoming so."""
+        return list(self._barred)
+
+    def barred(self, key: str) -> bool:
+        """Return whether a client is on the blacklist."""
+        return key in self._barred
+
+    def count(self, keys: Sequence[str], lied: ArrayLike) -> list[str]:
+        """Take note of one round and return who came onto the blacklist by it."""
+        flags = np.asarray(lied, dtype=np.bool_)
+        if flags.shape != (len(keys),):
+            raise ValueError(f"lied: expected {len(keys)} flags, one a key, got {flags.shape}")
+        before = len(self._barred)
+        for key, flag in zip(keys, flags.tolist(), strict=True):
+            if not self.barred(key):
+                self._strike(key, 1 if flag else -1)
+        return self.blacklist[before:]
+
+    def _strike(self, key: str, change: int) -> None:
+        self.total += max(change, 0)
+        now = self._strikes.pop(key, 0) + change
+        if self.strikes and now >= self.strikes:
+            self._barred[key] = None
+        elif now > 0:
+            self._strikes[key] = now
+            if len(self._strikes) > _REMEMBERED:
+                self._strikes.pop(next(iter(self._strikes)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts and the blacklist."""
+        counts = {"keys": list(self._strikes), "strikes": list(self._strikes.values())}
+        return counts | {"total": self.total, "blacklist": self.blacklist}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        strikes = map(int, state["strikes"])
+        self._strikes = dict(zip(map(str, state["keys"]), strikes, strict=True))
+        self._barred = dict.fromkeys(map(str, state["blacklist"]))
+        self.total = int(state["total"])

@@ -1,0 +1,134 @@
+"""Short sketches of long updates, by one fixed random projection.
+
+Clusters are found among sketches of ``dimension`` numbers, whatever the size of the model, so that
+the memory of a server does not grow with model size times clients. The projection is a sparse one:
+it looks at some coordinates of each layer, gives each a random sign and adds them up in
+``dimension`` bins. Inner products, and so angles, are kept in expectation. It is linear: the sketch
+of a difference is the difference of the sketches.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+_RUN = 64  # coordinates that are read together: single ones would cost a cache line each
+
+
+class Projection:
+    """A seeded random projection of a model's layers to one short vector.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of coordinates of each layer; one number for a flat update.
+    dimension : int
+        Length of a sketch.
+    seed : int
+        Same seed and sizes, same projection.
+    coordinates : int
+        About how many coordinates are looked at. Layers share them equally; what a small one does
+        not need goes to the others, so that biases and heads are seen whole.
+
+    Examples
+    --------
+    >>> project = Projection([1000, 10], dimension=8)
+    >>> old = [np.ones((10, 100)), np.zeros(10)]
+    >>> new = [layer + 0.5 for layer in old]
+    >>> update = [np.full((10, 100), 0.5), np.full(10, 0.5)]
+    >>> np.allclose(project.sketch(new) - project.sketch(old), project.sketch(update))
+    True
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], dimension: int = 256, seed: int = 0, coordinates: int = 16_384
+    ) -> None:
+        numbers = {
+            "dimension": dimension,
+            "coordinates": coordinates,
+            "sizes": min(sizes, default=0),
+        }
+        for name, value in numbers.items():
+            if value < 1:
+                raise ValueError(f"{name}: expected 1 or more, got {value}")
+        self.sizes, self.dimension = [int(size) for size in sizes], dimension
+        rng = np.random.default_rng(seed)
+        shares = _fair_shares(self.sizes, coordinates)
+        self._runs = [_runs(n, k, rng) for n, k in zip(self.sizes, shares, strict=True)]
+        seen = [n if runs is None else runs.size * _RUN for n, runs in self._sized()]
+        self._ends = np.cumsum(seen)
+        # What is left out is made up for by the rest of its layer.
+        scales = np.sqrt(np.array(self.sizes) / np.array(seen))
+        signs = rng.choice(np.array([-1.0, 1.0]), size=int(self._ends[-1]))
+        self._factors = (signs * np.repeat(scales, seen)).astype(np.float32)
+
+    def _sized(self) -> list[tuple[int, NDArray[np.intp] | None]]:
+        return list(zip(self.sizes, self._runs, strict=True))
+
+    def sketch(self, layers: Sequence[ArrayLike]) -> Floats:
+        """Return the sketch of an update, or of a model, given as arrays in the usual order."""
+        rows = -(-self._factors.size // self.dimension)
+        values = np.zeros(rows * self.dimension, dtype=np.float32)
+        self._read([np.asarray(layer) for layer in layers], values)
+        values[: self._factors.size] *= self._factors
+        bins: Floats = values.reshape(rows, self.dimension).sum(axis=0).astype(np.float64)
+        return bins
+
+    def _read(self, layers: list[NDArray[np.generic]], into: NDArray[np.float32]) -> None:
+        """Copy the coordinates that are looked at, layer after layer."""
+        sizes = [layer.size for layer in layers]
+        if sizes != self.sizes:
+            raise ValueError(f"layers: expected sizes {self.sizes}, got {sizes}")
+        start = 0
+        for layer, runs, end in zip(layers, self._runs, self._ends, strict=True):
+            flat = layer.reshape(-1)
+            if runs is not None:
+                flat = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)[runs].reshape(-1)
+            into[start:end] = flat
+            start = end
+
+    def sketch_each(self, updates: Sequence[Sequence[ArrayLike]]) -> Floats:
+        """Return the sketches of several updates, one a row."""
+        rows = [self.sketch(layers) for layers in updates]
+        return np.stack(rows) if rows else np.empty((0, self.dimension))
+
+
+def unit_rows(points: ArrayLike) -> Floats:
+    """Return each row at length one, so that only its direction counts; a zero row stays zero.
+
+    >>> unit_rows([[3.0, 4.0], [0.0, 0.0]]).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
+        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+    # First by the largest entry: squares of huge or tiny numbers would not fit.
+    largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
+    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Floats = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit
+
+
+def _fair_shares(sizes: list[int], total: int) -> list[int]:
+    """Return how many coordinates each layer may show, the smallest served first.
+
+    >>> _fair_shares([10, 1000, 500], 210)
+    [10, 100, 100]
+    """
+    shares, left = [0] * len(sizes), total
+    ascending = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for turn, i in enumerate(ascending):
+        shares[i] = min(sizes[i], max(1, left // (len(sizes) - turn)))
+        left -= shares[i]
+    return shares
+
+
+def _runs(size: int, share: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
+    """Return which runs of a layer are looked at, or nothing if it is seen whole."""
+    runs, wanted = size // _RUN, -(-share // _RUN)
+    if share >= size or wanted >= runs:
+        return None
+    return np.sort(rng.choice(runs, size=wanted, replace=False)).astype(np.intp)

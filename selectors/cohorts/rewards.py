@@ -1,0 +1,57 @@
+"""How well a client fits the cohort that it trained with (Auxo, section 4.3)."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def instant_reward(distances: ArrayLike) -> Floats:
+    """Return ``1 - D / (mean(D) + std(D))``, the reward of each participant of a round.
+
+    Below zero lie the outliers: those farther from the centre than the mean plus one (population)
+    standard deviation. If all lie in the centre, the reward is one.
+
+    Parameters
+    ----------
+    distances : array of float
+        Of the participants' updates to the centre of the cohort (D).
+
+    Examples
+    --------
+    >>> instant_reward([1.0, 1.0, 4.0]).round(3).tolist()  # mean 2, deviation 1.414
+    [0.707, 0.707, -0.172]
+    >>> instant_reward([0.0, 0.0]).tolist()
+    [1.0, 1.0]
+    """
+    lengths = np.asarray(distances, dtype=np.float64)
+    if lengths.ndim != 1 or not np.all(np.isfinite(lengths) & (lengths >= 0)):
+        raise ValueError("distances: expected finite numbers from 0 on, one a participant")
+    if lengths.size == 0:
+        return lengths.copy()
+    limit = lengths.mean() + lengths.std()
+    return np.ones_like(lengths) if limit == 0 else 1 - lengths / limit
+
+
+def decayed(reward: ArrayLike, instant: ArrayLike, rate: float = 0.2) -> Floats:
+    """Return ``R = rate * dR + (1 - rate) * R``, the reward after a round (section 4.3).
+
+    >>> float(decayed(0.0, -3.0)), float(decayed(1.0, 1.0))
+    (-0.6000000000000001, 1.0)
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate: expected a share from 0 to 1, got {rate!r}")
+    before, new = np.asarray(reward, dtype=np.float64), np.asarray(instant, dtype=np.float64)
+    return np.asarray(rate * new + (1 - rate) * before)
+
+
+def known_centre(points: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Return where the cohort is: the mean of its known members, of everyone if there is but one.
+
+    >>> points = np.array([[0.0, 1.0], [2.0, 1.0], [9.0, 9.0]])
+    >>> known_centre(points, np.array([True, True, False])).tolist()
+    [1.0, 1.0]
+    """
+    members = points[known] if np.count_nonzero(known) >= 2 else points
+    centre: Floats = members.mean(axis=0)
+    return centre

@@ -1,0 +1,87 @@
+"""When a cohort is split (Auxo, section 4.4 and lemma 4.1)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cohorts.heterogeneity import Gain
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """The conditions under which a cohort of which clusters are known is split along them.
+
+    Parameters
+    ----------
+    first_round, last_round : int
+        Rounds of the cohort before and after which it is not split; the paper found that early and
+        late splits do worse. No last one if 0.
+    rounds : int
+        So many rounds in a row heterogeneity must fall enough.
+    participants : int
+        So many participants a round each cohort must be left with, when all share equally.
+    smallest_share : float
+        Of the participants, the least that each cluster must hold: outliers are no cohort.
+    exponent : float
+        Splitting into K parts must bring the mean squared difference down by ``K ** exponent``. At
+        one, the mean difference falls by sqrt(K) as the lemma asks; one half is laxer.
+    """
+
+    first_round: int = 20
+    last_round: int = 0
+    rounds: int = 3
+    participants: int = 10
+    smallest_share: float = 0.1
+    exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        least = {"first_round": 0, "last_round": 0, "rounds": 1, "participants": 1, "exponent": 0}
+        for name, bound in least.items():
+            if not getattr(self, name) >= bound:
+                raise ValueError(f"{name}: expected {bound} or more, got {getattr(self, name)!r}")
+        if not 0 <= self.smallest_share <= 1:
+            raise ValueError(f"smallest_share: expected 0 to 1, got {self.smallest_share!r}")
+        if 0 < self.last_round < self.first_round:
+            raise ValueError(f"last_round: expected {self.first_round} or more, or 0 for none")
+
+    def allows(self, round: int, participants: float) -> bool:
+        """Return whether a cohort may be split now and leave its parts enough participants."""
+        in_time = self.first_round <= round and not 0 < self.last_round < round
+        return in_time and participants >= self.participants
+
+    def gains(self, gain: Gain) -> bool:
+        """Return whether the clusters of one round are worth a split."""
+        large = gain.smallest_share >= self.smallest_share
+        falls = gain.after * gain.parts**self.exponent <= gain.before
+        return gain.parts > 1 and large and falls and gain.before > 0
+
+
+class SplitWatch:
+    """Counts for one cohort how many rounds in a row a split would have been worth it.
+
+    Examples
+    --------
+    >>> watch = SplitWatch(SplitRule(first_round=0, rounds=2))
+    >>> good = Gain(before=1.0, after=0.2, parts=2, smallest_share=0.5)
+    >>> [watch.due(round, good, participants=20) for round in range(3)]
+    [False, True, True]
+    """
+
+    def __init__(self, rule: SplitRule) -> None:
+        self.rule = rule
+        self.streak = 0
+
+    def due(self, round: int, gain: Gain, participants: float) -> bool:
+        """Take note of a round and return whether to split after it.
+
+        ``participants`` is what each cohort would be left with.
+        """
+        self.streak = self.streak + 1 if self.rule.gains(gain) else 0
+        return self.streak >= self.rule.rounds and self.rule.allows(round, participants)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of rounds in a row."""
+        return {"streak": self.streak}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.streak = int(state["streak"])

@@ -1,0 +1,174 @@
+"""The tree of cohorts, whose leaves train (Auxo, sections 4.2 and 4.3).
+
+Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
+Client Clustering*. A cohort is named by its path: ``"0"`` is where everyone starts, ``"0.1"`` a
+child of it, ``"0.1.0"`` a child of that. Numbers as in algorithm 1 (``m + k``) would collide.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+ROOT = "0"
+
+
+def parent_of(cohort: str) -> str | None:
+    """Return the path one level up, or nothing for a path of one number.
+
+    >>> parent_of("0.1.0"), parent_of("0")
+    ('0.1', None)
+    """
+    above, dot, _ = cohort.rpartition(".")
+    return above if dot else None
+
+
+def depth_of(cohort: str) -> int:
+    """Return how many splits lie above a cohort.
+
+    >>> depth_of("0"), depth_of("0.1.0")
+    (0, 2)
+    """
+    return cohort.count(".")
+
+
+def in_order(cohorts: Iterable[str]) -> list[str]:
+    """Return paths in the order of their numbers, a parent before its children.
+
+    >>> in_order(["0.10", "0.2", "0"])
+    ['0', '0.2', '0.10']
+    """
+    return sorted(cohorts, key=lambda cohort: [int(number) for number in cohort.split(".")])
+
+
+class CohortTree:
+    """All cohorts that ever were; those that were split are inner nodes.
+
+    Examples
+    --------
+    >>> tree = CohortTree()
+    >>> tree.split("0", 2)
+    ['0.0', '0.1']
+    >>> tree.split("0.1", 3)
+    ['0.1.0', '0.1.1', '0.1.2']
+    >>> tree.leaves()
+    ['0.0', '0.1.0', '0.1.1', '0.1.2']
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[str, list[str]] = {ROOT: []}
+
+    @classmethod
+    def of_leaves(cls, leaves: Iterable[str]) -> "CohortTree":
+        """Return the tree that has these leaves.
+
+        >>> CohortTree.of_leaves(["0.1.0", "0.1.1", "0.0"]).children("0")
+        ['0.0', '0.1']
+        """
+        leaves, tree = list(leaves), cls()
+        for leaf in leaves:
+            if not _is_path(leaf):
+                raise ValueError(f"leaves: expected paths below '{ROOT}', got {leaf!r}")
+        cohorts = {above for leaf in leaves for above in [leaf, *_ancestors(leaf)]}
+        tree._children = {cohort: [] for cohort in in_order(cohorts)}
+        for cohort in tree._children:
+            if cohort != ROOT:
+                tree._children[cohort.rpartition(".")[0]].append(cohort)
+        only_child = any(len(below) == 1 for below in tree._children.values())
+        if only_child or sorted(leaves) != sorted(tree.leaves()):
+            raise ValueError(f"leaves: expected all of a tree and each once, got {leaves}")
+        return tree
+
+    def __contains__(self, cohort: object) -> bool:
+        return cohort in self._children
+
+    def leaves(self) -> list[str]:
+        """Return the cohorts that train, in the order of their paths."""
+        return in_order(cohort for cohort, below in self._children.items() if not below)
+
+    def cohorts(self) -> list[str]:
+        """Return all cohorts that ever were, a parent before its children."""
+        return in_order(self._children)
+
+    def children(self, cohort: str) -> list[str]:
+        """Return the cohorts that one was split into, none for a leaf."""
+        return list(self._children[self._checked(cohort)])
+
+    def split(self, leaf: str, parts: int, first: int = 0) -> list[str]:
+        """Replace a leaf by its children, numbered from ``first`` on, and return them.
+
+        >>> CohortTree().split("0", 2, first=4)
+        ['0.4', '0.5']
+        """
+        if self._children[self._checked(leaf)]:
+            raise ValueError(f"leaf: cohort {leaf!r} was split before into {self._children[leaf]}")
+        if parts < 2 or first < 0:
+            raise ValueError(f"parts, first: expected at least 2 and 0, got {parts} and {first}")
+        children = [f"{leaf}.{number}" for number in range(first, first + parts)]
+        self._children[leaf] = children
+        self._children |= {child: [] for child in children}
+        return list(children)
+
+    def distance(self, explored: str, other: str) -> int:
+        """Return how far above ``explored`` the lowest cohort is that holds both (section 4.3).
+
+        >>> tree = CohortTree.of_leaves(["0.0.0", "0.0.1", "0.1"])
+        >>> tree.distance("0.0.1", "0.0.0"), tree.distance("0.0.1", "0.1")
+        (1, 2)
+        """
+        return path_distance(self._checked(explored), self._checked(other))
+
+    def nearest(self, cohort: str) -> str:
+        """Return the cohort if there is one of that name, else the lowest there is above it.
+
+        A client may know more than a server that went back to an earlier state, or make names up.
+
+        >>> tree = CohortTree.of_leaves(["0.0", "0.1"])
+        >>> tree.nearest("0.1.0"), tree.nearest("0.7"), tree.nearest("nonsense")
+        ('0.1', '0', '0')
+        """
+        return next((name for name in [cohort, *_ancestors(cohort)] if name in self), ROOT)
+
+    def below(self, cohort: str) -> list[str]:
+        """Return the leaves below a cohort; a leaf is below itself.
+
+        >>> CohortTree.of_leaves(["0.0", "0.1.0", "0.1.1"]).below("0.1")
+        ['0.1.0', '0.1.1']
+        """
+        inside = self._checked(cohort) + "."
+        return [leaf for leaf in self.leaves() if leaf == cohort or leaf.startswith(inside)]
+
+    def _checked(self, cohort: str) -> str:
+        if cohort not in self._children:
+            raise ValueError(f"cohort {cohort!r} never existed; leaves: {', '.join(self.leaves())}")
+        return cohort
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the leaves, which say it all."""
+        return {"leaves": self.leaves()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self._children = CohortTree.of_leaves(state["leaves"])._children
+
+
+def path_distance(explored: str, other: str) -> int:
+    """Return the distance of two cohorts by their names alone; :meth:`CohortTree.distance`.
+
+    >>> path_distance("0.0.1", "0.1.0")
+    2
+    """
+    above = {other, *_ancestors(other)}
+    common = next(cohort for cohort in [explored, *_ancestors(explored), ""] if cohort in above)
+    return depth_of(explored) - depth_of(common)
+
+
+def _ancestors(cohort: str) -> list[str]:
+    """Return the paths above one, the lowest first."""
+    numbers = cohort.split(".")
+    return [".".join(numbers[:length]) for length in range(len(numbers) - 1, 0, -1)]
+
+
+def _is_path(cohort: str) -> bool:
+    """Return whether a text could be the name of a cohort."""
+    numbers = cohort.split(".")
+    plain = all(number.isdecimal() and str(int(number)) == number for number in numbers)
+    return plain and numbers[0] == ROOT

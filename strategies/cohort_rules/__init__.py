@@ -1,0 +1,1 @@
+"""Rules by which clients gather in cohorts."""

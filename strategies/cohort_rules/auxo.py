@@ -1,0 +1,113 @@
+"""Auxo on the server: cohorts found by the updates that clients send anyway.
+
+The algorithm is ``cohorts.auxo``; this turns messages into its arrays and back. Affinity records
+live with the clients: feedback goes out with a client's next training message, its records come
+back with the reply.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from flwr.app import ConfigRecord, Message
+
+from cohorts.affinity import Affinity
+from cohorts.auxo import Auxo
+from cohorts.split import SplitRule
+from server_app.config import RunConfig
+from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
+from wire.keys import AFFINITY
+from wire.records import detach, entries
+
+_log = logging.getLogger("forager")
+_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
+
+
+class AuxoRule(CohortRule):
+    """Algorithm 1 of Auxo as a rule of the Cohorts layer."""
+
+    own_records = (AFFINITY,)
+
+    def __init__(self, config: RunConfig) -> None:
+        settings = config.cohort
+        self.auxo = Auxo(
+            parts=settings.parts,
+            rule=SplitRule(
+                first_round=settings.first_split,
+                last_round=settings.last_split,
+                rounds=settings.split_rounds,
+                participants=settings.min_participants,
+            ),
+            first_cluster_round=settings.first_clustering,
+            exploration=settings.exploration,
+            decay=settings.exploration_decay,
+            rate=settings.reward_rate,
+            strikes=settings.lies_allowed,
+            seed=config.seed,
+        )
+        self._requests: dict[str, Affinity | None] = {}
+        self._report: dict[str, Any] = {}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Match requests to leaves; who is on the blacklist gets no place."""
+        groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
+        where = {key: leaf for leaf, keys in groups.items() for key in keys}
+        return [where.get(key, "") for key in scene.keys]
+
+    def guidance(self, key: str) -> dict[str, ConfigRecord]:
+        """Return what the last round found about a client, and the leaves there are."""
+        message: dict[str, Any] = {"leaves": self.auxo.leaves()}
+        feedback = self.auxo.feedback_for(key)
+        if feedback is not None:
+            message |= {"cohort": feedback.cohort, "reward": feedback.reward}
+            message |= {"index": feedback.index, "serial": feedback.serial}
+        return {AFFINITY: ConfigRecord(message)}
+
+    def hear(self, key: str, reply: Message) -> None:
+        """Take the records that a client sends with its reply: they are its request."""
+        record = detach(reply, AFFINITY, ConfigRecord)
+        self._requests[key] = None
+        if record is None:
+            return
+        try:
+            request, claimed = Affinity(), dict(entries(record))
+            if len(claimed["cohorts"]) > _MOST_RECORDS:
+                raise ValueError(f"{len(claimed['cohorts'])} cohorts")
+            request.load_state_dict(claimed)
+        except (KeyError, TypeError, ValueError) as error:
+            _log.warning("client %s: affinity records that cannot be read: %s", key, error)
+        else:
+            self._requests[key] = request
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+    ) -> Regrouping | None:
+        """Cluster the participants of every leaf, reward them, and split what is due."""
+        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
+        for leaf, observed in seen.items():
+            requests = [self._requests.get(key) for key in observed.keys]
+            found = self.auxo.observe(leaf, observed.keys, observed.signals, requests)
+            if found.gain.before > 0:
+                fall = found.gain.after / found.gain.before
+                self._report["heterogeneity"][leaf] = fall if math.isfinite(fall) else None
+            for name in ("liars", "barred", "strange"):
+                self._report[name] += getattr(found, name)
+            if found.children:
+                del regrouping[leaf]
+                regrouping |= {child: {leaf: 1.0} for child in found.children}
+        self._requests.clear()
+        return regrouping if regrouping.keys() != rounds.keys() else None
+
+    def report(self) -> dict[str, Any]:
+        """Return how much heterogeneity a split would leave, and who contradicted itself."""
+        return self._report
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree, the cache of requests and the generator."""
+        return self.auxo.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.auxo.load_state_dict(state)

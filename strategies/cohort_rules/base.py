@@ -1,0 +1,110 @@
+"""What the :class:`~strategies.cohorts.Cohorts` layer asks of a rule."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from numpy.typing import NDArray
+
+ONLY = "0"  # the cohort that everyone starts in
+
+# The new cohorts, each with the old ones that its model is the weighted mean of
+Regrouping = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a rule sees when it places clients.
+
+    Parameters
+    ----------
+    round : int
+        The server's round.
+    keys : list of str
+        The clients to place.
+    models : dict
+        The cohorts there are, with their models.
+    rounds : dict
+        How many rounds each cohort has trained.
+    training : bool
+        Whether clients are about to train, so that trying another cohort makes sense.
+    ask : callable
+        ``ask(keys, kind, models, settings)`` sends clients a message of that kind and returns the
+        reply of each that answered in time.
+    """
+
+    round: int
+    keys: list[str]
+    models: Mapping[str, ArrayRecord]
+    rounds: Mapping[str, int]
+    training: bool
+    ask: Callable[
+        [Sequence[str], str, Mapping[str, ArrayRecord], Mapping[str, int]], dict[str, Message]
+    ]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a cohort's participants of one round did: one row of ``signals`` each.
+
+    ``norms`` are the lengths of their updates, ``mean_norm`` is that of their mean.
+    """
+
+    keys: list[str]
+    signals: NDArray[np.float32]
+    norms: NDArray[np.float64]
+    mean_norm: float
+
+
+class CohortRule:
+    """Everyone in one cohort, for ever; rules override what they change."""
+
+    own_records: tuple[str, ...] = ()  # names of the records that it reads from replies
+
+    def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
+        """Return the first cohorts and their models."""
+        return {ONLY: arrays}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Return the cohort of each client, an empty name for one that has no place."""
+        return [ONLY] * len(scene.keys)
+
+    def regroup(self, scene: Scene) -> Regrouping | None:
+        """Return new cohorts before a round begins, if there are to be any."""
+        return None
+
+    def guidance(self, key: str) -> dict[str, ConfigRecord]:
+        """Return records for the next training message to a client."""
+        return {}
+
+    def hear(self, key: str, reply: Message) -> None:
+        """Take this rule's own records out of a client's reply."""
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+    ) -> Regrouping | None:
+        """Look at what the participants of each cohort did; return new cohorts if it is time."""
+        return None
+
+    def report(self) -> dict[str, Any]:
+        """Return what is worth an entry in the journal after a round."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what must survive a restart."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+
+
+def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:
+    """Return the regrouping that replaces one cohort by children that start from its model.
+
+    >>> split_into({"0.0": 1, "0.1": 1}, "0.1", ["0.1.0", "0.1.1"])
+    {'0.0': {'0.0': 1.0}, '0.1.0': {'0.1': 1.0}, '0.1.1': {'0.1': 1.0}}
+    """
+    kept = {name: {name: 1.0} for name in cohorts if name != leaf}
+    return kept | {child: {leaf: 1.0} for child in children}

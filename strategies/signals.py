@@ -1,0 +1,99 @@
+"""What cohorts are found by: a short vector for each client that trained in a round."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+from numpy.typing import NDArray
+
+from cohorts.projection import Projection
+from strategies.cohort_rules.base import Observed
+from wire.arrays import from_record
+from wire.keys import ARRAYS
+from wire.records import records_of, sent_arrays
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Signal:
+    """The direction of a client's update, sketched by a fixed random projection.
+
+    Parameters
+    ----------
+    dimension : int (default: 256)
+        Length of a sketch.
+    seed : int (default: 0)
+        Of the projection.
+    layers : str (default: "")
+        Look only at arrays whose names begin so, such as the model's head; at all by default.
+    lengths : bool (default: False)
+        Whether the rule needs the lengths of whole updates and of their mean.
+    """
+
+    own_records: tuple[str, ...] = ()
+
+    def __init__(
+        self, dimension: int = 256, seed: int = 0, layers: str = "", lengths: bool = False
+    ) -> None:
+        self.dimension = dimension
+        self.seed = seed
+        self.layers = layers
+        self.lengths = lengths
+        self._projection: Projection | None = None
+        self._sent: dict[int, ArrayRecord] = {}
+        self._sketches: dict[int, NDArray[np.float64]] = {}  # of the models sent, by identity
+        self._seen: dict[str, list[tuple[str, NDArray[np.float64], float]]] = defaultdict(list)
+        self._sums: dict[str, NDArray[np.float64]] = {}
+
+    def sent(self, messages: Iterable[Message]) -> None:
+        """Remember the models that clients start from."""
+        self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in messages}
+        self._sketches, self._sums = {}, {}
+        self._seen.clear()
+
+    def add(self, cohort: str, key: str, reply: Message) -> bool:
+        """Take the signal of a reply; False if it has none and is not to be used."""
+        before = self._sent[reply.metadata.src_node_id]
+        if id(before) not in self._sketches:
+            self._sketches[id(before)] = self.sketch(from_record(before))
+        after = from_record(records_of(reply.content, ArrayRecord)[0])
+        signal = self.sketch(after) - self._sketches[id(before)]
+        norm = self._length(cohort, from_record(before), after) if self.lengths else 0.0
+        self._seen[cohort].append((key, signal, norm))
+        return True
+
+    def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
+        """Return the sketch of the float arrays looked at."""
+        layers = [a for name, a in arrays.items() if self._looked_at(name, a)]
+        if self._projection is None:
+            sizes = [layer.size for layer in layers]
+            self._projection = Projection(sizes, self.dimension, self.seed)
+        return self._projection.sketch(layers)
+
+    def _looked_at(self, name: str, array: NDArray[Any]) -> bool:
+        return array.dtype.kind == "f" and name.startswith(self.layers)
+
+    def _length(self, cohort: str, before: Arrays, after: Arrays) -> float:
+        """Return the length of an update, and add it to the cohort's sum."""
+        changes = [
+            np.subtract(after[name], before[name], dtype=np.float64).ravel()
+            for name in before
+            if before[name].dtype.kind == "f"
+        ]
+        change = np.concatenate(changes)
+        self._sums[cohort] = self._sums.get(cohort, 0.0) + change
+        return float(np.linalg.norm(change))
+
+    def take(self, cohort: str) -> Observed:
+        """Return what the participants of a cohort did in this round."""
+        rows = self._seen.pop(cohort, [])
+        signals = np.array([signal for _, signal, _ in rows]).reshape(len(rows), -1)
+        total = self._sums.pop(cohort, np.zeros(1))
+        return Observed(
+            [key for key, _, _ in rows],
+            signals.astype(np.float32),
+            np.array([norm for _, _, norm in rows]),
+            float(np.linalg.norm(total)) / max(1, len(rows)),
+        )

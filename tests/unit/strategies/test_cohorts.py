@@ -1,0 +1,175 @@
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, assert_same, honest, honest_records, one_round, rounds
+from fakes import small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp.strategy import Strategy
+
+from server_app.config import read_config
+from strategies.build import trained_together
+from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene, split_into
+from strategies.cohorts import Cohorts
+from strategies.layer import attach_journal, models_of
+from strategies.quarantine import Quarantine
+from strategies.roster import Roster
+from strategies.signals import Signal
+from wire import tree
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS
+
+KEYS = [str(i) for i in range(8)]
+START = to_record(small_model())
+
+
+class OddAndEven(CohortRule):
+    """Splits after the second round: even keys to one side, odd keys to the other."""
+
+    def __init__(self) -> None:
+        self.cohorts = ["0"]
+        self.seen: list[Mapping[str, Observed]] = []
+
+    def place(self, scene: Scene) -> list[str]:
+        if self.cohorts == ["0"]:
+            return ["0"] * len(scene.keys)
+        return [self.cohorts[int(key) % 2] for key in scene.keys]
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+    ) -> Regrouping | None:
+        self.seen.append(seen)
+        if server_round != 2:
+            return None
+        self.cohorts = ["0.0", "0.1"]
+        return split_into({"0": None}, "0", self.cohorts)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"cohorts": self.cohorts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.cohorts = list(state["cohorts"])
+
+
+def cohorts(aggregator: str = "fedavg", **settings: Any) -> tuple[Cohorts, Notes]:
+    config = read_config({"aggregator": aggregator, "fraction-evaluate": 1.0})
+    roster, notes = Roster(), Notes()
+
+    def make() -> Strategy:
+        return trained_together(config, roster)
+
+    layer = Cohorts(make, OddAndEven(), Signal(8), roster, **settings)
+    attach_journal(layer, notes)
+    return layer, notes
+
+
+def keys_of(messages: list[Message], grid: FakeGrid) -> list[str]:
+    return [grid.nodes[message.metadata.dst_node_id] for message in messages]
+
+
+def test_children_start_from_the_parent_then_go_their_own_ways() -> None:
+    layer, notes = cohorts(count=6)
+    grid = FakeGrid(KEYS)
+    parent = rounds(layer, START, grid, range(1, 3))
+    assert list(layer.models) == ["0.0", "0.1"]
+    for model in layer.models.values():
+        assert_same(model, parent)
+    rounds(layer, parent, grid, range(3, 5))
+    even, odd = (from_record(m)["layer.weight"] for m in layer.models.values())
+    assert not np.allclose(even, odd)
+    assert layer.rounds == {"0.0": 4, "0.1": 4}
+    assert [event["members"] for event in notes.of("cohorts")][-1] == {"0.0": 4, "0.1": 4}
+    assert notes.of("regrouped")[0]["round"] == 2
+
+
+def test_participants_are_shared_out_and_each_gets_its_own_model() -> None:
+    layer, _ = cohorts(count=6)
+    grid = FakeGrid(KEYS)
+    arrays = rounds(layer, START, grid, range(1, 5))
+    messages = list(layer.configure_train(5, arrays, ConfigRecord(), grid))
+    keys = keys_of(messages, grid)
+    assert sorted(int(key) % 2 for key in keys) == [0, 0, 0, 1, 1, 1]
+    for message, key in zip(messages, keys, strict=True):
+        sent = message.content.array_records[ARRAYS]
+        assert_same(sent, layer.models[f"0.{int(key) % 2}"])
+
+
+def test_each_client_evaluates_its_own_cohorts_model() -> None:
+    layer, _ = cohorts(count=6)
+    grid = FakeGrid(KEYS)
+    arrays = rounds(layer, START, grid, range(1, 5))
+    messages = list(layer.configure_evaluate(5, arrays, ConfigRecord(), grid))
+    assert sorted(keys_of(messages, grid)) == KEYS
+    for message, key in zip(messages, keys_of(messages, grid), strict=True):
+        sent = message.content.array_records[ARRAYS]
+        assert_same(sent, layer.models[f"0.{int(key) % 2}"])
+    shares = {name: share for name, (_, share) in models_of(layer, arrays).items()}
+    assert shares == {"0.0": 0.5, "0.1": 0.5}
+
+
+def test_a_failing_cohort_does_not_touch_the_others() -> None:
+    def broken(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != "train":
+            return honest(message, key)
+        records = honest_records(message, key)
+        arrays = from_record(records[ARRAYS])
+        records[ARRAYS] = to_record({n: np.full_like(a, np.nan) for n, a in arrays.items()})
+        return [answer(message, records)]
+
+    layer, notes = cohorts()
+    arrays = rounds(layer, START, FakeGrid(KEYS), range(1, 4))
+    before = dict(layer.models)
+    one_round(layer, arrays, FakeGrid(KEYS, {key: broken for key in KEYS[1::2]}), 4)
+    assert_same(layer.models["0.1"], before["0.1"])
+    assert not np.allclose(
+        *(from_record(m)["layer.weight"] for m in (layer.models["0.0"], before["0.0"]))
+    )
+    assert layer.rounds == {"0.0": 4, "0.1": 3}
+    assert notes.of("cohort-failed")[0]["cohort"] == "0.1"
+
+
+def test_a_cohort_whose_members_left_waits() -> None:
+    layer, _ = cohorts()
+    arrays = rounds(layer, START, FakeGrid(KEYS), range(1, 4))
+    arrays = rounds(layer, arrays, FakeGrid(KEYS[::2], first_node=900), range(4, 6))
+    assert layer.rounds == {"0.0": 5, "0.1": 3}
+    rounds(layer, arrays, FakeGrid(KEYS), range(6, 7))
+    assert layer.rounds == {"0.0": 6, "0.1": 4}
+
+
+def test_a_round_that_brings_nothing_changes_nothing() -> None:
+    layer, _ = cohorts()
+    rounds(layer, START, FakeGrid(KEYS), range(1, 4))
+    assert layer.aggregate_train(4, []) == (None, None)
+    assert layer.rounds == {"0.0": 3, "0.1": 3}
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedyogi", "median"])
+def test_continues_from_a_saved_state_as_if_never_stopped(aggregator: str) -> None:
+    whole, _ = cohorts(aggregator, count=6)
+    grid = FakeGrid(KEYS)
+    middle = rounds(whole, START, grid, range(1, 5))
+    data = tree.to_bytes({"strategy": whole.state_dict()}, "test")
+    never_stopped = rounds(whole, middle, grid, range(5, 7))
+
+    resumed, _ = cohorts(aggregator, count=6)
+    resumed.load_state_dict(tree.from_bytes(data, "test")["strategy"])
+    assert_same(rounds(resumed, middle, FakeGrid(KEYS), range(5, 7)), never_stopped)
+
+
+def test_signals_are_the_directions_of_updates() -> None:
+    layer, _ = cohorts()
+    rounds(layer, START, FakeGrid(KEYS), range(1, 2))
+    assert isinstance(layer.rule, OddAndEven)
+    seen = layer.rule.seen[0]["0"]
+    assert seen.keys == KEYS
+    assert seen.signals.shape == (8, 8)
+    assert len(np.unique(seen.signals, axis=0)) == 8
+
+
+def test_works_under_quarantine() -> None:
+    layer, _ = cohorts(count=6)
+    whole = Quarantine(layer, layer.roster)
+    result: ArrayRecord = rounds(whole, START, FakeGrid(KEYS), range(1, 5))
+    assert all(np.isfinite(array).all() for array in from_record(result).values())

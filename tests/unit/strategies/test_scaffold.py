@@ -1,0 +1,120 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message
+
+from server_app.config import ConfigError, read_config
+from strategies.build import build_strategy
+from strategies.layer import Layer, attach_journal, walk
+from strategies.roster import Roster
+from strategies.scaffold import Scaffold
+from wire import tree
+from wire.arrays import from_record, to_record
+from wire.keys import CONTROL
+
+KEYS = [str(i) for i in range(8)]
+BAD = "3"
+MODEL = small_model()
+FLOATS = [name for name, array in MODEL.items() if array.dtype.kind == "f"]
+
+
+def change(key: str) -> dict[str, Any]:
+    return {name: np.full_like(MODEL[name], 1 + int(key)) for name in FLOATS}
+
+
+def client(records: dict[str, Any] | Callable[[Message], dict[str, Any]]) -> Any:
+    """Return a client that trains honestly and adds these records."""
+
+    def behave(message: Message, key: str, look: int = 0) -> list[Message]:
+        return [answer(message, {**honest_records(message, key), **records})]  # type: ignore[dict-item]
+
+    return behave
+
+
+def grid(**spoilt: Any) -> FakeGrid:
+    behaviours = {key: client({CONTROL: to_record(change(key))}) for key in KEYS}
+    return FakeGrid(KEYS, behaviours | spoilt, wire=True)
+
+
+def stack(count: int = 8, **more: Any) -> tuple[Layer, Scaffold, Notes]:
+    keys: dict[str, Any] = {"objective": "scaffold", "num-clients": 8, "clients-per-round": count}
+    strategy = build_strategy(read_config({**keys, **more}), Roster())
+    assert isinstance(strategy, Layer)
+    notes = Notes()
+    attach_journal(strategy, notes)
+    layer = next(part for part in walk(strategy) if isinstance(part, Scaffold))
+    return strategy, layer, notes
+
+
+def test_the_first_variate_is_zero_and_not_sent() -> None:
+    strategy, layer, _ = stack()
+    first, second = grid(), grid()
+    one_round(strategy, to_record(MODEL), first)
+    assert all(CONTROL not in message.content for message in first.of_kind("train"))
+    one_round(strategy, to_record(MODEL), second, 2)
+    mean = np.mean([1 + int(key) for key in KEYS])
+    for message in second.of_kind("train"):
+        sent = from_record(message.content.array_records[CONTROL])
+        assert list(sent) == FLOATS
+        assert all((array == mean).all() and array.dtype == np.float32 for array in sent.values())
+    assert all((array == 2 * mean).all() for array in layer.control.values())
+
+
+def test_changes_count_by_all_clients_not_by_those_who_took_part() -> None:
+    strategy, layer, notes = stack(count=2)
+    one_round(strategy, to_record(MODEL), grid())
+    (selected,) = notes.of("selected")
+    expected = sum(1 + int(key) for key in selected["chosen"]) / len(KEYS)
+    assert all(np.allclose(array, expected) for array in layer.control.values())
+
+
+def _of_shape(shape: tuple[int, ...]) -> ArrayRecord:
+    return to_record({**change(BAD), FLOATS[0]: np.ones(shape, np.float32)})
+
+
+SPOILT = {
+    "missing": {},
+    "not arrays": {CONTROL: ConfigRecord({"c": 1})},
+    "other names": {CONTROL: to_record({"x": np.ones(3, np.float32)})},
+    "another shape": {CONTROL: _of_shape((3, 4))},
+    "another type": {CONTROL: to_record({n: a.astype(np.float64) for n, a in change(BAD).items()})},
+    "not finite": {CONTROL: to_record({n: a * np.nan for n, a in change(BAD).items()})},
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_reply_with_a_bad_change_is_set_aside(case: str) -> None:
+    strategy, layer, notes = stack()
+    arrays, _ = one_round(strategy, to_record(MODEL), grid(**{BAD: client(SPOILT[case])}))
+    assert [e["client"] for e in notes.of("quarantined")] == [BAD]
+    expected = sum(1 + int(key) for key in KEYS if key != BAD) / len(KEYS)
+    assert all(np.allclose(array, expected) for array in layer.control.values())
+
+    without, _, _ = stack()
+    honest_seven, _ = one_round(without, to_record(MODEL), grid(**{BAD: lambda *_: []}))
+    assert_same(arrays, honest_seven)
+
+
+def test_the_aggregator_sees_what_it_would_see_without() -> None:
+    plain = build_strategy(read_config({"num-clients": 8, "clients-per-round": 8}), Roster())
+    expected, _ = one_round(plain, to_record(MODEL), FakeGrid(KEYS, wire=True))
+    assert_same(one_round(stack()[0], to_record(MODEL), grid())[0], expected)
+
+
+def test_state_survives_a_save() -> None:
+    strategy, layer, _ = stack()
+    one_round(strategy, to_record(MODEL), grid())
+    data = tree.to_bytes(strategy.state_dict(), "test")
+    other, fresh, _ = stack()
+    other.load_state_dict(tree.from_bytes(data, "test"))
+    one_round(strategy, to_record(MODEL), grid(), 2)
+    one_round(other, to_record(MODEL), grid(), 2)
+    np.testing.assert_equal(fresh.control, layer.control)
+
+
+def test_cohorts_have_models_of_their_own_and_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"objective = 'scaffold': .*cohorts"):
+        read_config({"objective": "scaffold", "cohorts": "auxo"})
