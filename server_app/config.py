@@ -14,9 +14,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from server_app.presets import AXIS_DEFAULTS, PRESETS, fill_axes
-from server_app.sections import AtLeastOne, Coreset, Count, FineTune, Moon, NonNegative, Positive
+from server_app.sections import (
+    AtLeastOne,
+    Cohort,
+    Coreset,
+    Count,
+    FineTune,
+    Groups,
+    Moon,
+    NonNegative,
+    Positive,
+    Share,
+)
 from server_app.sections import Section as _Section
-from server_app.sections import Share
 from strategies.registry import AXES, NOT_YET, available
 from tasks.errors import CONFIG_KEYS
 from tasks.spec import TaskSpec
@@ -132,20 +142,13 @@ class PowerOfChoice(_Section):
     candidates: Count = 0
 
 
-class Cohort(_Section):
-    """Cohorts: how they are found, and when they change."""
+class Oort(_Section):
+    """How much Oort explores, how it treats the slow, and who has done enough (0: nobody ever)."""
 
-    parts: AtLeastOne = 4
-    dimension: Annotated[int, Field(ge=5)] = 256
-    first_clustering: Count = 5
-    first_split: Count = 20
-    last_split: Count = 0
-    split_rounds: AtLeastOne = 3
-    min_participants: AtLeastOne = 10
-    exploration: Share = 0.3
-    exploration_decay: Share = 0.99
-    reward_rate: Share = 0.2
-    lies_allowed: AtLeastOne = 3
+    exploration: Share = 0.9
+    least_exploration: Share = 0.2
+    slow_penalty: NonNegative = 2.0
+    blacklist_after: Count = 10
 
 
 class Aggregation(_Section):
@@ -218,6 +221,7 @@ class RunConfig(_Section):
     checkpoint: Checkpoint = Checkpoint()
     data: Data = Data()
     split: Split = Split()
+    groups: Groups = Groups()
     corruption: Corruption = Corruption()
     net: Net = Net()
     prox: Prox = Prox()
@@ -228,6 +232,7 @@ class RunConfig(_Section):
     summary: Summary = Summary()
     cosage: CosAge = CosAge()
     power_of_choice: PowerOfChoice = PowerOfChoice()
+    oort: Oort = Oort()
     cohort: Cohort = Cohort()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()

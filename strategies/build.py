@@ -22,6 +22,12 @@ def _selector(config: RunConfig) -> ClientSelector:
     settings: dict[str, dict[str, Any]] = {
         "cosage": {"silent_ratio": config.cosage.silent_ratio},
         "power-of-choice": {"candidates": config.power_of_choice.candidates},
+        "oort": {
+            "exploration": config.oort.exploration,
+            "floor": config.oort.least_exploration,
+            "alpha": config.oort.slow_penalty,
+            "blacklist_after": config.oort.blacklist_after,
+        },
     }
     name = config.client_selector
     selector: ClientSelector = resolve("client-selector", name)(**settings.get(name, {}))

@@ -85,6 +85,7 @@ class Cohorts(Layer):
         self.strategies: dict[str, Strategy] = {}
         self.rounds: dict[str, int] = {}
         self.members: dict[str, str] = {}  # the cohort of each client
+        self._noted: dict[str, str] = {}  # what the journal knows of them
         self._where: dict[int, str] = {}  # the cohort of each node asked in this round
 
     def configure_train(
@@ -145,9 +146,9 @@ class Cohorts(Layer):
         seen = {cohort: self.signal.take(cohort) for cohort in groups}
         regrouping = self.rule.learn(server_round, self.rounds, seen)
         seconds += perf_counter() - started
-        self._note(server_round, seen, seconds)
         if regrouping is not None:
             self._regroup(server_round, regrouping)
+        self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self._mean_model(), totals
 
@@ -257,7 +258,6 @@ class Cohorts(Layer):
                 self.strategies[cohort] = self.make_inner()
                 state = copy.deepcopy(strategy_state(old_strategies[main]))
                 load_strategy_state(self.strategies[cohort], state)
-        self.members = {k: c for k, c in self.members.items() if c in self.models}
         self.journal("regrouped", round=server_round, cohorts=regrouping)
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.models))
 
@@ -271,13 +271,17 @@ class Cohorts(Layer):
         return to_record(mean.arrays)
 
     def _note(self, server_round: int, seen: Mapping[str, Observed], seconds: float) -> None:
-        sizes = Counter(self.members.values())
+        belong = self.rule.settled(self.members)
+        moved = {key: name for key, name in belong.items() if self._noted.get(key) != name}
+        self.members, self._noted = belong, dict(belong)
+        sizes = Counter(belong.values())
         self.journal(
             "cohorts",
             round=server_round,
             members={cohort: sizes[cohort] for cohort in self.models},
             participants={cohort: len(seen[cohort].keys) for cohort in seen},
             rounds=dict(self.rounds),
+            moved=moved,
             seconds=seconds,
             **self.rule.report(),
         )

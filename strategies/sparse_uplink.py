@@ -13,6 +13,7 @@ from strategies.roster import Roster
 from wire.arrays import to_record, view
 from wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
 from wire.records import record_at, sent_arrays
+from wire.sizes import record_bytes
 from wire.sparse import MalformedUpdate, decode_pairs
 
 
@@ -44,6 +45,7 @@ class SparseUplink(Layer):
         self.density = density
         self.values = values
         self._sent: dict[int, ArrayRecord] = {}
+        self._sparse_bytes = self._dense_bytes = 0  # of the updates that a round has decoded
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -58,8 +60,13 @@ class SparseUplink(Layer):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Decode, then aggregate."""
-        return super().aggregate_train(server_round, self._dense(server_round, replies))
+        """Decode, then aggregate; note what the same updates would have taken as whole models."""
+        self._sparse_bytes = self._dense_bytes = 0
+        try:
+            return super().aggregate_train(server_round, self._dense(server_round, replies))
+        finally:
+            sizes = {"bytes-sparse": self._sparse_bytes, "bytes-dense": self._dense_bytes}
+            self.journal("uplink", round=server_round, **sizes)
 
     def _dense(self, server_round: int, replies: Iterable[Message]) -> Iterator[Message]:
         for reply in replies:
@@ -80,6 +87,8 @@ class SparseUplink(Layer):
         if sent is None or not isinstance(payload, bytes):
             raise MalformedUpdate("no sparse update that was asked for")
         arrays = add_update(sent, payload)
+        self._sparse_bytes += len(payload)
+        self._dense_bytes += record_bytes(arrays)
         del reply.content[SPARSE]
         reply.content[ARRAYS] = arrays
 

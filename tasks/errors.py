@@ -14,6 +14,8 @@ CONFIG_KEYS = {
     "alpha": "split.alpha",
     "shards_per_client": "split.shards-per-client",
     "classes_per_client": "split.classes-per-client",
+    "group_kind": "groups.kind",
+    "group_count": "groups.count",
     "noise_rate": "corruption.rate",
     "noise_severity": "corruption.severity",
     "noise_kinds": "corruption.kinds",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tasks.datasets.raw import RawData
 from tasks.datasets.storage import Arrays, cache_folder, cached_arrays
 from tasks.errors import TaskError, invalid
+from tasks.groups import group_of
 from tasks.spec import TaskSpec
 from tasks.splits import Indices, generator
 
@@ -123,6 +124,7 @@ def _key(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> str:
         "dirichlet": spec.alpha,
         "shards": spec.shards_per_client,
         "pathological": spec.classes_per_client,
+        "class-groups": spec.group_count,
     }.get(spec.partition)
     digest = hashlib.sha256(repr((1, setting, num_partitions, spec.seed)).encode())
     digest.update(np.ascontiguousarray(groups, dtype=np.int64).tobytes())
@@ -204,10 +206,37 @@ def _natural(_spec: TaskSpec, _num_partitions: int) -> list[Any]:
     return [NaturalIdPartitioner("group")]
 
 
+class _ClassGroups:
+    """Classes are dealt out to planted groups; the clients of a group share its samples equally.
+
+    Has the two things that flwr-datasets' partitioners are used for here.
+    """
+
+    def __init__(self, num_partitions: int, count: int) -> None:
+        self.num_partitions = num_partitions
+        self.count = count
+        self.dataset: Any = None
+
+    def load_partition(self, client: int) -> Any:
+        groups = np.array(self.dataset["group"])
+        block = groups * self.count // (int(groups.max()) + 1)
+        group = group_of(client, self.count)
+        mine = np.flatnonzero(block == group)
+        sharers = range(group, self.num_partitions, self.count)
+        return self.dataset.select(mine[sharers.index(client) :: len(sharers)])
+
+
+def _class_groups(spec: TaskSpec, num_partitions: int) -> list[Any]:
+    if num_partitions < spec.group_count:
+        raise invalid("group_count", spec.group_count, f"at most {num_partitions} clients")
+    return [_ClassGroups(num_partitions, spec.group_count)]
+
+
 PARTITIONERS: dict[str, Callable[[TaskSpec, int], list[Any]]] = {
     "iid": _iid,
     "dirichlet": _dirichlet,
     "shards": _shards,
     "pathological": _pathological,
+    "class-groups": _class_groups,
     "natural": _natural,
 }

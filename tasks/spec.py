@@ -20,7 +20,7 @@ class TaskSpec:
     model : str
         Name of the model; ``frozen:<backbone>`` trains a linear head on fixed features.
     partition : str
-        ``iid``, ``dirichlet``, ``shards``, ``pathological`` or ``natural``.
+        ``iid``, ``dirichlet``, ``shards``, ``pathological``, ``class-groups`` or ``natural``.
     noise : str
         ``none``, ``closed-set``, ``open-set`` or ``attribute``.
     seed : int
@@ -41,6 +41,11 @@ class TaskSpec:
         Shards that each client of ``shards`` gets.
     classes_per_client : int
         Classes that each client of ``pathological`` gets.
+    group_kind : str
+        How the data of planted groups of clients differ: ``none``, ``rotation`` or
+        ``label-permutation``.
+    group_count : int
+        Number of planted groups, those of ``class-groups`` included.
     synthetic_alpha, synthetic_beta : float
         How much the clients' models, and their inputs, differ in ``synthetic``.
     noise_rate : float
@@ -67,6 +72,8 @@ class TaskSpec:
     alpha: float = 0.3
     shards_per_client: int = 2
     classes_per_client: int = 2
+    group_kind: str = "none"
+    group_count: int = 2
     synthetic_alpha: float = 1.0
     synthetic_beta: float = 1.0
     noise_rate: float = 0.4
@@ -88,6 +95,7 @@ _RULES: dict[str, _Rule] = {
     "alpha": (lambda alpha: 0 < alpha < math.inf, "a finite number above 0"),
     "shards_per_client": _COUNT,
     "classes_per_client": _COUNT,
+    "group_count": _COUNT,
     "synthetic_alpha": _SPREAD,
     "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),

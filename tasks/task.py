@@ -16,6 +16,7 @@ from tasks.datasets.npz import load_device_file
 from tasks.datasets.raw import input_range
 from tasks.datasets.storage import cache_folder
 from tasks.errors import TaskError, invalid
+from tasks.groups import GROUPS, group_of
 from tasks.noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from tasks.noise.attribute import parse_kinds
 from tasks.noise.noisy import InputRange, untouched
@@ -61,7 +62,11 @@ def load_task(spec: TaskSpec) -> Task:
         ...
     tasks.errors.TaskError: corruption.rate = 2.0 is not allowed: use a number in [0, 1]
     """
-    names: dict[str, Collection[str]] = {"partition": PARTITIONERS, "noise": NOISES}
+    names: dict[str, Collection[str]] = {
+        "partition": PARTITIONERS,
+        "noise": NOISES,
+        "group_kind": GROUPS,
+    }
     if ":" not in str(spec.task):
         names["task"] = DATASETS
     check_spec(spec, names)
@@ -213,12 +218,12 @@ class Task:
         if self.spec.partition == "natural" and raw.user_test is not None:
             own_test = self._test_pool[2]
             owner = user_groups(raw, num_partitions, raw.user_test[own_test])
-            test = self._split(raw.x_test, raw.y_test, own_test[owner == partition_id])
+            test = self._own(raw.x_test, raw.y_test, own_test[owner == partition_id], partition_id)
         else:
             rng = generator(self.spec.seed, "client-test", partition_id)
             kept, held = hold_out(len(mine), self.spec.client_test_share, rng)
             held = held[raw.y_train[mine[held]] < self.num_classes]
-            test = self._split(raw.x_train, raw.y_train, mine[held])
+            test = self._own(raw.x_train, raw.y_train, mine[held], partition_id)
             mine = mine[kept]
         return self._client(self._corrupted(mine, partition_id), test)
 
@@ -238,7 +243,7 @@ class Task:
             self.spec.noise_severity,
             lambda: self._input_range,
         )
-        x, y = rows(self._raw.x_train, indices), self._raw.y_train[indices]
+        x, y = self._grouped(self._raw.x_train, self._raw.y_train, indices, partition_id)
         rng = generator(self.spec.seed, "noise", partition_id)
         return NOISES[self.spec.noise](x, y, settings, rng)
 
@@ -276,6 +281,18 @@ class Task:
             true_labels=torch.from_numpy(noisy.true_labels),
             clean=torch.from_numpy(noisy.clean),
         )
+
+    def _grouped(
+        self, x: Inputs, y: NDArray[np.int64], indices: Indices, client: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return samples as the client's planted group has them."""
+        count = self.spec.group_count
+        differ = GROUPS[self.spec.group_kind]
+        group = group_of(client, count)
+        return differ(rows(x, indices), y[indices], group, count, self._classes_before_noise)
+
+    def _own(self, x: Inputs, y: NDArray[np.int64], indices: Indices, client: int) -> Split:
+        return self._tensors(*self._grouped(x, y, indices, client))
 
     def _split(self, x: Inputs, y: NDArray[np.int64], indices: Indices) -> Split:
         return self._tensors(rows(x, indices), y[indices])

@@ -7,7 +7,7 @@ back with the reply.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flwr.app import ConfigRecord, Message
@@ -38,6 +38,7 @@ class AuxoRule(CohortRule):
                 last_round=settings.last_split,
                 rounds=settings.split_rounds,
                 participants=settings.min_participants,
+                exponent=settings.split_exponent,
             ),
             first_cluster_round=settings.first_clustering,
             exploration=settings.exploration,
@@ -52,8 +53,12 @@ class AuxoRule(CohortRule):
     def place(self, scene: Scene) -> list[str]:
         """Match requests to leaves; who is on the blacklist gets no place."""
         groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
-        where = {key: leaf for leaf, keys in groups.items() for key in keys}
+        where = _by_key(groups)
         return [where.get(key, "") for key in scene.keys]
+
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return the leaf that suits each client best."""
+        return _by_key(self.auxo.members(list(placed)))
 
     def guidance(self, key: str) -> dict[str, ConfigRecord]:
         """Return what the last round found about a client, and the leaves there are."""
@@ -111,3 +116,7 @@ class AuxoRule(CohortRule):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.auxo.load_state_dict(state)
+
+
+def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {key: leaf for leaf, keys in groups.items() for key in keys}

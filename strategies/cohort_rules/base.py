@@ -71,6 +71,10 @@ class CohortRule:
         """Return the cohort of each client, an empty name for one that has no place."""
         return [ONLY] * len(scene.keys)
 
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return where clients belong, given where they were placed: the same, unless some explore."""
+        return dict(placed)
+
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Return new cohorts before a round begins, if there are to be any."""
         return None

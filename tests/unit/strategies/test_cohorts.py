@@ -3,8 +3,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, assert_same, honest, honest_records, one_round, rounds
-from fakes import small_model
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest,
+    honest_records,
+    one_round,
+    rounds,
+    small_model,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp.strategy import Strategy
 
@@ -120,7 +129,7 @@ def test_a_failing_cohort_does_not_touch_the_others() -> None:
     layer, notes = cohorts()
     arrays = rounds(layer, START, FakeGrid(KEYS), range(1, 4))
     before = dict(layer.models)
-    one_round(layer, arrays, FakeGrid(KEYS, {key: broken for key in KEYS[1::2]}), 4)
+    one_round(layer, arrays, FakeGrid(KEYS, dict.fromkeys(KEYS[1::2], broken)), 4)
     assert_same(layer.models["0.1"], before["0.1"])
     assert not np.allclose(
         *(from_record(m)["layer.weight"] for m in (layer.models["0.0"], before["0.0"]))

@@ -1,0 +1,135 @@
+"""Sections of the run config: the base of all, and those of methods that have many settings."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """Settings under one prefix: no other keys, no other types, nothing infinite."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+class Moon(Section):
+    """MOON's contrastive term: its weight, and the temperature of its similarities."""
+
+    mu: NonNegative = 1.0
+    temperature: Positive = 0.5
+
+
+class FineTune(Section):
+    """Epochs that the server trains the aggregated model on its validation set; 0 for none."""
+
+    epochs: Count = 0
+
+
+class Coreset(Section):
+    """Which few samples a client trains on, and how they are chosen.
+
+    Parameters
+    ----------
+    budget : float
+        Samples that a client trains on: up to 1 a share of its data, above 1 a number.
+    every : int
+        A coreset that is so many rounds old is chosen anew.
+    first_round : int
+        Rounds that train on a random subset before the first choice; 0 chooses from the start.
+    rule : str
+        How "gcfl" and "gradmatch" take the next sample: "distance" (the gradient nearest to what
+        is still missing), "projection" (the one that explains most of it) or "nearest" (to the
+        target, whatever has been taken); "auto" is each method's own.
+    target : str
+        The gradient to match: the "server"'s, on its validation set, or the client's "own";
+        "auto" is each method's own.
+    per_class : bool
+        Choose within each label, by the gradient of its own neuron (section 5.2 and 5.3), or among
+        all samples at once, by the whole head.
+    ridge : float
+        Regularisation of the weights (lambda of eq. 5).
+    tolerance : float
+        Matching ends when the residual is this share of the target; nearest samples fill up.
+    step : int
+        Samples taken in each step of matching.
+    nonnegative : bool
+        Keep weights from being negative.
+    use_weights : bool
+        Weigh samples in training as the match does; else all count the same.
+    radius : float
+        Distance of gradients within which CRUST lets one sample stand for another.
+    """
+
+    budget: Positive = 0.1
+    every: AtLeastOne = 10
+    first_round: Count = 1
+    rule: Literal["auto", "distance", "projection", "nearest"] = "auto"
+    target: Literal["auto", "server", "own"] = "auto"
+    per_class: bool = True
+    ridge: NonNegative = 0.5
+    tolerance: NonNegative = 1e-4
+    step: AtLeastOne = 1
+    nonnegative: bool = False
+    use_weights: bool = False
+    radius: Positive = 2.0
+
+
+class Groups(Section):
+    """Groups of clients with data of their own, planted to see whether they are found."""
+
+    kind: Literal["none", "rotation", "label-permutation"] = "none"
+    count: AtLeastOne = 2
+
+
+class Cohort(Section):
+    """How cohorts are found, and when they change.
+
+    Parameters
+    ----------
+    parts : int
+        A cohort is split into at most so many (K).
+    dimension : int
+        Length of the sketches that updates are compared by.
+    first_clustering : int
+        Rounds of a cohort before clusters are looked for.
+    first_split, last_split : int
+        Rounds of a cohort between which it may be split; no last one if 0.
+    split_rounds : int
+        Rounds in a row in which a split must be worth it.
+    split_exponent : float
+        Splitting into K parts must bring heterogeneity down by ``K ** exponent``: 0.5 as lemma 4.1
+        says of J, 1 for its square root.
+    min_participants : int
+        Participants a round that each part must be left with.
+    exploration, exploration_decay : float
+        Share of clients that try another cohort, and its decay by round.
+    reward_rate : float
+        Weight of a new reward against those before.
+    lies_allowed : int
+        Requests that contradict the update, until a client is barred.
+    """
+
+    parts: AtLeastOne = 4
+    dimension: Annotated[int, Field(ge=5)] = 256
+    first_clustering: Count = 5
+    first_split: Count = 20
+    last_split: Count = 0
+    split_rounds: AtLeastOne = 3
+    split_exponent: NonNegative = 0.5
+    min_participants: AtLeastOne = 10
+    exploration: Share = 0.3
+    exploration_decay: Share = 0.99
+    reward_rate: Share = 0.2
+    lies_allowed: AtLeastOne = 3

@@ -1,0 +1,57 @@
+"""Fine-tuning: the server trains every aggregated model a little more, on its own data."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from time import perf_counter
+
+from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+from client_app.batches import batch_seed
+from client_app.job import Job
+from client_app.objectives.plain import Plain
+from client_app.settings import train_settings
+from client_app.trainer import train_one
+from server_app.config import RunConfig
+from strategies.layer import Layer
+from strategies.server_data import validation_data
+from tasks import load_task
+from wire.arrays import from_record, to_record
+
+
+class FineTune(Layer):
+    """Train on the server's validation set after each aggregation, as a client would.
+
+    A reference for methods that use the same set in another way (GCFL, table 1).
+
+    Parameters
+    ----------
+    inner : Strategy
+        Aggregates.
+    config : RunConfig
+        The epochs (``fine-tune.epochs``), the task, and how clients train.
+    """
+
+    def __init__(self, inner: Strategy, config: RunConfig) -> None:
+        super().__init__(inner)
+        self.config = config
+        self.data = validation_data(config, "fine-tune.epochs")
+        self.model = load_task(config.task_spec()).build_model()
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate, then fine-tune."""
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if arrays is None:
+            return None, metrics
+        started = perf_counter()
+        settings = train_settings(self.config, server_round)
+        settings = replace(settings, epochs=self.config.fine_tune.epochs, steps=0)
+        seed = batch_seed(self.config.seed, "server", server_round)
+        job = Job(from_record(arrays), self.data, seed)
+        tuned = train_one(self.model, job, settings, Plain(self.config))
+        self.journal(
+            "fine-tuned", round=server_round, loss=tuned.loss, seconds=perf_counter() - started
+        )
+        return to_record(tuned.arrays), metrics
