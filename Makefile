@@ -2,10 +2,14 @@
 
 PYTHON ?= python3
 CONFIG ?=
+STRATEGIES ?= all
+SEEDS ?= 5
+BUDGET ?= 60 rounds
+RUN ?= latest
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks
+PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks stream_selectors compare
 # These start real Flower processes, which have deadlines: they run by themselves, one at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The brackets keep the pattern from matching the shell that looks for it.
@@ -14,12 +18,12 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint bench stop clean
+.PHONY: help venv run compare watch test test-browser lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
 	@echo 'Usage: make <target>'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-6s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only when they change
 
@@ -44,15 +48,28 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## Train with `flwr run` in simulation; settings by CONFIG="strategy='fedprox' seed=1"
 	@$(BIN)/python -m server_app.flower_run --run-config "$$CONFIG"
 
+compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET
+	@$(BIN)/python -m compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
+		--seeds $(SEEDS) --budget "$(BUDGET)"
+
+watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
+	@$(BIN)/python -m server_app.watch $(RUN)
+
 # Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(FLOWER_TESTS))
 	$(BIN)/python -m pytest $(FLOWER_TESTS)
 
+test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
+	$(BIN)/python -m pytest tests/browser
+
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p ,$(PACKAGES))
+
+docs: $(STAMP) ## Build the documentation into site/
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m benchmarks.speed

@@ -12,9 +12,10 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from client_app.probes import answer_losses, answer_updates
+from client_app.streamed_data import ingest_clients
 from client_app.summaries import summarise_clients
 from client_app.training import evaluate_clients, identify_clients, train_clients
-from wire.keys import ASK_LOSSES, ASK_UPDATE, IDENTIFY, SUMMARY
+from wire.keys import ASK_LOSSES, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -28,6 +29,7 @@ HANDLERS: dict[str, Handler] = {
     SUMMARY: summarise_clients,
     ASK_LOSSES: answer_losses,
     ASK_UPDATE: answer_updates,
+    INGEST: ingest_clients,
 }
 
 

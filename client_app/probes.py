@@ -52,4 +52,5 @@ def answer_updates(messages: Sequence[Message], contexts: Sequence[Context]) -> 
         metrics = filled(MetricRecord, {NUM_EXAMPLES: outcome.num_examples})
         model = {ARRAYS: to_record(outcome.arrays), METRICS: metrics}
         contents.append(filled(RecordDict, signed(visit.context) | model))
+        visit.close()
     return replies_to(messages, contents)

@@ -1,52 +1,34 @@
 """The samples that a device keeps of its stream: in memory, or in a file that survives a crash.
 
-The file is a log. Samples are appended, and so are notes that a sample is gone; every record has a
-checksum. A process that is killed while it writes leaves at most one broken record, at the end,
-which is cut off when the file is opened again. Once most of the log is about samples that are gone,
-a new one is written beside it and takes its place.
+The file is a log (``record_log.py``): samples are appended, and so are notes that a sample is gone.
+Once most of it is about samples that are gone, a new file is written and takes its place.
 """
 
 import errno
 import logging
-import os
 import struct
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wire import tree
-from wire.files import replacing
+from client_app.record_log import CutOffError, RecordLog, RecordLogError
 
 Ints = NDArray[np.int64]
-Samples = tuple[NDArray[Any], Ints]
 
 _log = logging.getLogger("forager")
 
-_VERSION = 1
-_MAGIC = b"FORAGER-SAMPLES\n"
-_LENGTH = struct.Struct("<I")
-_RECORD = struct.Struct("<IBqq")  # checksum of the rest, kind, key, label; then the sample
+_KIND, _VERSION = "sample-store", 1
+_NOTE = struct.Struct("<Bqq")  # what happened, key, label; then the sample, if it was stored
 _STORED, _GONE = 1, 2
-_SLACK = 1 << 16  # bytes about what is gone that are not worth a new log
+_SLACK = 1 << 16  # bytes about what is gone that are not worth a new file
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SampleStoreError(ValueError):
-    """A file does not hold the samples that are looked for; the message says what it is."""
-
-
-def places(capacity: int, capacity_bytes: int, sample: NDArray[Any]) -> int:
-    """Return how many samples like this one fit; ``capacity_bytes`` of 0 stands for any number.
-
-    >>> places(10, 1000, np.zeros((5, 12), dtype=np.float32))  # 261 bytes each
-    3
-    """
-    size = _RECORD.size + sample.nbytes
-    return min(capacity, capacity_bytes // size) if capacity_bytes else capacity
+    """A file does not hold the samples that are looked for; the message says what it holds."""
 
 
 class SampleStore:
@@ -57,8 +39,7 @@ class SampleStore:
     capacity : int
         Samples that are kept at most.
     capacity_bytes : int
-        Bytes that their records take at most; 0 stands for any number. On disk the log may grow to
-        twice that before it is written anew.
+        Bytes that they take at most; 0 stands for any number.
 
     Examples
     --------
@@ -78,8 +59,7 @@ class SampleStore:
             if value < 0:
                 raise ValueError(f"{name}: expected 0 or more, got {value!r}")
         self.capacity, self.capacity_bytes = capacity, capacity_bytes
-        self._shape: tuple[int, ...] | None = None
-        self._dtype = np.dtype(np.float32)
+        self._like: NDArray[Any] = np.empty(0, dtype=np.float32)  # shape and type of a sample
         self._labels: dict[int, int] = {}
         self._inputs: dict[int, NDArray[Any]] = {}
 
@@ -96,8 +76,17 @@ class SampleStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the records of the stored samples take."""
-        return len(self) * self._record_size
+        """Bytes that the stored samples take."""
+        return len(self) * self._like.nbytes
+
+    def places(self, sample: NDArray[Any]) -> int:
+        """Return how many samples like this one fit into the capacity.
+
+        >>> SampleStore(10, capacity_bytes=1000).places(np.zeros((6, 10), dtype=np.float32))
+        4
+        """
+        fit = self.capacity_bytes // max(1, sample.nbytes)
+        return min(self.capacity, fit) if self.capacity_bytes else self.capacity
 
     def swap(self, evicted: ArrayLike, keys: ArrayLike, x: ArrayLike, y: ArrayLike) -> bool:
         """Store samples in place of evicted ones; if that cannot be, say so and change nothing.
@@ -109,39 +98,40 @@ class SampleStore:
         keys : array of int
             Keys of the new samples.
         x, y : array
-            The samples and their labels. All samples of a store have one shape and type.
+            The samples, all of one shape and type, and their labels.
 
         Returns
         -------
         bool
             False if there is no room: the capacity would be exceeded, or the disk is full.
         """
-        gone = [key for key in np.asarray(evicted, np.int64).tolist() if key in self._labels]
-        names, labels = np.asarray(keys, np.int64).tolist(), np.asarray(y, np.int64).tolist()
+        names, labels = _integers("keys", keys), _integers("y", y)
+        replaced = dict.fromkeys([*_integers("evicted", evicted), *names])
+        gone = [key for key in replaced if key in self._labels]
+        if len(labels) != len(names):
+            raise ValueError(f"y: expected {len(names)} labels as in keys, got {len(labels)}")
+        new = dict(zip(names, labels, strict=True))
         inputs = self._checked(np.asarray(x), len(names)) if names else np.empty(0)
-        count = len((self._labels.keys() - set(gone)) | set(names))
-        limit = self.capacity_bytes
-        if names and (count > self.capacity or (limit and count * self._record_size > limit)):
-            _log.warning(
-                "no room for %d samples beside %d: they are not kept", len(names), len(self)
-            )
+        count = len(self._labels.keys() - set(gone) | new.keys())
+        if names and count > self.places(inputs[0]):
+            _log.warning("no room for %d samples beside %d: not kept", len(new), len(self))
             return False
-        return self._change(gone, dict(zip(names, labels, strict=True)), inputs)
+        return self._change(gone, new, dict(zip(names, inputs, strict=True)))
 
     def retain(self, keys: ArrayLike) -> None:
         """Drop all samples but these, as when a crash came between storing and deciding."""
-        wanted = set(np.asarray(keys, np.int64).tolist())
-        for key in self.keys.tolist():
-            if key not in wanted and not self.swap([key], [], [], []):
-                self._drop(key)  # on a full disk: it will come back, and be dropped again
+        others = set(self._labels) - set(_integers("keys", keys))
+        if not self.swap(sorted(others), [], [], []):
+            for key in others:  # a full disk takes no note of it: they come back, and go again
+                self._drop(key)
 
-    def read(self, keys: ArrayLike | None = None) -> Samples:
+    def read(self, keys: ArrayLike | None = None) -> tuple[NDArray[Any], Ints]:
         """Return the samples of these keys, or all, and their labels."""
-        wanted = list(self._labels) if keys is None else np.asarray(keys, np.int64).tolist()
+        wanted = list(self._labels) if keys is None else _integers("keys", keys)
         missing = [key for key in wanted if key not in self._labels]
         if missing:
             raise KeyError(f"keys: not stored: {missing[:5]}")
-        inputs = np.empty((len(wanted), *(self._shape or ())), dtype=self._dtype)
+        inputs = np.empty((len(wanted), *self._like.shape), dtype=self._like.dtype)
         for row, key in enumerate(wanted):
             inputs[row] = self._input(key)
         return inputs, np.array([self._labels[key] for key in wanted], dtype=np.int64)
@@ -155,41 +145,35 @@ class SampleStore:
         return {"keys": self.keys, "x": x, "y": y}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._labels, self._inputs, self._shape = {}, {}, None
-        if len(state["keys"]):
-            self.swap([], state["keys"], state["x"], state["y"])
-
-    @property
-    def _record_size(self) -> int:
-        size = int(np.prod(self._shape or (), dtype=np.int64)) * self._dtype.itemsize
-        return _RECORD.size + size
+        """Take back what :meth:`state_dict` returned, up to the capacity."""
+        self.retain([])
+        x, room = state["x"], self.places(state["x"][0]) if len(state["x"]) else 0
+        self.swap([], state["keys"][:room], x[:room], state["y"][:room])
 
     def _checked(self, inputs: NDArray[Any], count: int) -> NDArray[Any]:
-        """Return the samples if they are like those before; the first ones set the rule."""
+        """Return samples if they are like those before; where there are none they set the rule."""
+        kind = f"{inputs.dtype} of shape {inputs.shape}"
         if inputs.ndim == 0 or len(inputs) != count or inputs.dtype.kind not in "fiub":
-            kind = f"{inputs.dtype} of shape {inputs.shape}"
             raise ValueError(f"x: expected {count} arrays of numbers, got {kind}")
-        if not len(self) or self._shape is None:
-            self._adopt(inputs.shape[1:], inputs.dtype)
-        if (inputs.shape[1:], inputs.dtype) != (self._shape, self._dtype):
-            expected = f"expected {self._dtype} of shape {self._shape}"
-            raise ValueError(f"x: {expected}, got {inputs.dtype} of shape {inputs.shape[1:]}")
+        if not len(self):
+            self._like = np.empty_like(inputs[0])
+        if (inputs.shape[1:], inputs.dtype) != (self._like.shape, self._like.dtype):
+            expected = f"{self._like.dtype} of shape {(count, *self._like.shape)}"
+            raise ValueError(f"x: expected {expected}, like what is stored, got {kind}")
         return inputs
 
-    def _adopt(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._shape, self._dtype = shape, dtype
-
-    def _change(self, gone: list[int], new: Mapping[int, int], inputs: NDArray[Any]) -> bool:
+    def _change(
+        self, gone: list[int], new: Mapping[int, int], inputs: Mapping[int, NDArray[Any]]
+    ) -> bool:
+        """Drop and store; return whether it could be done."""
         for key in gone:
             self._drop(key)
-        for row, (key, label) in enumerate(new.items()):
-            self._labels[key], self._inputs[key] = label, np.array(inputs[row])
+        self._labels.update(new)
+        self._inputs.update({key: np.array(sample) for key, sample in inputs.items()})
         return True
 
     def _drop(self, key: int) -> None:
-        del self._labels[key]
-        self._inputs.pop(key, None)
+        del self._labels[key], self._inputs[key]
 
     def _input(self, key: int) -> NDArray[Any]:
         return self._inputs[key]
@@ -198,10 +182,12 @@ class SampleStore:
 class DiskStore(SampleStore):
     """Keeps samples in a file, up to a capacity.
 
+    The file may grow to about twice the capacity in bytes before it is written anew.
+
     Parameters
     ----------
     path : Path
-        The file; made when there is something to store.
+        The file; it is made when there is something to store.
     task : str
         What the samples are for. A file of another task is refused.
     capacity, capacity_bytes : int
@@ -216,24 +202,23 @@ class DiskStore(SampleStore):
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> path = Path(folder.name, "samples")
-    >>> store = DiskStore(path, "digits", capacity=5)
+    >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)
     >>> store.swap([], [7], np.array([[0.5]]), [1])
     True
     >>> store.close()
-    >>> DiskStore(path, "digits", capacity=5).read()
+    >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)
+    >>> store.read()
     (array([[0.5]]), array([1]))
-    >>> folder.cleanup()
+    >>> store.close(); folder.cleanup()
     """
 
     def __init__(self, path: Path, task: str, capacity: int, capacity_bytes: int = 0) -> None:
         super().__init__(capacity, capacity_bytes)
         self.path, self.task = path, task
         self._offsets: dict[int, int] = {}
-        self._file: BinaryIO | None = None
-        self._end = self._start = 0  # where the next record goes, where the first one is
+        self._file: RecordLog | None = None
         for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)  # of a log that was being written anew
+            leftover.unlink(missing_ok=True)  # a new file that a crash left unfinished
         if path.exists():
             self._open()
 
@@ -241,21 +226,98 @@ class DiskStore(SampleStore):
         """Close the file."""
         if self._file is not None:
             self._file.close()
-            self._file = None
 
     def _open(self) -> None:
-        """Read the log; what follows the last whole record is cut off."""
-        self._file = self.path.open("r+b", buffering=0)
-        size = os.fstat(self._file.fileno()).st_size
-        header = self._header(self._file)
-        if header is not None:
-            self._shape, self._dtype = tuple(header["shape"]), np.dtype(header["dtype"])
-            self._start = self._end = self._file.tell()
-            for kind, key, label, offset in self._records(self._file):
-                self._note(kind, key, label, offset)
-        if self._end < size:
-            _log.warning("%s: the last %d bytes are broken: cut off", self.path, size - self._end)
-            self._file.truncate(self._end)
-        if header is None:
+        """Read the file, as far as it is sound."""
+        try:
+            file = RecordLog(self.path, _KIND)
+        except CutOffError as error:
+            _log.warning("%s; it is put aside", error)
+            self.path.replace(self.path.with_name(f"{self.path.name}.broken"))
+            return
+        except RecordLogError as error:
+            raise SampleStoreError(str(error)) from error
+        if file.lost:
+            _log.warning("%s: its last %d bytes are broken: cut off", self.path, file.lost)
+        self._check_header(file.header)
+        self._like = np.empty(file.header["shape"], dtype=file.header["dtype"])
+        self._file = file
+        for offset, record in file.records():
+            self._note(offset, record)
+
+    def _check_header(self, header: Mapping[str, Any]) -> None:
+        for name, mine in {"version": _VERSION, "task": self.task}.items():
+            if header.get(name) != mine:
+                raise SampleStoreError(
+                    f"{self.path}: holds samples of {name} {header.get(name)!r}, not {mine!r}; "
+                    "give another state-dir, or delete the file"
+                )
+
+    def _note(self, offset: int, record: bytes) -> None:
+        """Take in one record of the file."""
+        what, key, label = _NOTE.unpack_from(record)
+        if key in self._labels:
+            self._drop(key)
+        if what == _STORED:
+            self._labels[key], self._offsets[key] = label, offset
+
+    def _change(
+        self, gone: list[int], new: Mapping[int, int], inputs: Mapping[int, NDArray[Any]]
+    ) -> bool:
+        records = [_NOTE.pack(_STORED, key, new[key]) + inputs[key].tobytes() for key in new]
+        records += [_NOTE.pack(_GONE, key, 0) for key in gone if key not in new]
+        try:
+            offsets = self._ready().append(records) if records else []
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            _log.warning("%s: %s: what is stored stays, nothing new", self.path, error.strerror)
+            return False
+        for offset, record in zip(offsets, records, strict=True):
+            self._note(offset, record)
+        self._tidy()
+        return True
+
+    def _ready(self) -> RecordLog:
+        """Return the file, made anew if there is none for samples like these."""
+        like = {"shape": list(self._like.shape), "dtype": self._like.dtype.str}
+        header = {"version": _VERSION, "task": self.task} | like
+        if self._file is None or self._file.header != header:
+            file = RecordLog.create(self.path, header, _KIND)
             self.close()
-            self.path.unlink()
+            self._file = file
+        return self._file
+
+    def _tidy(self) -> None:
+        """Write the file anew if more than half of it is about what is gone."""
+        if self._file is None or self._file.end < 2 * self._bytes_on_disk + _SLACK:
+            return
+        try:
+            offsets = self._file.rewrite(self._offsets.values())
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            _log.warning("%s: %s: it cannot be written anew", self.path, error.strerror)
+            return
+        self._offsets = dict(zip(self._offsets, offsets, strict=True))
+
+    @property
+    def _bytes_on_disk(self) -> int:
+        """Bytes of a file with nothing in it but the stored samples."""
+        return len(self) * (self._like.nbytes + _NOTE.size + RecordLog.OVERHEAD)
+
+    def _drop(self, key: int) -> None:
+        del self._labels[key], self._offsets[key]
+
+    def _input(self, key: int) -> NDArray[Any]:
+        assert self._file is not None  # something is stored
+        record = self._file.read(self._offsets[key])
+        sample = np.frombuffer(record, dtype=self._like.dtype, offset=_NOTE.size)
+        return sample.reshape(self._like.shape)
+
+
+def _integers(name: str, values: ArrayLike) -> list[int]:
+    numbers = np.asarray(values)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise ValueError(f"{name}: expected whole numbers, got {numbers.dtype} {numbers.shape}")
+    return [int(number) for number in numbers]

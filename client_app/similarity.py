@@ -32,7 +32,13 @@ def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: Ru
     payload = config.get(REFERENCE)
     if not isinstance(payload, bytes):
         raise ValueError(f"{REFERENCE}: the last global update is missing")
-    reference = _decoded(payload, change.size)
+    return compare(_decoded(payload, change.size), change, run_config)
+
+
+def compare(
+    reference: NDArray[np.float32], change: NDArray[np.float32], run_config: RunConfig
+) -> float:
+    """Return CosAge's similarity of a change to a global update (eq. 7)."""
     summary = run_config.summary
     return float(power_cosine(reference, change, p=summary.power, form=summary.form))
 

@@ -13,16 +13,19 @@ from typing import Any
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
+from client_app.held_model import HeldModel, hold, received_model
 from client_app.identity import client_config, client_data, client_task
 from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
-from client_app.similarity import flat_change, similarity
+from client_app.similarity import compare, flat_change, similarity
 from client_app.trainer import evaluate
-from client_app.training import message_arrays, prepare, signed, trainer_of
-from client_app.visit import message_config, parts_of, training_data, visits
+from client_app.training import prepare, signed, trainer_of
+from client_app.visit import Visit, message_config, parts_of, visits
 from server_app.config import RunConfig
 from tasks import Task
-from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, SIMILARITY, WANTS
+from wire.arrays import from_record
+from wire.changes import LACKS_BASE
+from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
 from wire.records import filled
 
 
@@ -30,39 +33,65 @@ def summarise_clients(messages: Sequence[Message], contexts: Sequence[Context]) 
     """Answer what each client is asked; all messages of one call ask the same."""
     wants = str(message_config(messages[0])[WANTS])
     config, task = client_config(contexts[0]), client_task(contexts[0])
-    if wants == SIMILARITY:
-        values: Sequence[Any] = _similarities(messages, contexts, config, task)
-    elif wants == LOSS:
-        values = [_loss(m, c, config, task) for m, c in zip(messages, contexts, strict=True)]
-    elif wants == HISTOGRAM:
-        values = [_histogram(context, task) for context in contexts]
+    if wants == HISTOGRAM:
+        values: list[Any] = [_histogram(context, task) for context in contexts]
+    elif wants in (SIMILARITY, LOSS):
+        values = _about_models(messages, contexts, wants, config, task)
     else:
         raise ValueError(f"{WANTS} = {wants!r}: expected {SIMILARITY}, {LOSS} or {HISTOGRAM}")
     return [
-        _reply(message, context, task, {wants: value})
+        _reply(message, context, task, {LACKS_BASE: 1} if value is None else {wants: value})
         for message, context, value in zip(messages, contexts, values, strict=True)
     ]
 
 
+def _about_models(
+    messages: Sequence[Message],
+    contexts: Sequence[Context],
+    wants: str,
+    config: RunConfig,
+    task: Task,
+) -> list[float | None]:
+    """Return what each client finds; None where it lacks the model that its own builds on."""
+    models = [received_model(m, c) for m, c in zip(messages, contexts, strict=True)]
+    able = [i for i, model in enumerate(models) if model is not None]
+    clients = visits([messages[i] for i in able], [contexts[i] for i in able], task)
+    values: list[float | None] = [None] * len(messages)
+    known = [model for model in models if model is not None]
+    for visit, model in zip(clients, known, strict=True):
+        visit.arrays = from_record(model.record)
+    found = _losses(clients, config) if wants == LOSS else _similarities(clients, known, config)
+    for i, model, value in zip(able, known, found, strict=True):
+        values[i] = value
+        hold(model, contexts[i])
+    return values
+
+
 def _similarities(
-    messages: Sequence[Message], contexts: Sequence[Context], config: RunConfig, task: Task
+    clients: list[Visit], models: Sequence[HeldModel], config: RunConfig
 ) -> list[float]:
+    if not clients:
+        return []
     parts = [part for part in parts_of(config) if part.chooses_data]
-    clients = prepare(visits(messages, contexts, task), parts)
-    jobs = [visit.job() for visit in clients]
+    jobs = [visit.job() for visit in prepare(clients, parts)]
     # Without what objectives carry (control variates, ...): a proxy is only compared.
     proxies = trainer_of(config).train(
         jobs, summary_settings(config, clients[0].round), Plain(config)
     )
+    changes = [
+        flat_change(job.arrays, proxy.arrays) for job, proxy in zip(jobs, proxies, strict=True)
+    ]
     return [
-        similarity(message_config(message), flat_change(job.arrays, proxy.arrays), config)
-        for message, job, proxy in zip(messages, jobs, proxies, strict=True)
+        similarity(message_config(visit.message), change, config)
+        if model.difference is None or REFERENCE in message_config(visit.message)
+        else compare(model.difference, change, config)
+        for visit, model, change in zip(clients, models, changes, strict=True)
     ]
 
 
-def _loss(message: Message, context: Context, config: RunConfig, task: Task) -> float:
-    data = training_data(context, task)  # first: on a device it tells the shape of the model
-    return evaluate(trainer_of(config).model, message_arrays(message), data)[1]
+def _losses(clients: list[Visit], config: RunConfig) -> list[float]:
+    model = trainer_of(config).model
+    return [evaluate(model, visit.arrays, visit.data)[1] for visit in clients]
 
 
 def _histogram(context: Context, task: Task) -> list[int]:

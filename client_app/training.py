@@ -24,7 +24,6 @@ from wire.keys import (
     ARRAYS,
     CLIENT,
     CLIENT_KEY,
-    CONFIG,
     DENSITY,
     METRICS,
     NUM_EXAMPLES,

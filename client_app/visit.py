@@ -38,7 +38,7 @@ class Visit:
         As Flower hands them over.
     task : Task
         The run's task.
-    data : Split
+    chosen : Split, optional
         What to train on; all that the client holds unless a part chooses.
     weights : array, optional
         Weight of each sample in the loss; equal by default.
@@ -53,7 +53,7 @@ class Visit:
     message: Message
     context: Context
     task: Task
-    data: Split
+    chosen: Split | None = None
     weights: NDArray[np.float32] | None = None
     counts_for: float | None = None
     carried: dict[str, Arrays] = field(default_factory=dict)
@@ -68,6 +68,15 @@ class Visit:
     def key(self) -> str:
         """The client's stable name."""
         return client_key(self.context)
+
+    @property
+    def data(self) -> Split:
+        """What to train on."""
+        return training_data(self.context, self.task) if self.chosen is None else self.chosen
+
+    @data.setter
+    def data(self, chosen: Split) -> None:
+        self.chosen = chosen
 
     @property
     def holdings(self) -> ClientData:
@@ -117,9 +126,9 @@ class Part:
 
 
 def visits(messages: Sequence[Message], contexts: Sequence[Context], task: Task) -> list[Visit]:
-    """Return a visit for each message, with the whole of the client's training data."""
+    """Return a visit for each message."""
     return [
-        Visit(message, context, task, training_data(context, task))
+        Visit(message, context, task)
         for message, context in zip(messages, contexts, strict=True)
     ]
 

@@ -53,10 +53,10 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     task = load_task(config.task_spec())
     model = task.build_model()
     evaluate_model = _evaluator(task, model)
-    folder, state = _new_or_resumed(config)
-    journal = EventLog(folder)
     roster = Roster()
     strategy = build_strategy(config, roster)
+    folder, state = _new_or_resumed(config)
+    journal = EventLog(folder)
     attach_journal(strategy, journal)
     title = f"{config.strategy} on {config.task}"
     loop = Loop(

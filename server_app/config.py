@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from server_app.combinations import method_problems
 from server_app.presets import AXIS_DEFAULTS, PRESETS, fill_axes
 from server_app.sections import (
     AtLeastOne,
@@ -23,8 +24,10 @@ from server_app.sections import (
     Groups,
     Moon,
     NonNegative,
+    Ode,
     Positive,
     Share,
+    Stream,
 )
 from server_app.sections import Section as _Section
 from strategies.registry import AXES, NOT_YET, available
@@ -233,6 +236,8 @@ class RunConfig(_Section):
     cosage: CosAge = CosAge()
     power_of_choice: PowerOfChoice = PowerOfChoice()
     oort: Oort = Oort()
+    stream: Stream = Stream()
+    ode: Ode = Ode()
     cohort: Cohort = Cohort()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
@@ -326,7 +331,7 @@ def _impossible(config: RunConfig) -> list[str]:
         problems.append(
             f"round.min-replies = {config.round.min_replies}: only {asked} are asked in a round"
         )
-    return problems
+    return problems + method_problems(config)
 
 
 def _explain(error: ValidationError) -> list[str]:

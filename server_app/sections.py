@@ -133,3 +133,67 @@ class Cohort(Section):
     exploration_decay: Share = 0.99
     reward_rate: Share = 0.2
     lies_allowed: AtLeastOne = 3
+
+
+class Stream(Section):
+    """What arrives at a client, and what it can store.
+
+    Parameters
+    ----------
+    capacity, capacity_bytes : int
+        Samples, and bytes of samples, that a client can store; no limit in bytes if 0.
+    velocity : float
+        Samples that arrive per round: below 1 a share of the client's data, else a number.
+    head_start : int
+        Samples that arrived before the run began, where data are played as a stream.
+    drift : float
+        How much the mix of classes changes over time: 0 not at all, 1 one class after the other.
+    burst : int
+        Rounds whose samples arrive together.
+    ingest : str
+        When clients look at what arrived: at their next "contact", or in "every-round" by a light
+        message to those who do not train.
+    """
+
+    capacity: Count = 10
+    capacity_bytes: Count = 0
+    velocity: Positive = 0.05
+    head_start: Count = 50
+    drift: Share = 0.0
+    burst: AtLeastOne = 1
+    ingest: Literal["contact", "every-round"] = "contact"
+
+
+class Ode(Section):
+    """What ODE values samples by, and who stores what.
+
+    Parameters
+    ----------
+    estimator : str
+        Of the global gradient: "incremental" (eq. 8), "participants" (those of the last round
+        only), or "exact", an oracle.
+    layers : int
+        Last layers whose gradients count; 0 for all.
+    normalize : bool
+        Value directions, not lengths.
+    noise : float
+        Standard deviation of the noise that clients add to the gradient they report.
+    coordinate : bool
+        Whether the server plans who stores which label.
+    clients_per_label, labels_per_client : int
+        Limits of the plan; 0 labels for any number.
+    quantities : str
+        How a client divides its store among its labels: "even", or "matched" to eq. 10.
+    replan : float
+        The plan is made anew when velocities have changed by this share.
+    """
+
+    estimator: Literal["incremental", "participants", "exact"] = "incremental"
+    layers: Count = 1
+    normalize: bool = False
+    noise: NonNegative = 0.0
+    coordinate: bool = True
+    clients_per_label: AtLeastOne = 5
+    labels_per_client: Count = 0
+    quantities: Literal["even", "matched"] = "even"
+    replan: NonNegative = 0.2

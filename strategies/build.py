@@ -9,13 +9,19 @@ from client_selectors.base import ClientSelector
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import CohortRule
 from strategies.cohorts import Cohorts
+from strategies.coreset_plan import coreset_plan
+from strategies.coresets import Coresets
+from strategies.fine_tune import FineTune
 from strategies.quarantine import Quarantine
-from strategies.registry import resolve
+from strategies.registry import STREAM_RULES, resolve
+from strategies.requirements import check_linear_head
 from strategies.roster import Roster
 from strategies.scaffold import Scaffold
 from strategies.selection import Selection
 from strategies.signals import Signal
+from strategies.streams import Streams
 from strategies.survey import Survey
+from tasks import load_task
 
 
 def _selector(config: RunConfig) -> ClientSelector:
@@ -64,9 +70,8 @@ def trained_together(config: RunConfig, roster: Roster) -> Strategy:
     everyone = config.client_selector == "all"
     aggregator = resolve("aggregator", config.aggregator)(config)
     aggregator.equal_weights = config.weighting == "uniform"
-    strategy: Strategy = aggregator
-    strategy = Selection(
-        strategy,
+    strategy: Strategy = Selection(
+        _on_chosen_data(aggregator, config, roster),
         _selector(config),
         roster,
         count=0 if everyone else config.clients_per_round,
@@ -79,7 +84,38 @@ def trained_together(config: RunConfig, roster: Roster) -> Strategy:
         summary_mode=config.summary.mode,
         ask_at_most=config.summary.ask_at_most,
     )
+    if config.data_selector in STREAM_RULES:
+        strategy = _streams(strategy, config, roster)
     return Scaffold(strategy, roster) if config.objective == "scaffold" else strategy
+
+
+def _streams(strategy: Strategy, config: RunConfig, roster: Roster) -> Streams:
+    values = config.data_selector == "ode"
+    if values or config.data_selector in ("gradient-norm", "sld"):
+        check_linear_head(config, f"data-selector = {config.data_selector!r}")
+    return Streams(
+        strategy,
+        roster,
+        load_task(config.task_spec()).num_classes,
+        plans=values,
+        estimator=config.ode.estimator,
+        clients_per_label=config.ode.clients_per_label,
+        labels_per_client=config.ode.labels_per_client,
+        quantities=config.ode.quantities,
+        coordinated=config.ode.coordinate,
+        drift=config.ode.replan,
+        every_round=config.stream.ingest == "every-round",
+        timeout=config.round.deadline,
+    )
+
+
+def _on_chosen_data(aggregator: Strategy, config: RunConfig, roster: Roster) -> Strategy:
+    strategy = FineTune(aggregator, config) if config.fine_tune.epochs else aggregator
+    if config.objective == "moon":
+        check_linear_head(config, "objective = 'moon'")
+    if config.data_selector == "skyline" or coreset_plan(config) is not None:
+        return Coresets.of_run(strategy, roster, config)
+    return strategy
 
 
 def _cohorts(config: RunConfig, roster: Roster) -> Cohorts:

@@ -14,7 +14,7 @@ from client_app.settings import train_settings
 from client_app.trainer import train_one
 from server_app.config import RunConfig
 from strategies.layer import Layer
-from strategies.server_data import validation_data
+from strategies.requirements import validation_data
 from tasks import load_task
 from wire.arrays import from_record, to_record
 

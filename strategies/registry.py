@@ -12,6 +12,18 @@ from typing import Any
 NOT_YET = ""
 BUILT_IN = "built-in"  # nothing to load: the value means "without"
 
+# Rules for what a client keeps of a stream
+STREAM_RULES: dict[str, str] = {
+    "reservoir": "stream_selectors.reservoir:Reservoir",
+    "fifo": "stream_selectors.fifo:Fifo",
+    "high-loss": "stream_selectors.high_loss:HighLoss",
+    "gradient-norm": "stream_selectors.gradient_norm:GradientNorm",
+    "fedbalancer": "stream_selectors.fedbalancer:FedBalancer",
+    "sld": "stream_selectors.sld:Sld",
+    "ode": "stream_selectors.ode_selector:OdeSelector",
+    "unlimited": "stream_selectors.unlimited:Unlimited",
+}
+
 AXES: dict[str, dict[str, str]] = {
     "client-selector": {
         "random": "client_selectors.uniform:Uniform",
@@ -29,19 +41,14 @@ AXES: dict[str, dict[str, str]] = {
     },
     "data-selector": {
         "full": BUILT_IN,
-        "random": NOT_YET,
-        "facility-location": NOT_YET,
-        "crust": NOT_YET,
-        "gradmatch": NOT_YET,
-        "gcfl": NOT_YET,
-        "reservoir": NOT_YET,
-        "fifo": NOT_YET,
-        "high-loss": NOT_YET,
-        "gradient-norm": NOT_YET,
-        "fedbalancer": NOT_YET,
-        "sld": NOT_YET,
-        "ode": NOT_YET,
-        "unlimited": NOT_YET,
+        "random": "client_app.coresets:ChosenCoreset",
+        "facility-location": "client_app.coresets:ChosenCoreset",
+        "crust": "client_app.coresets:ChosenCoreset",
+        "gradmatch": "client_app.coresets:ChosenCoreset",
+        "gcfl": "client_app.coresets:ChosenCoreset",
+        "nearest": "client_app.coresets:ChosenCoreset",
+        "skyline": "client_app.skyline:CleanOnly",
+        **dict.fromkeys(STREAM_RULES, "client_app.streamed_data:StreamedData"),
     },
     "cohorts": {
         "none": BUILT_IN,
@@ -90,6 +97,7 @@ AXES: dict[str, dict[str, str]] = {
 
 # What of a method runs on the client, beside its objective. Parts act in this order.
 CLIENT_PARTS: dict[str, dict[str, str]] = {
+    "data-selector": {name: at for name, at in AXES["data-selector"].items() if ":" in at},
     "objective": {
         "moon": "client_app.previous_model:PreviousModel",
         "scaffold": "client_app.control_variates:ControlVariates",
@@ -124,6 +132,15 @@ def resolve(axis: str, name: str) -> Any:
     'Everyone'
     """
     return _load(AXES[axis][name])
+
+
+def stream_rule(name: str) -> Any:
+    """Import and return the rule of a stream.
+
+    >>> stream_rule("fifo").__name__
+    'Fifo'
+    """
+    return _load(STREAM_RULES[name])
 
 
 def _load(place: str) -> Any:

@@ -34,8 +34,13 @@ LOSSES = "losses"
 STEPS = "steps"
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
 
+# Streams: who stores what (from the server), how fast labels come (from clients), gradients (both)
+PLAN = "plan"
+ESTIMATE = "estimate"
+
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"
 SUMMARY = "query.summary"
 ASK_LOSSES = "query.losses"
 ASK_UPDATE = "query.update"
+INGEST = "query.ingest"

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cohorts.exploration import predicted_reward
+from cohorts import exploration
 from cohorts.rewards import decayed
-from cohorts.tree import CohortTree, parent_of
+from cohorts.tree import CohortTree, parent_of, path_distance
 
 OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)
 NO_INDEX = -1
@@ -101,8 +101,7 @@ class Affinity:
         seen = self.records.get(cohort, Record())
         if math.isfinite(instant):
             for other in self._untried(besides=cohort):
-                expected = predicted_reward(instant, cohort, other)
-                self.records[other] = self._rewarded(other, expected, rate)
+                self.records[other]=replace(self.records[other], reward=float(exploration.predicted(instant, path_distance(cohort, other), rate, self.records[other].reward)))
             seen = replace(seen, reward=float(decayed(seen.reward, instant, rate)))
         index = seen.index if feedback.index == NO_INDEX else feedback.index
         self.records[cohort] = replace(seen, index=index, known=True)

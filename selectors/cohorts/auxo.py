@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cohorts.affinity import Affinity, Feedback
+from cohorts import exploration
 from cohorts.exploration import exploration_rate
 from cohorts.heterogeneity import Gain
 from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
@@ -106,7 +107,7 @@ class Auxo:
         parts: int = 4,
         rule: SplitRule | None = None,
         first_cluster_round: int = 5,
-        exploration: float = 0.3,
+        exploration_: float = 0.3,
         decay: float = 0.99,
         rate: float = 0.2,
         retry: int = 10,
@@ -119,11 +120,11 @@ class Auxo:
         for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
             if not value >= bound:
                 raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
-        exploration_rate(0, exploration, decay)  # refuses what is not a share
+        exploration_rate(0, exploration_, decay)  # refuses what is not a share
         decayed(0.0, 0.0, rate)
         self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry
         self.first_cluster_round, self.rate, self.margin = first_cluster_round, rate, margin
-        self.exploration, self.decay, self.seed = exploration, decay, seed
+        self.exploration, self.decay, self.seed = exploration_, decay, seed
         self.tree = CohortTree()
         self.lies = LieCounter(strikes)
         self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
@@ -198,13 +199,15 @@ class Auxo:
             The records that they sent with their updates; none if a client sent nothing, and then
             what it said last counts.
         """
-        state, points = self._leaf(leaf), self._points(keys, sketches, requests)
+        state, updates = self._leaf(leaf), self._checked(keys, sketches, requests)
+        points = unit_rows(updates)
         column = self.leaves().index(leaf)
         strange = self._hear(keys, requests)
         claims = self._cache.of(keys)
         state.round, self._serial = state.round + 1, self._serial + 1
-        labels, gain = self._cluster(state, points, claims.indices[:, column])
-        instants = self._instant_rewards(points, claims, column)
+        members = self._members_among(claims, column)
+        labels, gain = self._cluster(state, points, claims.indices[:, column], members)
+        instants = self._instant_rewards(updates, members)
         lied = self._lied(state, points, claims, column, instants)
         found = [
             Feedback(leaf, float(np.float32(reward)), int(index), self._serial)
@@ -217,17 +220,19 @@ class Auxo:
         feedback = dict(zip(keys, found, strict=True))
         return Observed(feedback, children, gain, liars, barred, strange)
 
-    def _points(
+    def _checked(
         self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
     ) -> Floats:
-        """Return the directions of the updates, after a look at the arguments."""
-        points = unit_rows(np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1))
+        """Return the sketches as a matrix, after a look at the arguments."""
         if len(requests) != len(keys) or len(set(keys)) != len(keys):
             raise ValueError(f"requests: expected one a key, {len(keys)}, and no key twice")
+        rows = np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1)
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("sketches: expected finite numbers")
         known = {leaf.clusters.centroids.shape[1] for leaf in self._leaves.values()} - {0}
-        if len(keys) and known - {points.shape[1]}:
-            raise ValueError(f"sketches: expected dimension {known}, got {points.shape[1]}")
-        return points
+        if len(keys) and known - {rows.shape[1]}:
+            raise ValueError(f"sketches: expected dimension {known}, got {rows.shape[1]}")
+        return rows
 
     def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
         """Put requests into the cache and return who named cohorts that never existed."""
@@ -244,23 +249,33 @@ class Auxo:
         self._cache.tell(keys, claims)
         return strange
 
-    def _cluster(
-        self, state: Leaf, points: Floats, indices: ArrayLike
-    ) -> tuple[NDArray[np.intp], Gain]:
-        """Return the clusters of the participants; none in the first rounds."""
-        if state.round < self.first_cluster_round:
-            return np.full(len(points), -1, dtype=np.intp), Gain(0.0, 0.0, 0, 0.0)
-        return state.clusters.step(points, indices)
+    def _members_among(self, claims: Claims, column: int) -> NDArray[np.bool_]:
+        """Return who belongs to a leaf, and does not just try it: its known participants.
 
-    def _instant_rewards(self, points: Floats, claims: Claims, column: int) -> Floats:
+        While there is one leaf, that is everyone.
+        """
+        if claims.rewards.shape[1] == 1:
+            return np.ones(len(claims.rewards), dtype=np.bool_)
+        return np.asarray(claims.known[:, column] & (claims.rewards[:, column] >= 0))
+
+    def _cluster(
+        self, state: Leaf, points: Floats, indices: NDArray[np.int16], members: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.intp], Gain]:
+        """Return the clusters of the members; of the others none, and none in the first rounds.
+
+        Clients that just try the leaf would look like a cluster of their own.
+        """
+        labels, gain = np.full(len(points), -1, dtype=np.intp), Gain(0.0, 0.0, 0, 0.0)
+        if state.round >= self.first_cluster_round:
+            labels[members], gain = state.clusters.step(points[members], indices[members])
+        return labels, gain
+
+    def _instant_rewards(self, updates: Floats, members: NDArray[np.bool_]) -> Floats:
         """Return the rewards of the participants; none while there is one cohort (line 23)."""
-        rewards = np.full(len(points), np.nan)
-        directed = np.any(points != 0, axis=1)
-        if claims.rewards.shape[1] > 1 and directed.any():
-            known = claims.known[directed, column] & (claims.rewards[directed, column] >= 0)
-            centre = known_centre(points[directed], known)
-            rewards[directed] = instant_reward(np.linalg.norm(points[directed] - centre, axis=1))
-        return rewards
+        if len(self._leaves) == 1 or len(updates) == 0:
+            return np.full(len(updates), np.nan)
+        distances = np.linalg.norm(updates - known_centre(updates, members), axis=1)
+        return instant_reward(distances)
 
     def _lied(
         self, state: Leaf, points: Floats, claims: Claims, column: int, instants: Floats
@@ -281,9 +296,12 @@ class Auxo:
         instants = np.array([feedback.reward for feedback in found])
         indices = np.array([feedback.index for feedback in found], dtype=np.int16)
         for column, name in enumerate(self.leaves()):
-            new = np.isfinite(instants) & (~claims.known[:, column] | (name == leaf))
-            expected = instants[new] / (self.tree.distance(leaf, name) + 1)
-            claims.rewards[new, column] = decayed(claims.rewards[new, column], expected, self.rate)
+            if name==leaf:
+                new=np.isfinite(instants)
+                claims.rewards[new, column] = decayed(claims.rewards[new, column], instants[new], self.rate)
+            else:
+                new=np.isfinite(instants) & ~claims.known[:,column]
+                claims.rewards[new, column] = exploration.predicted(instants[new], self.tree.distance(leaf, name), self.rate, claims.rewards[new,column])
         own = self.leaves().index(leaf)
         claims.indices[indices >= 0, own] = indices[indices >= 0]
         claims.known[:, own] = True

@@ -1,6 +1,9 @@
 """How often clients try another cohort, and what one try says about the others (section 4.3)."""
 
-from cohorts.tree import path_distance
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cohorts.rewards import decayed
 
 
 def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> float:
@@ -20,12 +23,13 @@ def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> f
     return initial * decay**round
 
 
-def predicted_reward(instant: float, explored: str, other: str) -> float:
-    """Return the reward that a cohort not yet tried can be expected to give: ``dR / (d + 1)``.
+def predicted(instant: ArrayLike, distance: int, rate: float = 0.2) -> NDArray[np.float64]:
+    """Return the reward of a cohort that a client has not tried, after it tried another.
 
-    The farther away in the tree, the less a bad reward speaks against it: figure 7.
+    ``dR / (d + 1)``: the farther away in the tree, the less a bad reward speaks against it (line 25
+    and figure 7). It enters with the same weight as what was seen.
 
-    >>> predicted_reward(-3.0, "0.0.1", "0.0.0"), predicted_reward(-3.0, "0.0.1", "0.1")
+    >>> predicted(-3.0, distance=1, rate=1.0).item(), predicted(-3.0, distance=2, rate=1.0).item()
     (-1.5, -1.0)
     """
-    return instant / (path_distance(explored, other) + 1)
+    return decayed(0.0, np.asarray(instant) / (distance + 1), rate)

@@ -10,6 +10,8 @@ by its p-norm first, and squares the norms of eq. 9 (the polarisation identity).
 ignores either scale, is 1 for equal and -1 for opposite directions, and the cosine for p = 2.
 """
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 FORMS = ("unit", "printed")
+_BLOCK = 16384  # entries worked on at a time: they stay in the cache, however long the vectors are
 
 
 def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit") -> Any:
@@ -56,58 +59,105 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
         raise ValueError(f"form: expected one of {FORMS}, got {form!r}")
     if not p >= 1:
         raise ValueError(f"p: expected a number from 1 on, got {p!r}")
-    reference, updates = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
+    reference, updates = _floats(u), _floats(v)
     if reference.ndim != 1:
         raise ValueError(f"u: expected one vector, got shape {reference.shape}")
     if updates.ndim not in (1, 2) or updates.shape[-1] != reference.size:
         raise ValueError(f"v: expected vectors of length {reference.size}, got {updates.shape}")
     score = _unit_form if form == "unit" else _printed_form
+    us, rows = reference[None], np.atleast_2d(updates)
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite become NaN
-        values = score(reference, np.atleast_2d(updates), p)
-    finite = np.isfinite(reference).all() & np.isfinite(np.atleast_2d(updates)).all(axis=1)
-    values = np.where(finite, values, np.nan)
+        top_u, tops = _largest(us), _largest(rows)
+        values = score(us, rows, top_u, tops, p)
+    values[~np.isfinite(top_u + tops)] = np.nan
     return values if updates.ndim == 2 else float(values[0])
 
 
-def _unit_form(u: Floats, rows: Floats, p: float) -> Floats:
+def _unit_form(u: Floats, rows: Floats, top_u: Floats, tops: Floats, p: float) -> Floats:
     """Return (||u+v||^2 - ||u-v||^2) / 4 of vectors of p-norm 1."""
-    u, rows = _directions(u, p), _directions(rows, p)
-    values: Floats = (_norm(rows + u, p) ** 2 - _norm(rows - u, p) ** 2) / 4
-    return np.clip(values, -1.0, 1.0)  # what rounding may exceed
+    width = _BLOCK // max(1, len(rows)) + 1
+    norm_u = _norm(_blocks(u, width, top_u), p)
+    norms = _norm(_blocks(rows, width, tops), p)
+    plus, minus = _norms_of_sum_and_difference(
+        _blocks(u, width, top_u, norm_u), _blocks(rows, width, tops, norms), p
+    )
+    values: Floats = (plus**2 - minus**2) / 4
+    return np.minimum(1.0, np.maximum(-1.0, values))  # what rounding may exceed
 
 
-def _printed_form(u: Floats, rows: Floats, p: float) -> Floats:
+def _printed_form(u: Floats, rows: Floats, top_u: Floats, tops: Floats, p: float) -> Floats:
     """Return (||u+v|| - ||u-v||) / (4 ||u|| ||v||), brought to a common scale to be safe."""
-    top_u, top_rows = _largest(u), _largest(rows)
-    scale = _or_one(np.maximum(top_u, top_rows))[:, None]
-    inner = (_norm(rows / scale + u / scale, p) - _norm(rows / scale - u / scale, p)) / 4
-    sizes = _norm(u / _or_one(top_u), p) * _norm(rows / _or_one(top_rows)[:, None], p)
-    # scale / (top_u * top_rows), of which the larger one cancels
-    return inner / _or_one(sizes) / _or_one(np.minimum(top_u, top_rows))
+    width = _BLOCK // max(1, len(rows)) + 1
+    scale = np.maximum(top_u, tops)
+    plus, minus = _norms_of_sum_and_difference(
+        _blocks(np.broadcast_to(u, rows.shape), width, scale), _blocks(rows, width, scale), p
+    )
+    sizes = _norm(_blocks(u, width, top_u), p) * _norm(_blocks(rows, width, tops), p)
+    # scale / (top_u * tops), of which the larger one cancels
+    values: Floats = (plus - minus) / 4 / _or_one(sizes) / _or_one(np.minimum(top_u, tops))
+    return values
 
 
-def _directions(x: Floats, p: float) -> Floats:
-    """Return vectors divided by their p-norms; zero stays zero."""
-    scaled = x / _or_one(_largest(x))[..., None]
-    unit: Floats = scaled / _or_one(_norm(scaled, p))[..., None]
-    return unit
+def _blocks(rows: Floats, width: int, *divisors: Floats) -> Iterator[Floats]:
+    """Yield so many columns at a time, each row divided by each of its divisors.
+
+    They are yielded in one and the same array, which the receiver may overwrite.
+    """
+    columns = [_or_one(divisor)[:, None] for divisor in divisors]
+    buffer = np.empty((len(rows), min(width, rows.shape[1])))
+    for start in range(0, max(1, rows.shape[1]), width):
+        block = rows[:, start : start + width]
+        for column in columns:
+            block = np.divide(block, column, out=buffer[:, : block.shape[1]])
+        yield block
 
 
-def _largest(x: Floats) -> Floats:
-    """Return the largest absolute entry of each vector."""
-    return np.asarray(np.max(np.abs(x), axis=-1, initial=0.0))
+def _norms_of_sum_and_difference(
+    left: Iterable[Floats], right: Iterable[Floats], p: float
+) -> tuple[Floats, Floats]:
+    plus = minus = np.zeros(1)
+    for a, b in zip(left, right, strict=True):
+        minus = _added(minus, b - a, p)
+        b += a
+        plus = _added(plus, b, p)
+    return _root(plus, p), _root(minus, p)
+
+
+def _norm(blocks: Iterable[Floats], p: float) -> Floats:
+    """Return the p-norms of rows whose entries are about 1 at most."""
+    total = np.zeros(1)
+    for block in blocks:
+        total = _added(total, block, p)
+    return _root(total, p)
+
+
+def _added(total: Floats, x: Floats, p: float) -> Floats:
+    """Return a sum of |x|^p (or, for infinite p, a largest entry) with more columns; x is lost."""
+    if math.isinf(p):
+        return np.maximum(total, _largest(x))
+    # A square is many times faster than the general power, and clients compute this every round.
+    if p in (2, 4):
+        x = x if p == 2 else np.square(x, out=x)
+        return np.asarray(total + np.vecdot(x, x))
+    return np.asarray(total + np.power(np.abs(x, out=x), p, out=x).sum(axis=1))
+
+
+def _root(total: Floats, p: float) -> Floats:
+    return total if math.isinf(p) else np.asarray(total ** (1 / p))
+
+
+def _floats(x: ArrayLike) -> Floats:
+    array = np.asarray(x)
+    # Single precision is turned into double block by block.
+    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def _largest(rows: Floats) -> Floats:
+    """Return the largest absolute entry of each row; what is not finite shows in it."""
+    top = np.maximum(rows.max(axis=1, initial=0), -rows.min(axis=1, initial=0))
+    return np.asarray(top, dtype=np.float64)
 
 
 def _or_one(x: Floats) -> Floats:
     """Return divisors that are never zero: where one is, so is what it divides."""
-    return np.where(x == 0, 1.0, x)
-
-
-def _norm(x: Floats, p: float) -> Floats:
-    """Return the p-norms of vectors whose entries are about 1 at most."""
-    if np.isinf(p):
-        return _largest(x)
-    # A square is many times faster than the general power, and clients compute this every round.
-    powers = np.square(x) if p in (2, 4) else np.abs(x) ** p
-    sums = np.einsum("...i,...i->...", powers, powers) if p == 4 else powers.sum(axis=-1)
-    return np.asarray(sums ** (1 / p))
+    return np.asarray(x + (x == 0))

@@ -10,12 +10,15 @@ from server_app.report.wording import byte_unit, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
 HEIGHT = 2.6
 MOST_NAMED_CLIENTS = 30
 
-# Pixels cannot follow the page; these two are seen on white and on black.
+# Pixels cannot follow the page; these are seen on white and on black.
 ANSWERED, TROUBLED = (0x3B, 0x86, 0xD1, 0xFF), (0xE0, 0x6C, 0x2B, 0xFF)
+WAITING = (0x80, 0x80, 0x80, 0xB0)  # of the longest wait; shorter ones are fainter
+_SHADES = 16  # few, so that the picture stays small
 
 
 def accuracy_chart(history: History) -> str:
@@ -83,12 +86,12 @@ def participation_chart(history: History) -> str:
 
 
 def choices_chart(history: History) -> str:
-    """Draw who was chosen when: a row a client, a column a round."""
+    """Draw who was chosen when and how long the others waited: a row a client, a column a round."""
     if not any(history.chosen.values()):
         return ""
     row_of = {key: row for row, key in enumerate(history.clients)}
     first, last = min(history.chosen), max(history.chosen)
-    pixels = np.zeros((len(row_of), last - first + 1, 4), dtype=np.uint8)
+    pixels = _shades(history.ages())
     for current, clients in history.chosen.items():
         pixels[[row_of[key] for key in clients], current - first] = ANSWERED
     for problem in history.problems:
@@ -109,6 +112,15 @@ def choices_chart(history: History) -> str:
     return draw("choices", _height(history), paint)
 
 
+def _shades(ages: "NDArray[np.int64]") -> "NDArray[np.uint8]":
+    """Return pixels that are the darker the longer a client has waited."""
+    pixels = np.zeros((*ages.shape, 4), dtype=np.uint8)
+    pixels[:] = WAITING
+    share = np.ceil(_SHADES * ages / max(1, int(ages.max(initial=0)))) / _SHADES
+    pixels[..., 3] = np.round(WAITING[3] * share)
+    return pixels
+
+
 def bytes_chart(history: History) -> str:
     """Draw the bytes of each round: down, up and for selecting, on top of each other."""
     parts = [
@@ -120,13 +132,17 @@ def bytes_chart(history: History) -> str:
     if not rounds:
         return ""
     stack = np.array([_filled(history, column, rounds) for column, _, _ in parts])
-    unit, size = byte_unit(float(stack.sum(axis=0).max()))
+    spared = np.maximum(0, _filled(history, "bytes-up-dense", rounds) - stack[1])
+    unit, size = byte_unit(float((stack.sum(axis=0) + spared).max()))
 
     def paint(axes: "Axes") -> None:
         base = np.zeros(stack.shape[1])
         for values, (_, label, colour) in zip(stack / size, parts, strict=True):
             _steps(axes, rounds, base + values, base, label, colour)
             base = base + values
+        if spared.any():
+            edges, label = _edges(rounds), "with a dense uplink"
+            axes.stairs(base + spared / size, edges, color=INK, linestyle="--", label=label)
         _finish(axes, f"{unit} a round")
 
     return draw("bytes", HEIGHT, paint)
@@ -167,9 +183,13 @@ def _filled(
 
 
 def _steps(axes: "Axes", rounds: list[int], top: Any, base: Any, label: str, colour: str) -> None:
-    edges = np.arange(rounds[0], rounds[-1] + 2) - 0.5
+    edges = _edges(rounds)
     axes.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
     axes.margins(x=0.01)
+
+
+def _edges(rounds: list[int]) -> "NDArray[np.float64]":
+    return np.arange(rounds[0], rounds[-1] + 2) - 0.5
 
 
 def _finish(axes: "Axes", y_label: str) -> None:

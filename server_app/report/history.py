@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 CSV_COLUMNS = (
     "round",
     "seconds",
@@ -19,6 +22,7 @@ CSV_COLUMNS = (
     "quarantined",
     "bytes-down",
     "bytes-up",
+    "bytes-up-dense",
     "bytes-select",
     "train-loss",
     "accuracy",
@@ -63,7 +67,8 @@ class History:
     rows : dict of int to dict
         For each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
         `chosen`, `received`, `failed` and `late` are about training; the bytes down and up are
-        all but those of queries, which are `bytes-select`.
+        all but those of queries, which are `bytes-select`. `bytes-up-dense` is what the bytes up
+        would have been with whole models instead of sparse updates; unknown where none was sparse.
     chosen : dict of int to list of str
         Clients chosen for training, by round.
     clients : list of str
@@ -105,6 +110,9 @@ class History:
             take = _TAKERS.get(str(event.get("event")))
             if take is not None:
                 take(history, event)
+        for row in history.rows.values():
+            if "bytes-up-dense" in row:  # so far what the sparse updates have spared
+                row["bytes-up-dense"] += row.get("bytes-up", 0)
         history.clients = sorted(dict.fromkeys(history.clients), key=natural_order)
         history.population = max(history.population, len(history.clients))
         return history
@@ -142,6 +150,27 @@ class History:
         for clients in self.chosen.values():
             counts.update(clients)
         return counts
+
+    def ages(self) -> NDArray[np.int64]:
+        """Return how long clients had waited when a round chose: a row a client, a column a round.
+
+        The columns are all rounds from the first choice to the last. An age is the number of
+        rounds since the client was last chosen, or since the first one.
+
+        Examples
+        --------
+        >>> choices = enumerate(["a", "b", "b"])
+        >>> events = [{"event": "selected", "round": r, "chosen": [key]} for r, key in choices]
+        >>> History.from_events(events).ages().tolist()
+        [[0, 0, 1], [0, 1, 0]]
+        """
+        rounds = range(min(self.chosen, default=0), max(self.chosen, default=-1) + 1)
+        row_of = {key: row for row, key in enumerate(self.clients)}
+        ages = np.zeros((len(row_of), len(rounds) + 1), dtype=np.int64)
+        for column, current in enumerate(rounds):
+            ages[:, column + 1] = ages[:, column] + 1
+            ages[[row_of[key] for key in self.chosen.get(current, [])], column + 1] = 0
+        return ages[:, :-1]
 
     def participation(self) -> list[int]:
         """Return the times chosen of all clients, most first, nameless never-chosen included."""
@@ -257,6 +286,13 @@ def _count_bytes(row: Row, kind: str, event: Mapping[str, Any]) -> None:
     _add(row, "bytes-select", down + up if query else 0)
 
 
+def _uplink(history: History, event: Mapping[str, Any]) -> None:
+    current, dense = _round_of(event), number(event.get("bytes-dense"))
+    if current is not None and dense:
+        spared = dense - (number(event.get("bytes-sparse")) or 0)
+        _add(history.rows.setdefault(current, {}), "bytes-up-dense", spared)
+
+
 def _quarantined(history: History, event: Mapping[str, Any]) -> None:
     current = _round_of(event)
     if current is None:
@@ -295,6 +331,7 @@ _TAKERS: dict[str, Callable[[History, Mapping[str, Any]], None]] = {
     "run-started": _run_started,
     "selected": _selected,
     "exchange": _exchange,
+    "uplink": _uplink,
     "quarantined": _quarantined,
     "aggregated": _aggregated,
     "evaluated": _evaluated,

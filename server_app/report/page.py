@@ -72,12 +72,14 @@ def _tiles(history: History) -> str:
     known = story.last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
+    dense = story.dense_uplink(history)
+    instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
     tiles = [
         ("Final accuracy", percent(last), f"round {last_round}" if known else "not reported"),
         ("Best accuracy", percent(best), f"round {best_round}" if known else "not reported"),
         ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
         ("Down", data_size(down), "to clients"),
-        ("Up", data_size(up), "from clients"),
+        ("Up", data_size(up), instead),
         (
             "Selecting",
             data_size(selecting),
@@ -111,12 +113,17 @@ def _pictures(history: History) -> str:
             "A flat skyline means that all took part alike. A steep one means that the model "
             "learns mostly from the clients on the left; gaps on the right were never asked.",
         ),
-        _figure("Who was chosen when", charts.choices_chart(history), _CHOICES_CAPTION),
+        _figure(
+            "Who was chosen when, and how long others waited",
+            charts.choices_chart(history),
+            _CHOICES_CAPTION,
+        ),
         _figure(
             "Bytes in each round",
             charts.bytes_chart(history),
             "Look at what selecting costs beside training, and for rounds in which less came up "
-            "than went down: clients that failed, or an uplink that compresses.",
+            "than went down: clients that failed, or a sparse uplink. A dashed line is what whole "
+            "models would have taken.",
         ),
         _figure(
             "Time of each round",
@@ -133,8 +140,9 @@ def _swatch(pixel: tuple[int, int, int, int]) -> str:
 
 _CHOICES_CAPTION = (
     f"A row is a client, a column a round. {_swatch(charts.ANSWERED)} chosen, "
-    f"{_swatch(charts.TROUBLED)} chosen, but the reply failed, came late or was set aside. Look "
-    "for rows that stay empty, for long gaps, and for clients that fail again and again."
+    f"{_swatch(charts.TROUBLED)} chosen, but the reply failed, came late or was set aside; "
+    f"{_swatch(charts.WAITING)} waiting, the stronger the longer. Look for rows that fill, and for "
+    "clients that fail again and again."
 )
 
 
@@ -152,14 +160,21 @@ def _clients_table(history: History) -> str:
     last = {key: number for number in sorted(history.chosen) for key in history.chosen[number]}
     trouble = Counter(problem.client for problem in history.problems)
     counts = history.times_chosen()
+    waits = history.ages().max(axis=1, initial=0)
     rows = [
-        (_text(key, 80), str(counts[key]), str(last.get(key, "never")), str(trouble[key]))
-        for key in history.clients[:MOST_CLIENTS]
+        (
+            _text(key, 80),
+            str(counts[key]),
+            str(last.get(key, "never")),
+            str(wait),
+            str(trouble[key]),
+        )
+        for key, wait in zip(history.clients[:MOST_CLIENTS], waits, strict=False)
     ]
-    head = ("client", "times chosen", "last in round", "troubles")
+    head = ("client", "times chosen", "last in round", "longest wait", "troubles")
     return (
         f"<details><summary>Every client that was chosen, in numbers</summary>"
-        f"{_table(head, rows, counts=(1, 2, 3))}"
+        f"{_table(head, rows, counts=(1, 2, 3, 4))}"
         f"{_left_out(len(history.clients) - MOST_CLIENTS, 'clients')}</details>"
     )
 

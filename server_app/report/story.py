@@ -67,9 +67,22 @@ def traffic_sentence(history: History) -> str:
     if not total:
         return "No traffic was counted."
     return (
-        f"{data_size(down)} went down to clients, {data_size(up)} came up from them, and selecting "
-        f"took another {data_size(selecting)} ({percent(selecting / total)} of all traffic)."
+        f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
+        f"{_instead(history)}, and selecting took another {data_size(selecting)} "
+        f"({percent(selecting / total)} of all traffic)."
     )
+
+
+def dense_uplink(history: History) -> float | None:
+    """Return what the bytes up would have been without a sparse uplink, if there was one."""
+    if not history.series("bytes-up-dense")[0]:
+        return None
+    return sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in history.rows.values())
+
+
+def _instead(history: History) -> str:
+    dense = dense_uplink(history)
+    return "" if dense is None else f" (as whole models: {data_size(dense)})"
 
 
 def participation_sentence(history: History) -> str:
@@ -78,6 +91,7 @@ def participation_sentence(history: History) -> str:
     index = jain_index(counts)
     if index is None:
         return "No client was chosen for training yet."
+    longest = int(history.ages().max(initial=0))
     least, middle, most = spread(counts)
     trained = sum(count > 0 for count in counts)
     often = f"from {least} to {plural(most, 'time')}, median {middle:g}"
@@ -85,6 +99,7 @@ def participation_sentence(history: History) -> str:
         often = f"each {plural(most, 'time')}"
     return (
         f"{trained} of {plural(len(counts), 'client')} were chosen at least once: {often}. "
+        f"The longest that any of them waited was {plural(longest, 'round')}. "
         f"Jain's index of evenness is {index:.2f} "
         f"(1: all equally often; {1 / len(counts):.2g}: always the same one)."
     )
@@ -124,7 +139,7 @@ def summary(history: History) -> list[tuple[str, str]]:
         ("final accuracy", f"{percent(last)} (round {last_round})" if known else percent(None)),
         ("best accuracy", f"{percent(best)} (round {best_round})" if known else percent(None)),
         ("bytes down", data_size(history.total("bytes-down"))),
-        ("bytes up", data_size(history.total("bytes-up"))),
+        ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
         ("bytes selecting", data_size(history.total("bytes-select"))),
         ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}"),
         ("times chosen", f"{least} to {most}, median {middle:g}"),

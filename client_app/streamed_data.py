@@ -1,0 +1,100 @@
+"""Training on what a stream left behind, and the light message that only lets time pass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from flwr.app import Context, Message, MetricRecord, RecordDict
+
+from client_app.identity import client_task
+from client_app.job import Job, Outcome
+from client_app.streaming import StreamDevice
+from client_app.trainer import load_arrays
+from client_app.training import signed, trainer_of
+from client_app.valuation import HeadValuation, LayersValuation
+from client_app.visit import Part, Visit, visits
+from server_app.config import RunConfig
+from wire.arrays import to_record
+from wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
+from wire.records import entries, filled, replies_to
+
+
+class StreamedData(Part):
+    """Keep or drop what arrived, then train on the store with the plan's weights (eq. 12)."""
+
+    chooses_data = True
+
+    def __init__(self, config: RunConfig) -> None:
+        self.noise = config.ode.noise
+        self.estimates = config.data_selector == "ode" and config.ode.estimator != "exact"
+        self._devices: dict[str, StreamDevice] = {}
+
+    def before(self, visit: Visit) -> None:
+        """Catch up with the stream, take in what the message brings, and offer the store."""
+        device = StreamDevice(visit)
+        if device.first_contact:
+            device.take_in(visit.arrays)
+        device.live_until(visit.round)
+        device.take_in(visit.arrays)
+        visit.chosen, visit.weights = device.samples()
+        speed = float(device.stream.label_velocity(visit.task.num_classes).sum())
+        visit.counts_for = speed or float(len(visit.chosen))
+        if visit.weights is not None and visit.weights.sum() > 0:
+            visit.counts_for = float(visit.weights.sum())
+        else:
+            visit.weights = None
+        self._devices[visit.key] = device
+        device.save()  # also where a client only gives a taste of its training
+
+    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+        """Report the stream's profile and the running gradient (eq. 7)."""
+        device = self._devices.pop(visit.key)
+        visit.reply |= device.report()
+        if self.estimates:
+            estimate = device.running.report()
+            if estimate.ndim:
+                noise = self._noise(visit, estimate.size)
+                sent = (estimate + noise).astype(np.float32)
+                visit.reply[ESTIMATE] = to_record({"estimate": sent})
+        device.save()
+        device.store.close()
+        return outcome
+
+    def _noise(self, visit: Visit, size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return Gaussian noise that hides what single samples add to the estimate."""
+        rng = np.random.default_rng([visit.config.seed, visit.job().seed % 2**63, 7])
+        return rng.normal(scale=self.noise, size=size) if self.noise else np.zeros(size)
+
+
+def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Let every client look at what arrived, and tell how fast its labels come.
+
+    A message that carries a model asks, as an oracle, for the gradient of all the client's data.
+    """
+    contents = []
+    for visit in visits(messages, contexts, client_task(contexts[0])):
+        device = StreamDevice(visit)
+        with_model = ARRAYS in entries(visit.message.content)
+        if device.rule.needs == "nothing" or device.model:
+            device.live_until(visit.round)
+        content = signed(visit.context) | device.report()
+        if with_model:
+            content[ESTIMATE] = to_record({"estimate": _exact_gradient(visit)})
+        content[METRICS] = filled(MetricRecord, {NUM_EXAMPLES: 1})
+        if not device.first_contact or device.arrived:
+            device.save()
+            visit.close()
+        device.store.close()
+        contents.append(filled(RecordDict, content))
+    return replies_to(messages, contents)
+
+
+def _exact_gradient(visit: Visit) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    if "partition-id" not in visit.context.node_config:
+        raise ValueError("a device does not hold all the data of its stream")
+    model = trainer_of(visit.config).model
+    load_arrays(model, visit.arrays)
+    layers = visit.config.ode.layers
+    valuation = HeadValuation(model) if layers == 1 else LayersValuation(model, layers)
+    data = visit.holdings.train
+    return valuation.look(data.x, torch.as_tensor(data.y), None).mean_gradient

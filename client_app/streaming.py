@@ -1,0 +1,231 @@
+"""A device with a stream: between contacts samples arrive; a rule says which of them to keep.
+
+At every contact the device first looks at what arrived since the last one, with the model, the
+global gradient and the plan that it had then (it was on its own), and keeps or drops. Then it takes
+in what the message brings, values its stored samples anew, trains on them if it is its turn, and
+reports. What it stores lies in a file of its own where the node config names ``state-dir``.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord
+from numpy.typing import NDArray
+
+from client_app.batches import batch_seed
+from client_app.sample_store import DiskStore, SampleStore
+from client_app.state import state_path
+from client_app.trainer import load_arrays
+from client_app.training import trainer_of
+from client_app.valuation import HeadValuation, LayersValuation
+from client_app.visit import Arrays, Visit
+from strategies.registry import stream_rule
+from stream_selectors.base import Batch, StreamSelector
+from stream_selectors.ode import RunningGradient
+from stream_selectors.ode_selector import OdeSelector
+from tasks import Split
+from tasks.arrivals import Arrivals, Stream
+from tasks.streams import FolderStream, OwnStream, PartitionStream
+from wire.arrays import from_record
+from wire.keys import ESTIMATE, PLAN
+from wire.records import entries, record_at
+
+_log = logging.getLogger("forager")
+_SECTION = "stream"
+_BOUNDLESS = 2**62
+
+
+class StreamDevice:
+    """The stream, the store and the rule of one client, as it was left at the last contact."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.config = visit.config
+        self.kept: dict[str, Any] = dict(visit.state.get(_SECTION, {}))
+        self.first_contact = not self.kept
+        self.stream = self._open_stream()
+        self.rule = self._open_rule()
+        self.running = RunningGradient()
+        self.store = self._open_store()
+        self.class_weights: list[float] = []
+        self.model: Arrays = {}
+        self.estimate: NDArray[np.float32] | None = None
+        self.arrived = int(self.kept.get("arrived", 0))
+        self.stored_anew = int(self.kept.get("stored-anew", 0))
+        if not self.first_contact:
+            self._restore()
+
+    def _open_stream(self) -> Stream:
+        """Return a folder that fills, the user's own source, or the client's data played anew."""
+        node, task = self.visit.context.node_config, self.visit.task
+        if "stream-path" in node:
+            folder = Path(str(node["stream-path"]))
+            return FolderStream(folder, task.input_shape, task.num_classes)
+        if "stream-source" in node:
+            source = str(node["stream-source"])
+            return OwnStream(source, task.input_shape, task.num_classes)
+        settings, data = self.config.stream, self.visit.data
+        speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
+        return PartitionStream(
+            data.x.numpy(),
+            data.y.numpy(),
+            speed,
+            seed=self.config.seed,
+            partition_id=batch_seed(self.config.seed, self.visit.key, 0) % 2**31,
+            drift=settings.drift,
+            burst=settings.burst,
+        )
+
+    def _open_rule(self) -> StreamSelector:
+        settings = self.config.stream
+        seed = batch_seed(self.config.seed, self.visit.key, 1) % 2**32
+        rule: StreamSelector = stream_rule(self.config.data_selector)(settings.capacity, seed)
+        return rule
+
+    def _open_store(self) -> SampleStore:
+        settings = self.config.stream
+        unlimited = self.config.data_selector == "unlimited"
+        capacity = _BOUNDLESS if unlimited else settings.capacity
+        size = 0 if unlimited else settings.capacity_bytes
+        path = state_path(self.visit.context)
+        if path is None:
+            return SampleStore(capacity, size)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return DiskStore(path.with_suffix(".samples"), self.config.task, capacity, size)
+
+    def _restore(self) -> None:
+        self.stream.load_state_dict(self.kept["stream"])
+        self.rule.load_state_dict(self.kept["rule"])
+        self.running.load_state_dict(self.kept["running"])
+        self.class_weights = list(self.kept["class-weights"])
+        self.model = dict(self.kept["model"])
+        self.estimate = self.kept["estimate"]
+        if not isinstance(self.store, DiskStore):
+            self.store.load_state_dict(self.kept["samples"])
+        # A crash may have come between storing a sample and noting it, or the other way round.
+        self.store.retain(self.rule.kept)
+        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+
+    def live_until(self, server_round: int) -> None:
+        """Look at what arrived up to a round, and keep or drop it."""
+        if self.first_contact and isinstance(self.stream, PartitionStream):
+            self._begin_before(self.stream)
+        self._decide_on(self.stream.arrivals(server_round))
+
+    def _begin_before(self, stream: PartitionStream) -> None:
+        """Let a stream that is played from data begin some samples ago."""
+        if stream.velocity > 0:
+            rounds = int(np.ceil(self.config.stream.head_start / stream.velocity))
+            self._decide_on(stream.arrivals(rounds))
+            stream.arrivals(0)  # from here on it is the run that counts rounds
+
+    def _decide_on(self, arrived: Arrivals) -> None:
+        self.arrived += len(arrived.y)
+        if not len(arrived.y):
+            return
+        batch = self._valued(arrived.keys, arrived.x, arrived.y, learning=True)
+        decision = self.rule.offer(batch)
+        keys, x, y = (column[decision.kept] for column in arrived)
+        if not self.store.swap(decision.evicted, keys, x, y):
+            self.rule.discard(keys)
+        self.stored_anew += len(keys)
+
+    def _valued(
+        self, keys: NDArray[np.int64], x: NDArray[Any], y: NDArray[Any], *, learning: bool
+    ) -> Batch:
+        """Return samples with what the rule must know of them; learn the mean gradient if asked."""
+        if self.rule.needs == "nothing":
+            return Batch(keys, y)
+        direction = self.estimate if self.rule.needs == "value" else None
+        looked = self._valuation().look(torch.from_numpy(x), torch.from_numpy(y), direction)
+        if learning and self.rule.needs == "value":
+            if np.isfinite(looked.mean_gradient).all():
+                self.running.update(looked.mean_gradient, len(y))
+        values = looked.values
+        if values is not None and self.config.ode.normalize and looked.norms is not None:
+            values = values / np.maximum(looked.norms, 1e-12)
+        return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
+
+    def _valuation(self) -> HeadValuation | LayersValuation:
+        model = trainer_of(self.config).model
+        load_arrays(model, self.model)
+        layers = self.config.ode.layers
+        return HeadValuation(model) if layers == 1 else LayersValuation(model, layers)
+
+    def take_in(self, model: Arrays | None = None) -> None:
+        """Follow the plan, the estimate and the model that came with the message."""
+        content = self.visit.message.content
+        plan = record_at(content, PLAN, ConfigRecord)
+        if plan is not None and isinstance(self.rule, OdeSelector):
+            told = entries(plan)
+            gone = self.rule.assign(_fitting(told["quota"], self.rule.capacity))
+            self.store.swap(gone, [], [], [])
+            self.class_weights = list(told["class-weights"])
+        estimate = record_at(content, ESTIMATE, ArrayRecord)
+        if estimate is not None:
+            self.estimate = from_record(estimate)["estimate"]
+        if model is not None:
+            self.model = model
+            self._revalue()
+
+    def _revalue(self) -> None:
+        """Value what is stored by the new model and estimate."""
+        unvalued = self.rule.needs == "value" and self.estimate is None
+        if self.rule.needs == "nothing" or unvalued or not len(self.rule):
+            return
+        keys = self.rule.kept
+        x, y = self.store.read(keys)
+        self.rule.revalue(self._valued(keys, x, y, learning=False))
+
+    def samples(self) -> tuple[Split, NDArray[np.float32] | None]:
+        """Return what is stored, and the weight of each sample where the plan has weights."""
+        x, y = self.store.read()
+        if not len(y):
+            raise ValueError(f"client {self.visit.key!r}: nothing that arrived has been kept yet")
+        weights = None
+        if self.class_weights:
+            weights = np.asarray(self.class_weights, dtype=np.float32)[y]
+        return Split(torch.from_numpy(x), torch.from_numpy(y)), weights
+
+    def report(self) -> dict[str, ConfigRecord]:
+        """Return what the server is told: how fast labels come, how much room there is."""
+        classes = self.visit.task.num_classes
+        _, labels = self.store.read()
+        capacity = self.config.stream.capacity
+        if len(labels):
+            capacity = min(capacity, self.store.places(self.store.read(self.store.keys[:1])[0][0]))
+        told = {
+            "capacity": capacity,
+            "velocity": self.stream.label_velocity(classes).tolist(),
+            "stored": np.bincount(labels, minlength=classes).tolist(),
+            "arrived": self.arrived,
+            "kept": self.stored_anew,
+        }
+        return {PLAN: ConfigRecord(told)}
+
+    def save(self) -> None:
+        """Put down everything for the next contact."""
+        state = {
+            "stream": self.stream.state_dict(),
+            "rule": self.rule.state_dict(),
+            "running": self.running.state_dict(),
+            "class-weights": self.class_weights,
+            "model": self.model if self.rule.needs != "nothing" else {},
+            "estimate": self.estimate,
+            "arrived": self.arrived,
+            "stored-anew": self.stored_anew,
+        }
+        if not isinstance(self.store, DiskStore):
+            state["samples"] = self.store.state_dict()
+        self.visit.state[_SECTION] = state
+
+
+def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:
+    """Return a plan that fits the capacity, which may have shrunk since the server made it."""
+    places = np.asarray(quota, dtype=np.int64)
+    while places.sum() > capacity:
+        places[np.argmax(places)] -= 1
+    return places

@@ -1,0 +1,147 @@
+"""What stream rules need to know of samples: losses, gradient norms, values, the mean gradient.
+
+For the last layer all of it has a closed form, from the forward pass alone. With logits
+z = W h + b and d = softmax(z) - onehot(y), a sample's gradient is the outer product of d and
+``[1, h]``: its norm is the product of theirs, and its projection on G is the scalar product of d
+with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from one
+forward-mode derivative (the directional derivative of every sample's loss along G).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from tasks.models.head import split_at_head
+
+Floats = NDArray[np.float32]
+
+_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look at samples found, one entry a sample, and their mean gradient (flat)."""
+
+    losses: Floats
+    norms: Floats | None
+    values: Floats | None
+    mean_gradient: Floats
+
+
+class HeadValuation:
+    """By the gradients of the last layer.
+
+    Parameters
+    ----------
+    model : nn.Module
+        With a linear last layer; its present weights are used.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    >>> _ = nn.init.zeros_(model[1].weight), nn.init.zeros_(model[1].bias)
+    >>> looked = HeadValuation(model).look(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), None)
+    >>> looked.mean_gradient.reshape(2, 3).tolist()  # of each neuron, bias first
+    [[0.5, 1.5, 2.0], [-0.5, -1.5, -2.0]]
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.body, self.head = split_at_head(model)
+        self.size = self.head.out_features * (1 + self.head.in_features)
+        model.eval()
+
+    @torch.no_grad()
+    def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
+        """Look at samples; values are their projections on a direction, if there is one."""
+        target = None
+        if direction is not None:
+            rows = torch.from_numpy(direction).view(self.head.out_features, -1)
+            target = rows[:, :1], rows[:, 1:]
+        losses, norms, values = [], [], []
+        total = torch.zeros(self.head.out_features, 1 + self.head.in_features)
+        for start in range(0, len(y), _BATCH):
+            labels = y[start : start + _BATCH]
+            features = self.body(x[start : start + _BATCH])
+            log_probabilities = functional.log_softmax(self.head(features), 1)
+            losses.append(-log_probabilities.gather(1, labels[:, None])[:, 0])
+            difference = log_probabilities.exp_()
+            difference[torch.arange(len(labels)), labels] -= 1
+            lengths = (1 + features.square().sum(1)).sqrt()
+            norms.append(difference.norm(dim=1) * lengths)
+            if target is not None:
+                projected = torch.addmm(target[0].T, features, target[1].T)
+                values.append((difference * projected).sum(1))
+            total[:, 0] += difference.sum(0)
+            total[:, 1:] += difference.T @ features
+        mean = (total / max(1, len(y))).flatten().numpy()
+        return Looked(_joined(losses), _joined(norms), _joined(values) if target else None, mean)
+
+
+class LayersValuation:
+    """By the gradients of the last layers together.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Its present weights are used.
+    layers : int
+        How many layers with parameters, counted from the last; 0 for all.
+    """
+
+    def __init__(self, model: nn.Module, layers: int) -> None:
+        model.eval()
+        self.model = model
+        modules = [
+            name for name, part in model.named_modules() if list(part.parameters(recurse=False))
+        ]
+        chosen = set(modules[-layers:])
+        self.parameters = {
+            name: parameter.detach()
+            for name, parameter in model.named_parameters()
+            if name.rpartition(".")[0] in chosen
+        }
+        self.size = sum(parameter.numel() for parameter in self.parameters.values())
+
+    def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
+        """Look at samples; values are their projections on a direction, if there is one."""
+        losses, values = [], []
+        total = torch.zeros(self.size)
+        tangents = None if direction is None else self._shaped(torch.from_numpy(direction))
+        for start in range(0, len(y), _BATCH):
+            inputs, labels = x[start : start + _BATCH], y[start : start + _BATCH]
+
+            def each(
+                parameters: dict[str, torch.Tensor],
+                inputs: torch.Tensor = inputs,
+                labels: torch.Tensor = labels,
+            ) -> torch.Tensor:
+                logits = torch.func.functional_call(self.model, parameters, (inputs,))
+                return functional.cross_entropy(logits, labels, reduction="none")
+
+            if tangents is None:
+                losses.append(each(self.parameters).detach())
+            else:
+                found, projected = torch.func.jvp(each, (self.parameters,), (tangents,))
+                losses.append(found.detach())
+                values.append(projected.detach())
+            gradients = torch.func.grad(lambda p, f=each: f(p).sum())(self.parameters)
+            total += torch.cat([gradients[name].flatten() for name in self.parameters])
+        mean = (total / max(1, len(y))).numpy()
+        return Looked(_joined(losses), None, _joined(values) if tangents else None, mean)
+
+    def _shaped(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        sizes = [parameter.numel() for parameter in self.parameters.values()]
+        parts = flat.split(sizes)
+        return {
+            name: part.view_as(parameter)
+            for part, (name, parameter) in zip(parts, self.parameters.items(), strict=True)
+        }
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> Floats:
+    return torch.cat([torch.zeros(0), *parts]).numpy()

@@ -1,0 +1,1 @@
+"""On which data a client trains: pure rules that choose samples, and how much each counts."""

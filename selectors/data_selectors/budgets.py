@@ -1,0 +1,90 @@
+"""How many samples a coreset has, and how many of them each class gives."""
+
+import math
+from operator import index
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Counts = NDArray[np.int64]
+
+TOO_FEW = 3  # samples of a class from which nothing can be told about its gradients
+
+
+def budget_count(budget: float, size: int) -> int:
+    """Return how many of ``size`` samples a budget allows.
+
+    Parameters
+    ----------
+    budget : float
+        A share if below 1 (rounded, but at least one sample), a whole number of samples otherwise.
+    size : int
+        How many samples there are.
+
+    Examples
+    --------
+    >>> budget_count(0.1, 256), budget_count(0.01, 20), budget_count(40, 256), budget_count(40, 7)
+    (26, 1, 40, 7)
+    """
+    if not 0 <= budget < math.inf or (budget >= 1 and budget != int(budget)):
+        raise ValueError(
+            f"budget: expected a share from 0 to below 1 or a number of samples, got {budget!r}"
+        )
+    if budget >= 1 or budget == 0:
+        return min(int(budget), size)
+    return min(max(1, round(budget * size)), size)
+
+
+def split_budget(counts: ArrayLike, budget: int) -> Counts:
+    """Return each class's part of a budget, in proportion to its size, by largest remainder.
+
+    The parts add up to the budget exactly, or to all samples if there are fewer. None exceeds its
+    class. Equal remainders go to the lower class.
+
+    Parameters
+    ----------
+    counts : array of int
+        Samples of each class.
+    budget : int
+        Samples in total.
+
+    Examples
+    --------
+    >>> split_budget([33, 33, 34], 10).tolist()
+    [3, 3, 4]
+    >>> split_budget([1, 0, 2], 10).tolist()
+    [1, 0, 2]
+    """
+    sizes = _checked_counts(counts)
+    if index(budget) < 0:
+        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    total = int(sizes.sum())
+    if budget >= total:
+        return sizes.copy()
+    parts, remainders = np.divmod(sizes * index(budget), total)
+    left = index(budget) - int(parts.sum())
+    parts[np.argsort(-remainders, kind="stable")[:left]] += 1
+    return parts
+
+
+def class_budgets(counts: ArrayLike, budget: int, too_few: int = TOO_FEW) -> Counts:
+    """Return each class's part of a budget, without the classes of too few samples.
+
+    Their part goes to the others. They get only what the others cannot use.
+
+    >>> class_budgets([2, 50, 50], 10).tolist(), class_budgets([2, 4, 3], 8).tolist()
+    ([0, 5, 5], [1, 4, 3])
+    """
+    sizes = _checked_counts(counts)
+    large = np.where(sizes < too_few, 0, sizes)
+    parts = split_budget(large, budget)
+    return parts + split_budget(sizes - large, index(budget) - int(parts.sum()))
+
+
+def _checked_counts(counts: ArrayLike) -> Counts:
+    sizes = np.asarray(counts)
+    if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
+        raise ValueError(f"counts: expected whole numbers, one a class, got {counts!r}")
+    if (sizes < 0).any():
+        raise ValueError(f"counts: expected 0 or more, got {sizes.min()}")
+    return sizes.astype(np.int64)

@@ -1,0 +1,240 @@
+"""A client's coreset: which of its samples it trains on, chosen class by class.
+
+Samples are grouped by their label, which may be wrong; each group gives its part of the budget
+(*Gradient Coreset for Federated Learning*, section 5.2, with parts in proportion to the groups
+instead of equal ones). For one group of all samples, let all labels be zero.
+"""
+
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from data_selectors.budgets import class_budgets
+from data_selectors.crust import crust, neighbour_counts
+from data_selectors.facility_location import cluster_sizes, facility_location
+from data_selectors.matching_pursuit import matching_pursuit
+from data_selectors.nearest import nearest
+from data_selectors.uniform import uniform
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+RULES = ("full", "random", "facility-location", "crust", "gradmatch", "gcfl", "nearest")
+
+
+@dataclass(frozen=True)
+class Coreset:
+    """Samples to train on.
+
+    Attributes
+    ----------
+    indices : array of int
+        Ascending; none twice.
+    weights : array of float
+        How much each counts in training: not negative, and one on average over those of a class, so
+        that weights change what counts within a class but not how much a class counts.
+    """
+
+    indices: Positions
+    weights: Floats
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True)
+class RuleSettings:
+    """What the rules can be told.
+
+    Attributes
+    ----------
+    ridge, tolerance, step, nonnegative
+        Of :func:`data_selectors.matching_pursuit.matching_pursuit`, for ``gcfl`` and
+        ``gradmatch``. The weights of ``gradmatch`` are never negative.
+    radius : float
+        Of :func:`data_selectors.crust.crust`.
+    """
+
+    ridge: float = 0.5
+    tolerance: float = 1e-4
+    step: int = 1
+    nonnegative: bool = False
+    radius: float = 2.0
+
+
+def choose_coreset(
+    rule: str,
+    rows: ArrayLike | None,
+    labels: ArrayLike,
+    budget: int,
+    targets: ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+    settings: RuleSettings | None = None,
+) -> Coreset:
+    """Return at most ``budget`` samples, chosen by a rule within each class.
+
+    As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
+    their part to the others.
+
+    Parameters
+    ----------
+    rule : str
+        ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
+        ``crust``, ``gradmatch``, ``gcfl`` or ``nearest``.
+    rows : array, shape (n, d), or None
+        A gradient or a feature vector a sample. Samples with values that are not finite are never
+        chosen. ``full`` and ``random`` do without.
+    labels : array of int, shape (n,)
+        From 0 on; below the number of targets if there are any.
+    budget : int
+        Samples in total.
+    targets : array, shape (classes, d), optional
+        Mean gradient of each class, for the last three rules. A row with values that are not finite
+        means that nothing is known of the class: then, as without targets, the mean of the client's
+        own rows of the class is matched.
+    rng : Generator, optional
+        For ``random``.
+    settings : RuleSettings, optional
+        What else the rules can be told.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0], [3.0], [1.1], [9.0], [8.0], [np.nan], [2.0]])
+    >>> labels = [0, 0, 0, 1, 1, 1, 1]
+    >>> choose_coreset("nearest", rows, labels, 4, targets=[[1.0], [9.0]]).indices.tolist()
+    [0, 2, 3, 4]
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
+    if index(budget) < 0:
+        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    values = _checked_rows(rule, rows)
+    goals = _checked_targets(targets, values)
+    groups = _groups(_checked_labels(labels, values, goals), values)
+    sizes = np.array([len(group) for group in groups.values()], dtype=np.int64)
+    parts = sizes if rule == "full" else class_budgets(sizes, budget)
+    chooser = _Chooser(rule, settings or RuleSettings(), rng)
+    indices, weights = [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
+    for (label, group), part in zip(groups.items(), parts, strict=True):
+        if part:
+            own = np.zeros((len(group), 0)) if values is None else values[group]
+            target = None if goals is None else goals[label]
+            chosen, counts = chooser.choose(own, target, int(part))
+            indices.append(group[chosen])
+            weights.append(counts)
+    return _sorted(np.concatenate(indices), np.concatenate(weights))
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    """A rule, applied to one class."""
+
+    rule: str
+    settings: RuleSettings
+    rng: np.random.Generator | None
+
+    def choose(
+        self, rows: NDArray[Any], target: Floats | None, budget: int
+    ) -> tuple[Positions, Floats]:
+        """Return positions within the class, and weights."""
+        if self.rule == "random":
+            if self.rng is None:
+                raise ValueError("rng: expected a generator for the rule 'random', got none")
+            return _alike(uniform(len(rows), budget, self.rng))
+        if self.rule == "full":
+            return _alike(np.arange(len(rows)))
+        if self.rule == "facility-location":
+            chosen = facility_location(rows, budget)
+            return chosen, _mean_one(cluster_sizes(rows, chosen))
+        if self.rule == "crust":
+            chosen = crust(rows, budget, self.settings.radius)
+            return chosen, _mean_one(neighbour_counts(rows, chosen, self.settings.radius))
+        if target is None or not np.isfinite(target).all():
+            target = rows.mean(axis=0, dtype=np.float64)
+        if self.rule == "nearest":
+            return _alike(nearest(rows, target, budget))
+        return self._pursue(rows, target, budget)
+
+    def _pursue(self, rows: NDArray[Any], target: Floats, budget: int) -> tuple[Positions, Floats]:
+        """Return what matching pursuit finds, and where it stops early the next nearest."""
+        gradmatch, settings = self.rule == "gradmatch", self.settings
+        found = matching_pursuit(
+            rows,
+            target,
+            budget,
+            rule="projection" if gradmatch else "distance",
+            ridge=settings.ridge,
+            tolerance=settings.tolerance,
+            step=settings.step,
+            nonnegative=gradmatch or settings.nonnegative,
+        )
+        rest = np.setdiff1d(np.arange(len(rows)), found.indices)
+        more = rest[nearest(rows[rest], target, budget - len(found.indices))]
+        weights = np.concatenate([_mean_one(found.weights), np.ones(len(more))])
+        return np.concatenate([found.indices, more]), weights
+
+
+def _checked_rows(rule: str, rows: ArrayLike | None) -> NDArray[Any] | None:
+    if rows is None:
+        if rule in ("full", "random"):
+            return None
+        raise ValueError(f"rows: expected one a sample for the rule {rule!r}, got none")
+    values = np.asarray(rows)
+    if values.ndim != 2:
+        raise ValueError(f"rows: expected one a sample, got shape {values.shape}")
+    return values
+
+
+def _checked_targets(targets: ArrayLike | None, rows: NDArray[Any] | None) -> Floats | None:
+    if targets is None or rows is None:
+        return None
+    goals = np.asarray(targets, dtype=np.float64)
+    if goals.ndim != 2 or goals.shape[1] != rows.shape[1]:
+        raise ValueError(
+            f"targets: expected one a class, {rows.shape[1]} values each, got {goals.shape}"
+        )
+    return goals
+
+
+def _checked_labels(
+    labels: ArrayLike, rows: NDArray[Any] | None, targets: Floats | None
+) -> NDArray[np.int64]:
+    classes = np.asarray(labels)
+    if classes.ndim != 1 or (classes.size and classes.dtype.kind not in "iu"):
+        raise ValueError(f"labels: expected whole numbers, one a sample, got {classes.dtype}")
+    if rows is not None and len(rows) != len(classes):
+        raise ValueError(f"labels: expected {len(rows)} as there are rows, got {len(classes)}")
+    limit = np.inf if targets is None else len(targets)
+    outside = classes[(classes < 0) | (classes >= limit)]
+    if outside.size:
+        raise ValueError(f"labels: expected 0 to {limit - 1:g}, got {outside[0]}")
+    return classes.astype(np.int64)
+
+
+def _groups(labels: NDArray[np.int64], rows: NDArray[Any] | None) -> dict[int, Positions]:
+    """Return the usable samples of each class that has any, in ascending order."""
+    usable = np.arange(len(labels))
+    if rows is not None:
+        usable = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    order = usable[np.argsort(labels[usable], kind="stable")]
+    classes, starts = np.unique(labels[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    return dict(zip(classes.tolist(), groups, strict=False))  # nobody: one empty group, no class
+
+
+def _alike(chosen: Positions) -> tuple[Positions, Floats]:
+    return chosen, np.ones(len(chosen))
+
+
+def _mean_one(weights: NDArray[Any]) -> Floats:
+    """Return weights that are not negative and one on average; all alike if none is positive."""
+    positive = np.maximum(weights, 0).astype(np.float64)
+    return positive / positive.mean() if positive.any() else np.ones(len(positive))
+
+
+def _sorted(indices: Positions, weights: Floats) -> Coreset:
+    order = np.argsort(indices)
+    return Coreset(indices[order], weights[order])

@@ -1,0 +1,44 @@
+"""The samples whose gradients are nearest to the target: matching pursuit without a residual.
+
+The first choice of the distance rule of *Gradient Coreset for Federated Learning*, made as often as
+the budget allows. A mislabelled sample has a gradient unlike the target's, so it comes late, also
+when the model has learnt little; and one look at the gradients is all it costs.
+"""
+
+from operator import index
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from client_selectors.base import lowest
+
+
+def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.intp]:
+    """Return the ``budget`` samples with ``||g_j - target||`` lowest, the nearest first.
+
+    Parameters
+    ----------
+    gradients : array, shape (n, d)
+        One row a sample. Rows that are not finite are never chosen.
+    target : array, shape (d,)
+        What to be near to.
+    budget : int
+        How many; if there are fewer samples, all of them. Ties go to the lower index.
+
+    Examples
+    --------
+    >>> nearest([[0.0, 0.0], [1.0, 1.0], [float("nan"), 1.0], [1.0, 2.0]], [1.0, 1.5], 2).tolist()
+    [1, 3]
+    """
+    rows, goal = np.asarray(gradients), np.asarray(target)
+    if rows.ndim != 2:
+        raise ValueError(f"gradients: expected one row a sample, got shape {rows.shape}")
+    if goal.shape != rows.shape[1:]:
+        raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
+    if not np.isfinite(goal).all():
+        raise ValueError("target: expected finite values, got some that are not")
+    if index(budget) < 0:
+        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = rows - goal
+        return lowest(np.einsum("ij,ij->i", gaps, gaps), budget)

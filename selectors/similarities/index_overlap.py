@@ -1,0 +1,235 @@
+"""Index overlap: how alike two clients are, told from which parameters matter to them.
+
+*Index-Overlap Similarity: A Value-Free Proxy for Model Relatedness* (IOS), section 3. A client is
+represented by its support, the indices of its K most important parameters; two clients are as
+similar as their supports overlap. No weight, gradient or activation is compared or sent.
+
+The paper defines the similarity for supports of one size only. Here it is
+``|I and J| / sqrt(|I| |J|)``, which is ``|I and J| / K`` for equal sizes and keeps the bound of
+Proposition 1 for others. A support is an array of increasing indices.
+"""
+
+import operator
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from similarities.intersections import intersection_sizes
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_ROUNDING = 1e-12  # of a cumulative sum, relative to the total
+
+
+def top_k_support(importance: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Indices:
+    """Return the indices of the ``k`` most important parameters, increasing.
+
+    Parameters
+    ----------
+    importance : array, shape (M,)
+        One number a parameter, not all zero. Ties go to the lower index.
+    k : int
+        How many indices, 1 to M.
+    layers : sequence of int, optional
+        Number of parameters of each layer, in order. Each layer then has a share of ``k`` that is
+        proportional to its size, so that scaling a layer's importance changes nothing. Without it,
+        one ranking holds for the whole model.
+
+    Examples
+    --------
+    >>> top_k_support([0.1, 3.0, 0.2, 3.0, 5.0], k=2)
+    array([1, 4])
+    >>> top_k_support([0.1, 3.0, 0.2, 3.0, 5.0], k=2, layers=[3, 2])
+    array([1, 4])
+    >>> top_k_support([0.1, 0.2, 0.3, 3.0, 5.0], k=2, layers=[3, 2])
+    array([2, 4])
+    """
+    values = _checked_importance(importance)
+    count = _checked_count("k", k, values.size)
+    if layers is None:
+        return _largest(values, count)
+    sizes = _checked_layers(layers, values.size)
+    starts = np.cumsum(sizes) - sizes
+    shares = zip(starts.tolist(), sizes.tolist(), layer_budgets(sizes, count).tolist(), strict=True)
+    parts = [start + _largest(values[start : start + n], share) for start, n, share in shares]
+    return np.concatenate(parts)
+
+
+def layer_budgets(sizes: ArrayLike, k: int) -> Indices:
+    """Return how many of ``k`` indices each layer gets: in proportion, largest remainders first.
+
+    >>> layer_budgets([3, 2, 5], 5)
+    array([2, 1, 2])
+    """
+    counts = np.asarray(sizes, dtype=np.int64)
+    shares, remainders = np.divmod(counts * k, counts.sum())
+    left = k - int(shares.sum())
+    shares[np.argsort(-remainders, kind="stable")[:left]] += 1
+    return np.asarray(shares)
+
+
+def overlap(a: ArrayLike, b: ArrayLike) -> float:
+    """Return the similarity of two supports, from 0 to 1.
+
+    >>> overlap([1, 2, 5], [2, 5, 9])  # 2 of 3
+    0.6666666666666666
+    >>> overlap([1, 2, 3, 4], [4])  # 1 / sqrt(4 * 1)
+    0.5
+    """
+    first, second = checked_support(a, "a"), checked_support(b, "b")
+    common = np.intersect1d(first, second, assume_unique=True).size
+    return float(common / np.sqrt(first.size * second.size))
+
+
+def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) -> Floats:
+    """Return the similarity of all pairs of supports; the diagonal is 1.
+
+    Parameters
+    ----------
+    supports : iterable of arrays
+        One a client.
+    threads : int, optional
+        How many to count with; as many as there are processors if not given.
+
+    Examples
+    --------
+    >>> overlap_matrix([[0, 1], [1, 2], [3, 4]])
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+    checked = [checked_support(support, f"supports[{i}]") for i, support in enumerate(supports)]
+    sizes = np.array([support.size for support in checked], dtype=np.float64)
+    return intersection_sizes(checked, threads) / np.sqrt(np.outer(sizes, sizes))
+
+
+def stability(supports: Sequence[ArrayLike]) -> float:
+    """Return the mean overlap of all pairs of a client's resampled supports, eq. 1.
+
+    >>> round(stability([[0, 1], [0, 1], [1, 2]]), 4)
+    0.6667
+    """
+    if len(supports) < 2:
+        raise ValueError(f"supports: expected two or more to compare, got {len(supports)}")
+    pairs = np.triu_indices(len(supports), k=1)
+    return float(overlap_matrix(supports)[pairs].mean())
+
+
+def choose_k(
+    importance: ArrayLike,
+    coverage: float,
+    k_max: int,
+    resamples: ArrayLike | None = None,
+    stability_target: float = 0.0,
+) -> int:
+    """Return how many indices represent a client: the fewest that cover enough (Algorithm 1).
+
+    Parameters
+    ----------
+    importance : array, shape (M,)
+        One number from 0 on a parameter, not all zero.
+    coverage : float
+        Share of the sum of ``importance`` that the support must hold, above 0 up to 1. Where
+        ``k_max`` indices do not hold it, the answer is ``k_max``.
+    k_max : int
+        The most, 1 to M.
+    resamples : array, shape (r, M), optional
+        Importance estimated anew, say from other mini-batches. Of the answer and the two sizes
+        above it, the first whose supports are stable enough is then returned; if none is, the
+        answer stays.
+    stability_target : float
+        What :func:`stability` of the resampled supports must reach.
+
+    Examples
+    --------
+    >>> choose_k([4.0, 3.0, 2.0, 1.0], coverage=0.7, k_max=4)
+    2
+    >>> choose_k([4.0, 3.0, 2.0, 1.0], coverage=0.95, k_max=3)
+    3
+    """
+    values = _checked_importance(importance)
+    if values.min() < 0:
+        raise ValueError(f"importance: expected numbers from 0 on, got {values.min()}")
+    if not 0 < coverage <= 1:
+        raise ValueError(f"coverage: expected a share above 0 up to 1, got {coverage!r}")
+    most = _checked_count("k_max", k_max, values.size)
+    enough = _fewest_to_cover(values, coverage, most)
+    if resamples is None:
+        return enough
+    estimates = np.asarray(resamples)
+    if estimates.ndim != 2 or estimates.shape[1] != values.size:
+        raise ValueError(f"resamples: expected rows of {values.size}, got {estimates.shape}")
+    for k in range(enough, min(enough + 2, most) + 1):
+        if stability([top_k_support(estimate, k) for estimate in estimates]) >= stability_target:
+            return k
+    return enough
+
+
+def checked_support(support: ArrayLike, name: str = "support") -> Indices:
+    """Return a set of indices as an increasing array; what is none is an error that says why."""
+    array = np.asarray(support)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}: expected one or more whole numbers, got {array.dtype} of shape {array.shape}"
+        )
+    indices = array.astype(np.int64, copy=False)
+    if not np.all(indices[1:] > indices[:-1]):
+        indices = np.sort(indices)
+        if np.any(indices[1:] == indices[:-1]):
+            raise ValueError(f"{name}: expected no index twice")
+    if indices[0] < 0:
+        raise ValueError(f"{name}: expected indices from 0 on, got {indices[0]}")
+    return indices
+
+
+def _largest(values: NDArray[np.floating], k: int) -> Indices:
+    """Return the increasing indices of the ``k`` largest values; of equals, the first ones."""
+    if k == 0:
+        return np.empty(0, dtype=np.int64)
+    cut = values.size - k
+    threshold = np.partition(values, cut)[cut]
+    kept = values > threshold
+    ties = np.flatnonzero(values == threshold)
+    kept[ties[: k - int(np.count_nonzero(kept))]] = True
+    return np.flatnonzero(kept)
+
+
+def _fewest_to_cover(values: NDArray[np.floating], coverage: float, most: int) -> int:
+    top = -np.sort(-np.partition(values, values.size - most)[values.size - most :])
+    total = values.sum(dtype=np.float64)
+    wanted = coverage * total * (1 - _ROUNDING)
+    return min(most, 1 + int(np.searchsorted(np.cumsum(top, dtype=np.float64), wanted)))
+
+
+def _checked_importance(importance: ArrayLike) -> NDArray[np.floating]:
+    array = np.asarray(importance)
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise ValueError(
+            f"importance: expected one number a parameter, got {array.dtype} of {array.shape}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError("importance: expected finite numbers")
+    if not array.any():
+        raise ValueError("importance: expected some above 0, got only zeros: no support can be told")
+    return array
+
+
+def _checked_count(name: str, value: int, parameters: int) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}: expected a whole number, got {value!r}") from None
+    if not 1 <= count <= parameters:
+        raise ValueError(f"{name}: expected 1 to {parameters}, the parameters, got {count}")
+    return count
+
+
+def _checked_layers(layers: Sequence[int], parameters: int) -> Indices:
+    sizes = np.asarray(layers, dtype=np.int64)
+    if sizes.ndim != 1 or (sizes < 1).any() or sizes.sum() != parameters:
+        raise ValueError(f"layers: expected sizes that sum to {parameters}, got {list(layers)}")
+    return sizes

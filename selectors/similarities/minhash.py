@@ -1,0 +1,282 @@
+"""MinHash signatures of supports: similar clients are found without comparing all pairs.
+
+*Index-Overlap Similarity* (IOS), appendix A and Algorithm 2. Each of h hash functions orders all
+indices; a support is signed by its first index in each order. Two signatures agree at a place with
+the probability of their supports' Jaccard similarity J, not of their overlap S:
+:func:`overlap_from_jaccard` converts. Clients whose signatures agree in a whole band of r = h / b
+places are candidates; a pair is retrieved with probability ``1 - (1 - J^r)^b`` (Lemma E.2).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from similarities.index_overlap import checked_support, overlap
+
+Signature = NDArray[np.uint32]
+Floats = NDArray[np.float64]
+
+SCHEMES = ("independent", "one-permutation")
+
+_RANGE = 2**32  # of hash values, and so of indices
+_CHUNK = 1024  # indices hashed at a time: with 128 functions what a cache holds
+
+
+class Hashing:
+    """Signs supports. Clients and server that are to agree need the same three arguments.
+
+    Parameters
+    ----------
+    hashes : int
+        Length h of a signature. The standard error of a Jaccard estimate is sqrt(J (1 - J) / h).
+    seed : int
+        Of the hash functions.
+    scheme : {"independent", "one-permutation"}
+        h hash functions as in the paper, or one, whose range is divided into h bins: each index is
+        hashed once instead of h times. The estimate is as good while a support has many more than
+        h indices; with fewer, bins are empty, are filled from others, and the estimate is noisier.
+
+    Examples
+    --------
+    >>> Hashing(4, seed=0).sign([1, 2, 3]).shape
+    (4,)
+    """
+
+    def __init__(self, hashes: int, seed: int = 0, scheme: str = "independent") -> None:
+        if hashes < 1:
+            raise ValueError(f"hashes: expected 1 or more, got {hashes}")
+        if scheme not in SCHEMES:
+            raise ValueError(f"scheme: expected one of {SCHEMES}, got {scheme!r}")
+        self.hashes, self.seed, self.scheme = hashes, seed, scheme
+        rng = np.random.default_rng(seed)
+        self._key = rng.integers(_RANGE, dtype=np.uint32)
+        self._factor = rng.integers(_RANGE, size=hashes, dtype=np.uint32) | np.uint32(1)
+        self._shift = rng.integers(_RANGE, size=hashes, dtype=np.uint32)
+        self._detours = rng.permuted(np.tile(np.arange(hashes), (hashes, 1)), axis=1)
+
+    def sign(self, support: ArrayLike) -> Signature:
+        """Return the signature of a support of indices below 2^32."""
+        indices = checked_support(support)
+        if indices[-1] >= _RANGE:
+            raise ValueError(f"support: expected indices below {_RANGE}, got {indices[-1]}")
+        mixed = _mixed(indices.astype(np.uint32) ^ self._key)
+        return self._least(mixed) if self.scheme == "independent" else self._least_in_bins(mixed)
+
+    def _least(self, mixed: Signature) -> Signature:
+        """Return the least value of each function x -> factor x + shift modulo 2^32."""
+        least = np.full(self.hashes, _RANGE - 1, dtype=np.uint32)
+        for start in range(0, mixed.size, _CHUNK):
+            values = np.multiply.outer(self._factor, mixed[start : start + _CHUNK])
+            values += self._shift[:, None]
+            np.minimum(least, values.min(axis=1), out=least)
+        return least
+
+    def _least_in_bins(self, mixed: Signature) -> Signature:
+        """Return the least value in each bin; an empty bin takes that of a random full one."""
+        ordered = np.sort(mixed)
+        edges = -(-np.arange(self.hashes + 1) * _RANGE // self.hashes)
+        firsts = np.searchsorted(ordered, edges)
+        full = firsts[:-1] < firsts[1:]
+        least = ordered[np.minimum(firsts[:-1], ordered.size - 1)]
+        # Both of two supports follow the same detour, so that they still agree with probability J.
+        empty = np.flatnonzero(~full)
+        first_full = np.argmax(full[self._detours[empty]], axis=1)
+        least[empty] = least[self._detours[empty, first_full]]
+        return least
+
+
+def _mixed(values: Signature) -> Signature:
+    """Return a fixed permutation of the 32-bit numbers in which no pattern of indices is left.
+
+    Supports hold runs of neighbours, which linear functions alone would keep apart too evenly.
+    """
+    values = values ^ (values >> np.uint32(16))
+    values *= np.uint32(0x85EBCA6B)
+    values ^= values >> np.uint32(13)
+    values *= np.uint32(0xC2B2AE35)
+    values ^= values >> np.uint32(16)
+    return values
+
+
+class MinHashIndex:
+    """Finds the clients whose supports are likely to be similar to a given one (Algorithm 2).
+
+    Parameters
+    ----------
+    hashes : int
+        Length of a signature.
+    bands : int
+        How many bands it is cut into, a divisor of ``hashes``. More bands find more, and more that
+        is not similar.
+    seed, scheme
+        See :class:`Hashing`.
+
+    Examples
+    --------
+    >>> index = MinHashIndex(hashes=64, bands=16, seed=0)
+    >>> index.add("a", range(0, 100))
+    >>> index.add("b", range(500, 600))
+    >>> index.query(range(0, 95))
+    ['a']
+    >>> index.jaccard("a", "b")
+    0.0
+    """
+
+    def __init__(
+        self, hashes: int = 128, bands: int = 32, seed: int = 0, scheme: str = "independent"
+    ) -> None:
+        if bands < 1 or hashes % bands:
+            raise ValueError(f"bands: expected a divisor of hashes={hashes}, got {bands}")
+        self.hashing = Hashing(hashes, seed, scheme)
+        self.bands = bands
+        self._signatures: dict[Hashable, Signature] = {}
+        self._tables: list[dict[bytes, dict[Hashable, None]]] = [{} for _ in range(bands)]
+
+    def __len__(self) -> int:
+        return len(self._signatures)
+
+    def add(self, key: Hashable, support: ArrayLike) -> None:
+        """Index a client's support, in place of what was indexed under this key before."""
+        self.add_signature(key, self.hashing.sign(support))
+
+    def add_signature(self, key: Hashable, signature: ArrayLike) -> None:
+        """Index a client that sent its signature only."""
+        checked = self._checked(signature)
+        self.remove(key)
+        self._signatures[key] = checked
+        for table, band in zip(self._tables, self._bands(checked), strict=True):
+            table.setdefault(band, {})[key] = None
+
+    def remove(self, key: Hashable) -> None:
+        """Forget a client; nothing happens if it is not known."""
+        signature = self._signatures.pop(key, None)
+        if signature is None:
+            return
+        for table, band in zip(self._tables, self._bands(signature), strict=True):
+            del table[band][key]
+            if not table[band]:
+                del table[band]
+
+    def query(self, support: ArrayLike) -> list[Hashable]:
+        """Return the keys of the candidates for a support, in the order in which they were added.
+
+        A client that is indexed itself is among them.
+        """
+        return self.query_signature(self.hashing.sign(support))
+
+    def query_signature(self, signature: ArrayLike) -> list[Hashable]:
+        """Return the keys of the candidates for a signature."""
+        bands = self._bands(self._checked(signature))
+        found: set[Hashable] = set()
+        for table, band in zip(self._tables, bands, strict=True):
+            found.update(table.get(band, ()))
+        return [key for key in self._signatures if key in found]
+
+    def candidate_pairs(self) -> list[tuple[Hashable, Hashable]]:
+        """Return the pairs of indexed clients that share a band: those worth scoring exactly."""
+        keys = list(self._signatures)
+        place = {key: i for i, key in enumerate(keys)}
+        codes = [np.empty(0, dtype=np.int64)]
+        for table in self._tables:
+            for bucket in table.values():
+                members = np.sort([place[key] for key in bucket])
+                first, second = np.triu_indices(members.size, k=1)
+                codes.append(members[first] * len(keys) + members[second])
+        pairs = np.divmod(np.unique(np.concatenate(codes)), max(1, len(keys)))
+        return [(keys[i], keys[j]) for i, j in zip(*pairs, strict=True)]
+
+    def jaccard(self, a: Any, b: Any) -> float:
+        """Return the estimated Jaccard similarity of two supports, or of two indexed keys."""
+        return float(np.mean(self._signature(a) == self._signature(b)))
+
+    def jaccard_matrix(self) -> Floats:
+        """Return the estimates of all pairs of indexed clients, in the order of adding."""
+        agreements = np.zeros((len(self), len(self)))
+        for place in np.array(list(self._signatures.values())).T:
+            agreements += place[:, None] == place
+        return agreements / self.hashing.hashes
+
+    def _signature(self, item: Any) -> Signature:
+        if isinstance(item, np.ndarray | list | range):
+            return self.hashing.sign(item)
+        if item not in self._signatures:
+            raise KeyError(f"{item!r} is neither a support nor an indexed key")
+        return self._signatures[item]
+
+    def _bands(self, signature: Signature) -> Iterable[bytes]:
+        return (band.tobytes() for band in signature.reshape(self.bands, -1))
+
+    def _checked(self, signature: ArrayLike) -> Signature:
+        array = np.asarray(signature)
+        if array.dtype != np.uint32 or array.shape != (self.hashing.hashes,):
+            raise ValueError(
+                f"signature: expected {self.hashing.hashes} values of uint32, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        return array
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return keys and signatures."""
+        return {"keys": list(self._signatures), "signatures": list(self._signatures.values())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` of an index with the same arguments returned."""
+        for key in list(self._signatures):
+            self.remove(key)
+        for key, signature in zip(state["keys"], state["signatures"], strict=True):
+            self.add_signature(key, signature)
+
+
+def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[float] = (1, 1)) -> Any:
+    """Return the overlap of two supports whose Jaccard similarity is known.
+
+    ``2 J / (1 + J)`` for supports of one size. For others, ``sizes`` are the two numbers of indices
+    and the overlap is ``J (|I| + |J|) / ((1 + J) sqrt(|I| |J|))``.
+
+    >>> overlap_from_jaccard(0.5)
+    0.6666666666666666
+    >>> overlap_from_jaccard([0.0, 1.0]).tolist()
+    [0.0, 1.0]
+    """
+    values = np.asarray(jaccard, dtype=np.float64)
+    if not np.all((values >= 0) & (values <= 1)):
+        raise ValueError(f"jaccard: expected numbers from 0 to 1, got {jaccard!r}")
+    first, second = sizes
+    result = values * (first + second) / ((1 + values) * np.sqrt(first * second))
+    return float(result) if result.ndim == 0 else result
+
+
+def retrieval_probability(jaccard: ArrayLike, hashes: int, bands: int) -> Any:
+    """Return how likely a pair becomes a candidate, Lemma E.2: ``1 - (1 - J^(h/b))^b``.
+
+    >>> round(retrieval_probability(0.5, hashes=128, bands=32), 3)
+    0.873
+    """
+    values = np.asarray(jaccard, dtype=np.float64)
+    result = 1 - (1 - values ** (hashes / bands)) ** bands
+    return float(result) if result.ndim == 0 else result
+
+
+def best_matches(
+    support: ArrayLike, candidates: Mapping[Any, ArrayLike], count: int | None = None
+) -> list[tuple[Any, float]]:
+    """Return candidates with their exact overlaps, the most similar first (lines 7 and 8).
+
+    Parameters
+    ----------
+    support : array
+        Whose neighbours are wanted.
+    candidates : mapping of keys to supports
+        What an index retrieved; of equals, the first stays first.
+    count : int, optional
+        How many to return; all if not given.
+
+    Examples
+    --------
+    >>> best_matches([1, 2], {"a": [2, 3], "b": [1, 2]})
+    [('b', 1.0), ('a', 0.5)]
+    """
+    scores = {key: overlap(support, other) for key, other in candidates.items()}
+    return sorted(scores.items(), key=lambda item: -item[1])[:count]

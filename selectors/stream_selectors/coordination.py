@@ -1,0 +1,220 @@
+"""Who stores samples of which label: the coordination of ODE.
+
+Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*,
+section 3.3. The server knows the velocity of every label on every client and the clients' storage.
+It
+
+1. takes the labels that few clients have first, and gives each to the clients where it is fastest,
+   until enough clients hold it; a client that has as many labels as it may is passed over;
+2. gives a client that is left without a label those that are fastest on it;
+3. divides the storage of a client among its labels;
+4. weighs the labels so that all that is stored, weighted, has the global distribution (eq. 11).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_SOFTNESS = 0.1  # of the matched split, as a share of the mean velocity of what is assigned
+_STEPS, _CLOSE = 50, 0.01  # of its prices: at most so many, and when the labels' shares are right
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who stores what.
+
+    Attributes
+    ----------
+    quota : array of int, shape (clients, labels)
+        How many samples of each label a client stores (D of eq. 9).
+    class_weights : array of float, shape (labels,)
+        Weight of a stored sample of each label (gamma of eq. 11); 0 where none is stored.
+    """
+
+    quota: Ints
+    class_weights: Floats
+
+
+def coordinate(
+    velocity: ArrayLike,
+    storage: ArrayLike,
+    clients_per_label: ArrayLike = 5,
+    labels_per_client: ArrayLike | None = None,
+    quantities: str = "even",
+    cover: bool = False,
+) -> Plan:
+    """Return how many samples of which label each client stores, and what they weigh.
+
+    Only labels that arrive at a client are given to it; a client without storage gets none. A label
+    is stored nowhere if all its clients have as many labels as they may or fewer places than labels
+    (which happens in small federations), unless ``cover`` is set.
+
+    Parameters
+    ----------
+    velocity : array of float, shape (clients, labels)
+        Samples of each label that arrive at each client per round (V).
+    storage : array of int, shape (clients,)
+        Samples that each client can store (|B_c|).
+    clients_per_label : int or array of int, shape (labels,)
+        Clients that a label is given to in the first pass, if there are so many.
+    labels_per_client : int or array of int, shape (clients,), optional
+        Labels that a client is given at most; all if not said.
+    quantities : str
+        How a client divides its storage among its labels: "even" as in the paper, with what is left
+        over for its faster labels; "matched" close to the best solution of eq. 10, which prefers
+        fast labels as far as the global distribution allows.
+    cover : bool
+        Give a label that would be stored nowhere the places of another label of one of its clients,
+        where that one is stored by others too.
+
+    Examples
+    --------
+    Label 1 has the fewest owners and goes first.
+
+    >>> velocity = [[6.0, 0.0, 3.0], [4.0, 2.0, 0.0], [5.0, 0.0, 1.0]]
+    >>> plan = coordinate(velocity, [4, 4, 5], clients_per_label=1, labels_per_client=2)
+    >>> plan.quota.tolist()  # the last client was left without a label
+    [[2, 0, 2], [0, 4, 0], [3, 0, 2]]
+    >>> plan.class_weights.round(2).tolist()
+    [1.86, 0.31, 0.62]
+    """
+    speeds = _velocities(velocity)
+    clients, labels = speeds.shape
+    places = _counts("storage", storage, clients, least=0)
+    per_label = _counts("clients_per_label", clients_per_label, labels, least=1)
+    limit = labels if labels_per_client is None else labels_per_client
+    per_client = _counts("labels_per_client", limit, clients, least=0 if not labels else 1)
+    assigned = _assign(speeds, places, per_label, per_client)
+    if quantities == "even":
+        quota = _even(assigned, speeds, places)
+    elif quantities == "matched":
+        quota = _matched(assigned, speeds, places)
+    else:
+        raise ValueError(f"quantities: expected 'even' or 'matched', got {quantities!r}")
+    if cover:
+        _cover(quota, (speeds > 0) & (places > 0)[:, None], speeds)
+    return Plan(quota, class_weights(speeds, quota))
+
+
+def class_weights(velocity: ArrayLike, quota: ArrayLike) -> Floats:
+    """Return the weight of every label: its share of what arrives over its share of the storage.
+
+    That is eq. 11; with all places taken the weights of all stored samples add up to their number.
+
+    >>> class_weights([[3.0, 1.0, 0.0]], [[2, 2, 0]]).tolist()
+    [1.5, 0.5, 0.0]
+    """
+    arriving = np.asarray(velocity, dtype=np.float64).sum(axis=0)
+    stored = np.asarray(quota, dtype=np.float64).sum(axis=0)
+    total = arriving.sum() or 1.0
+    weights = np.zeros(stored.shape)
+    np.divide(arriving / total * stored.sum(), stored, out=weights, where=stored > 0)
+    return weights
+
+
+def _assign(velocity: Floats, storage: Ints, per_label: Ints, per_client: Ints) -> Mask:
+    """Return which labels each client stores (S of eq. 10)."""
+    owns = (velocity > 0) & (storage > 0)[:, None]
+    assigned = np.zeros(velocity.shape, dtype=np.bool_)
+    taken = np.zeros(len(velocity), dtype=np.int64)
+    for label in np.argsort(owns.sum(axis=0), kind="stable"):
+        free = np.flatnonzero(owns[:, label] & (taken < per_client))
+        fastest = free[np.argsort(-velocity[free, label], kind="stable")]
+        chosen = fastest[: per_label[label]]
+        assigned[chosen, label] = True
+        taken[chosen] += 1
+    left = np.flatnonzero(taken == 0)
+    ranks = _ranks(velocity[left])
+    assigned[left] = owns[left] & (ranks < per_client[left][:, None])
+    return assigned
+
+
+def _even(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
+    """Return equal parts of each client's storage, the remainder for its faster labels."""
+    part, rest = np.divmod(storage, np.maximum(assigned.sum(axis=1), 1))
+    first = _ranks(np.where(assigned, velocity, -1.0)) < rest[:, None]
+    quota: Ints = np.where(assigned, part[:, None] + first, 0)
+    return quota
+
+
+def _matched(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
+    """Return whole parts of each client's storage that nearly solve eq. 10.
+
+    A client divides its storage by a softmax of velocity minus price, and the price of a label
+    rises while more than its global share is stored (Sinkhorn's iteration). As its softness goes to
+    zero the division goes to a solution of the linear program.
+    """
+    holders = np.flatnonzero(assigned.any(axis=1))
+    parts = np.zeros(assigned.shape)
+    if holders.size:
+        gains = velocity[holders] / (_SOFTNESS * velocity[assigned].mean())
+        gains[~assigned[holders]] = -np.inf
+        places, share = storage[holders], velocity.sum(axis=0) / velocity.sum()
+        soft = _priced(gains.astype(np.float32), places, places.sum() * share).astype(np.float64)
+        parts[holders] = soft * (places / soft.sum(axis=1))[:, None]
+    whole = np.floor(parts).astype(np.int64)
+    missing = np.where(assigned.any(axis=1), storage, 0) - whole.sum(axis=1)
+    nearest = _ranks(np.where(assigned, parts - whole, -1.0)) < missing[:, None]
+    whole += nearest
+    return whole
+
+
+def _priced(gains: NDArray[np.float32], places: Ints, wanted: Floats) -> NDArray[np.float32]:
+    """Return the softmax division at the prices that bring the labels' totals to the wanted."""
+    prices = np.zeros(wanted.shape, dtype=np.float32)
+    for _ in range(_STEPS):
+        parts = gains - prices
+        parts -= parts.max(axis=1, keepdims=True)
+        np.exp(parts, out=parts)
+        parts *= (places / parts.sum(axis=1))[:, None]
+        stored = parts.sum(axis=0, dtype=np.float64)
+        if np.abs(stored - wanted).sum() <= _CLOSE * places.sum():
+            break
+        known = (stored > 0) & (wanted > 0)
+        prices[known] += np.log(stored[known] / wanted[known])
+    return parts
+
+
+def _cover(quota: Ints, owns: Mask, velocity: Floats) -> None:
+    """Give every label without a place all places of one client's label that others store too."""
+    totals = quota.sum(axis=0)
+    for label in np.flatnonzero(owns.any(axis=0) & (totals == 0)):
+        spare = np.where((quota > 0) & (totals > quota), totals, 0)
+        able = np.flatnonzero(owns[:, label] & spare.any(axis=1))
+        if able.size:
+            client = able[np.argmax(velocity[able, label])]
+            giver = np.argmax(spare[client])
+            places = quota[client, giver]
+            quota[client, [giver, label]] = 0, places
+            totals[[giver, label]] += -places, places
+
+
+def _ranks(values: Floats) -> Ints:
+    """Return the rank of each value in its row, the largest 0; ties to the lower column."""
+    order = np.argsort(-values, axis=1, kind="stable")
+    ranks = np.empty(values.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, np.arange(values.shape[1])[None], axis=1)
+    return ranks
+
+
+def _velocities(velocity: ArrayLike) -> Floats:
+    speeds = np.asarray(velocity, dtype=np.float64)
+    if speeds.ndim != 2:
+        raise ValueError(f"velocity: expected one row a client, got shape {speeds.shape}")
+    if not (np.isfinite(speeds) & (speeds >= 0)).all():
+        raise ValueError("velocity: expected finite numbers of 0 or more, found others")
+    return speeds
+
+
+def _counts(name: str, values: ArrayLike, size: int, least: int) -> Ints:
+    counts = np.asarray(values)
+    if counts.shape not in ((), (size,)):
+        raise ValueError(f"{name}: expected {size} values, got shape {counts.shape}")
+    if counts.size and (counts.dtype.kind not in "iu" or counts.min() < least):
+        raise ValueError(f"{name}: expected whole numbers of {least} or more, got {values!r}")
+    return np.broadcast_to(counts, (size,)).astype(np.int64)

@@ -1,0 +1,26 @@
+"""First in, first out: the latest samples."""
+
+from stream_selectors.base import StreamSelector
+
+
+class Fifo(StreamSelector):
+    """Keeps what arrived last.
+
+    Examples
+    --------
+    >>> from stream_selectors.base import Batch
+    >>> rule = Fifo(capacity=2)
+    >>> rule.offer(Batch([5, 6, 7], [0, 0, 1])).kept.tolist()
+    [1, 2]
+    >>> rule.offer(Batch([6, 8], [0, 1])).evicted.tolist()  # 6 came again, so 7 is the oldest
+    [7]
+    """
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        if not self.capacity:
+            return False, None
+        full = len(self._labels) >= self.capacity
+        return True, next(iter(self._labels)) if full else None
+
+    def _again(self, key: int, score: float) -> None:
+        self._labels[key] = self._labels.pop(key)

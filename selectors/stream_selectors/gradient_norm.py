@@ -1,0 +1,17 @@
+"""Gradient norm: the samples that would change the model most."""
+
+from stream_selectors.ranked import RankedSelector
+
+
+class GradientNorm(RankedSelector):
+    """Keeps the samples of longest gradient.
+
+    Examples
+    --------
+    >>> from stream_selectors.base import Batch
+    >>> rule = GradientNorm(capacity=1)
+    >>> rule.offer(Batch([1, 2], [0, 0], gradient_norms=[0.5, 2.0])).kept.tolist()
+    [1]
+    """
+
+    needs = "norm"

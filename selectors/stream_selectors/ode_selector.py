@@ -1,0 +1,145 @@
+"""ODE on a device: the most valuable samples of the labels that the server's plan assigns to it.
+
+Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*,
+sections 3.2 and 3.3; the values are those of ``ode.py``, the plan that of ``coordination.py``.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stream_selectors.base import Batch, Floats, Ints, StreamSelector
+from stream_selectors.value_store import ValueStore
+
+_UNVALUED = -sys.float_info.max  # ranks below every value
+_ANY = -1  # stands for all labels, where there is no plan
+
+
+class OdeSelector(StreamSelector):
+    """Keeps the samples of highest value, for each assigned label as many as its quota.
+
+    Samples of other labels are never stored. Without a plan all labels share the capacity. While
+    there is no estimate of the global gradient, and so no values, batches come without them, and
+    each queue is a reservoir: a uniform sample.
+
+    Parameters
+    ----------
+    capacity : int
+        Samples that are kept at most, of all labels together.
+    seed : int
+        Of the generator that draws while there are no values.
+    quota : array of int, optional
+        Samples to keep of each label: the client's row of the plan.
+
+    Examples
+    --------
+    >>> rule = OdeSelector(capacity=3, quota=[2, 0, 1])
+    >>> batch = Batch([10, 11, 12, 13, 14], [0, 1, 2, 0, 0], values=[0.1, 9.0, 0.3, 0.2, 0.4])
+    >>> rule.offer(batch).kept.tolist()  # 11 is of a label that is not assigned
+    [2, 3, 4]
+    >>> rule.revalue(Batch([13, 14], [0, 0], values=[0.9, 0.0]))
+    >>> rule.offer(Batch([15], [0], values=[0.5])).evicted.tolist()
+    [14]
+    """
+
+    needs = "value"
+
+    def __init__(self, capacity: int, seed: int = 0, quota: ArrayLike | None = None) -> None:
+        super().__init__(capacity, seed)
+        self._by_lot = True
+        self._stores = self._empty_stores(quota)
+
+    @property
+    def values(self) -> Floats:
+        """Values of what is stored; NaN where there is none."""
+        values = [self._store_of(label).value(key) for key, label in self._labels.items()]
+        return np.array([np.nan if self._by_lot or v == _UNVALUED else v for v in values])
+
+    @property
+    def quota(self) -> dict[int, int]:
+        """Places by assigned label; empty without a plan."""
+        return {k: store.capacity for k, store in self._stores.items() if k != _ANY}
+
+    def assign(self, quota: ArrayLike | None) -> Ints:
+        """Follow another plan; return the keys of what it leaves no place for."""
+        old, self._stores = self._stores, self._empty_stores(quota)
+        for key, label in self._labels.items():
+            store = self._stores.get(label, self._stores.get(_ANY))
+            if store is not None:
+                store.offer(key, old.get(label, old.get(_ANY, store)).value(key))
+        before = self.kept
+        self._shrink()
+        return before[~np.isin(before, self.kept)]
+
+    def revalue(self, batch: Batch) -> None:
+        """Take new values of stored samples; one that is not finite leaves the old."""
+        values = batch.scores("value").tolist()
+        self._rank_by(lot=False)
+        for (key, _), value in zip(batch.numbered(), values, strict=True):
+            if key in self._labels:
+                self._store_of(self._labels[key]).refresh(key, value)
+
+    def _scores(self, batch: Batch) -> Floats:
+        self._rank_by(lot=batch.values is None)
+        return self._rng.random(len(batch)) if self._by_lot else batch.scores("value")
+
+    def _rank_by(self, lot: bool) -> None:
+        """Make what is stored comparable to what comes: lots with lots, values with values."""
+        if lot != self._by_lot:
+            self._by_lot = lot
+            for key, label in self._labels.items():
+                self._store_of(label).refresh(key, self._rng.random() if lot else _UNVALUED)
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        store = self._stores.get(label, self._stores.get(_ANY))
+        if store is None:
+            return False, None
+        gone = store.offer(key, score)
+        return key in store, gone
+
+    def _again(self, key: int, score: float) -> None:
+        if not self._by_lot:  # a second lot would favour what is seen often
+            self._store_of(self._labels[key]).refresh(key, score)
+
+    def _forget(self, key: int) -> None:
+        for store in self._stores.values():
+            store.discard(key)
+
+    def _store_of(self, label: int) -> ValueStore:
+        """Return the queue of a label of which something is stored."""
+        return self._stores[label if label in self._stores else _ANY]
+
+    def _empty_stores(self, quota: ArrayLike | None) -> dict[int, ValueStore]:
+        if quota is None:
+            return {_ANY: ValueStore(self.capacity)}
+        places = np.asarray(quota)
+        if places.ndim != 1 or (places.size and (places.dtype.kind not in "iu" or min(places) < 0)):
+            raise ValueError(f"quota: expected whole numbers of 0 or more, got {quota!r}")
+        if places.sum() > self.capacity:
+            raise ValueError(f"quota: {places.sum()} places, but the capacity is {self.capacity}")
+        return {label: ValueStore(int(n)) for label, n in enumerate(places.tolist()) if n}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the plan, what is stored with its values, and the generator."""
+        stores = [
+            {"label": label, "places": store.capacity, "store": store.state_dict()}
+            for label, store in self._stores.items()
+        ]
+        return super().state_dict() | {"by-lot": self._by_lot, "stores": stores}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        self._by_lot = bool(state["by-lot"])
+        self._stores, free = {}, self.capacity
+        for saved in state["stores"]:
+            store = ValueStore(min(int(saved["places"]), free))
+            store.load_state_dict(saved["store"])
+            self._stores[int(saved["label"])] = store
+            free -= store.capacity
+        super().load_state_dict(state)
+
+    def _shrink(self) -> None:
+        stored = set().union(*(store.keys() for store in self._stores.values()))
+        self._labels = {key: label for key, label in self._labels.items() if key in stored}

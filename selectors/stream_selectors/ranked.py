@@ -1,0 +1,128 @@
+"""Rules that keep what scores highest, some after they have set aside what looks like noise."""
+
+from bisect import bisect_left, insort
+from collections import deque
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stream_selectors.base import Batch, Floats, StreamSelector
+from stream_selectors.value_store import ValueStore
+
+WINDOW = 50  # samples whose scores are remembered to tell noise by (ODE, appendix C.3)
+
+
+class RankedSelector(StreamSelector):
+    """Keeps the samples of highest score, whatever their label."""
+
+    def __init__(self, capacity: int, seed: int = 0) -> None:
+        super().__init__(capacity, seed)
+        self._store = ValueStore(self.capacity)
+
+    @property
+    def values(self) -> Floats:
+        """Scores of what is stored."""
+        return np.array([self._store.value(key) for key in self._labels], dtype=np.float64)
+
+    def revalue(self, batch: Batch) -> None:
+        """Take new scores of stored samples; one that is not finite leaves the old."""
+        scores = self._scores(batch).tolist()
+        for (key, _), score in zip(batch.numbered(), scores, strict=True):
+            if key in self._store:
+                self._store.refresh(key, score)
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        gone = self._store.offer(key, score)
+        return key in self._store, gone
+
+    def _again(self, key: int, score: float) -> None:
+        self._store.refresh(key, score)
+
+    def _forget(self, key: int) -> None:
+        self._store.discard(key)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is stored with its scores, and the generator."""
+        return super().state_dict() | {"store": self._store.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        self._store.load_state_dict(state["store"])
+        super().load_state_dict(state)
+
+    def _shrink(self) -> None:
+        self._labels = {key: label for key, label in self._labels.items() if key in self._store}
+
+
+class FilteredSelector(RankedSelector):
+    """Keeps the highest scores, without samples above a quantile of those that came before.
+
+    Attributes
+    ----------
+    quantile : float
+        Of the scores of the last :data:`WINDOW` samples; a sample above it is taken for noise.
+    """
+
+    quantile: ClassVar[float]
+
+    def __init__(self, capacity: int, seed: int = 0) -> None:
+        super().__init__(capacity, seed)
+        self._recent = RecentScores(WINDOW)
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        limit = self._recent.quantile(self.quantile)
+        self._recent.add(score)
+        return super()._place(key, label, score) if score <= limit else (False, None)
+
+    def _again(self, key: int, score: float) -> None:
+        self._recent.add(score)
+        super()._again(key, score)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is stored, the scores of the window, and the generator."""
+        return super().state_dict() | {"recent": np.array(self._recent.scores(), dtype=np.float64)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        super().load_state_dict(state)
+        self._recent = RecentScores(WINDOW)
+        for score in state["recent"].tolist():
+            self._recent.add(score)
+
+
+class RecentScores:
+    """The last scores, and their quantiles (as ``numpy.quantile`` has them).
+
+    >>> recent = RecentScores(3)
+    >>> recent.quantile(0.5)
+    inf
+    >>> for score in (9.0, 1.0, 2.0, 4.0):
+    ...     recent.add(score)
+    >>> recent.scores(), recent.quantile(0.5), recent.quantile(0.75)
+    ([1.0, 2.0, 4.0], 2.0, 3.0)
+    """
+
+    def __init__(self, size: int) -> None:
+        self._in_order: deque[float] = deque(maxlen=size)
+        self._sorted: list[float] = []
+
+    def scores(self) -> list[float]:
+        """Return the scores, the latest last."""
+        return list(self._in_order)
+
+    def add(self, score: float) -> None:
+        """Remember a score; the oldest goes if there are too many."""
+        if len(self._in_order) == self._in_order.maxlen:
+            del self._sorted[bisect_left(self._sorted, self._in_order[0])]
+        self._in_order.append(score)
+        insort(self._sorted, score)
+
+    def quantile(self, share: float) -> float:
+        """Return a quantile of the scores; infinity if there are none."""
+        if not self._sorted:
+            return float("inf")
+        place = share * (len(self._sorted) - 1)
+        below = int(place)
+        above = min(below + 1, len(self._sorted) - 1)
+        low, high = self._sorted[below], self._sorted[above]
+        return low + (high - low) * (place - below)

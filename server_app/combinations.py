@@ -1,0 +1,49 @@
+"""Settings that are fine by themselves but not together."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server_app.config import RunConfig
+
+_MATCHING = ("gcfl", "gradmatch", "nearest")  # data selectors that match a gradient
+
+
+def method_problems(config: "RunConfig") -> list[str]:
+    """Return what is wrong with the settings of data selectors, objectives and fine-tuning."""
+    return [*_of_coresets(config), *_of_server_data(config), *_of_scaffold(config)]
+
+
+def _of_coresets(config: "RunConfig") -> list[str]:
+    problems, coreset = [], config.coreset
+    if coreset.budget > 1 and coreset.budget != int(coreset.budget):
+        problems.append(
+            f"coreset.budget = {coreset.budget}: above 1 it is a whole number of samples"
+        )
+    if config.data_selector not in _MATCHING:
+        problems += [
+            f"{key} = {value!r}: only {', '.join(_MATCHING)} match a gradient, not data-selector = "
+            f"{config.data_selector!r}"
+            for key, value in (("coreset.rule", coreset.rule), ("coreset.target", coreset.target))
+            if value != "auto"
+        ]
+    return problems
+
+
+def _of_server_data(config: "RunConfig") -> list[str]:
+    if config.data.validation_share > 0:
+        return []
+    needs = [f"fine-tune.epochs = {config.fine_tune.epochs}"] if config.fine_tune.epochs else []
+    own = "own" if config.data_selector == "gradmatch" else "server"
+    target = own if config.coreset.target == "auto" else config.coreset.target
+    if config.data_selector in _MATCHING and target == "server":
+        needs.append(f"data-selector = {config.data_selector!r}")
+    return [f"{what}: needs samples on the server, data.validation-share = 0.0" for what in needs]
+
+
+def _of_scaffold(config: "RunConfig") -> list[str]:
+    if config.objective != "scaffold" or config.cohorts == "none":
+        return []
+    return [
+        f"objective = 'scaffold': a client has one control variate, not one for each of the models "
+        f"of cohorts = {config.cohorts!r}"
+    ]

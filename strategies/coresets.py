@@ -1,0 +1,190 @@
+"""On what: clients train on coresets, and the server sends what they choose them by."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from client_app.gradient_rows import server_targets
+from server_app.config import RunConfig
+from strategies.coreset_plan import coreset_plan
+from strategies.layer import Layer
+from strategies.quarantine import BadReply, set_aside
+from strategies.requirements import check_linear_head, validation_data
+from strategies.roster import Roster
+from tasks import load_task
+from wire.arrays import from_record, to_record
+from wire.keys import CORESET, TARGETS
+from wire.records import attach, detach, entries
+from wire.sizes import record_bytes
+
+Targets = Callable[[ArrayRecord], ArrayRecord]
+
+
+class Coresets(Layer):
+    """Send the gradients that coresets are to match, to those who need them, and read the replies.
+
+    A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
+    said last, or if it said that its coreset is gone (its data changed, its memory was lost).
+    Clients of rules that match nothing of the server's choose by themselves; then this layer only
+    reads what they tell.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Gets replies without what this layer asked for.
+    roster : Roster
+        Stable names of the clients.
+    targets : callable, optional
+        Returns the gradients to match at a model. Called only in rounds in which somebody needs
+        them.
+    every : int (default: 10)
+        Rounds after which a coreset is chosen anew.
+    first_round : int (default: 1)
+        Rounds before the first choice, which clients train on a random subset.
+    """
+
+    own_records = (CORESET,)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        roster: Roster,
+        *,
+        targets: Targets | None = None,
+        every: int = 10,
+        first_round: int = 1,
+    ) -> None:
+        super().__init__(inner)
+        self.roster = roster
+        self.targets = targets
+        self.every = every
+        self.first_round = first_round
+        self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
+        self._bytes, self._seconds = 0, 0.0  # of this round's targets
+
+    @classmethod
+    def of_run(cls, inner: Strategy, roster: Roster, config: RunConfig) -> "Coresets":
+        """Return the layer that a config describes; an error if the task cannot have it."""
+        plan, wanted_by = coreset_plan(config), f"data-selector = {config.data_selector!r}"
+        if plan is not None and plan.looks_at == "gradients":
+            check_linear_head(config, wanted_by)
+        return cls(
+            inner,
+            roster,
+            targets=_targets(config, wanted_by) if plan is not None and plan.guided else None,
+            every=config.coreset.every,
+            first_round=config.coreset.first_round,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Add the targets to the messages of those who need them."""
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        self._bytes, self._seconds = 0, 0.0
+        if self.targets is None or server_round <= self.first_round:
+            return messages
+        due = [m for m in messages if self._is_due(m.metadata.dst_node_id, server_round)]
+        if due:
+            started = perf_counter()
+            record = self.targets(arrays)
+            self._seconds = perf_counter() - started
+            self._bytes = len(due) * record_bytes(record)
+            for message in due:
+                attach(message, TARGETS, record)
+        return messages
+
+    def _is_due(self, node_id: int, server_round: int) -> bool:
+        chosen = self._chosen.get(self.roster.key(node_id), 0)
+        return not chosen or server_round - chosen >= self.every
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate, and write down what clients trained on."""
+        told: list[_Told] = []
+        try:
+            return super().aggregate_train(server_round, self._reading(server_round, replies, told))
+        finally:
+            self.journal("coresets", round=server_round, **self._summary(server_round, told))
+
+    def _reading(
+        self, server_round: int, replies: Iterable[Message], told: "list[_Told]"
+    ) -> Iterator[Message]:
+        for reply in replies:
+            try:
+                if not reply.has_error():
+                    told.append(_Told.by(reply, server_round))
+                    self._chosen[self.roster.key(reply.metadata.src_node_id)] = told[-1].round
+            except BadReply as error:
+                set_aside(self, self.roster, server_round, reply.metadata.src_node_id, str(error))
+            else:
+                yield reply
+
+    def _summary(self, server_round: int, told: "list[_Told]") -> dict[str, Any]:
+        known = [t for t in told if t.clean is not None]
+        samples = sum(t.size for t in known)
+        clean = sum(t.size * t.clean for t in known if t.clean is not None)
+        return {
+            "chose": sum(t.round == server_round for t in told),
+            "without": sum(t.round == 0 for t in told),
+            "sizes": [t.size for t in told],
+            "clean-share": clean / samples if samples else None,
+            "seconds": sum(t.seconds for t in told),
+            "server-seconds": self._seconds,
+            "guidance-bytes": self._bytes,
+        }
+
+    def own_state(self) -> dict[str, Any]:
+        """Return whose coreset is how old."""
+        return {"chosen": dict(self._chosen)}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self._chosen = {key: int(value) for key, value in state["chosen"].items()}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a client says of its coreset: since which round, how large, how long it took."""
+
+    round: int
+    size: int
+    seconds: float
+    clean: float | None
+
+    @classmethod
+    def by(cls, reply: Message, server_round: int) -> "_Told":
+        """Take it out of a reply; :class:`BadReply` if it cannot be."""
+        record = detach(reply, CORESET, ConfigRecord)
+        if record is None:
+            raise BadReply("it does not say which coreset it was trained on")
+        values = entries(record)
+        chosen, size, seconds, clean = map(values.get, ("round", "size", "seconds", "clean"))
+        if type(chosen) is not int or not 0 <= chosen <= server_round:
+            raise BadReply(f"a coreset of round {chosen!r}, in round {server_round}")
+        if type(size) is not int or size < 1:
+            raise BadReply(f"a coreset of {size!r} samples")
+        if type(seconds) is not float or not 0 <= seconds < math.inf:
+            raise BadReply(f"a coreset chosen in {seconds!r} seconds")
+        if clean is not None and (type(clean) is not float or not 0 <= clean <= 1):
+            raise BadReply(f"a coreset of which a share of {clean!r} is clean")
+        return cls(chosen, size, seconds, clean)
+
+
+def _targets(config: RunConfig, wanted_by: str) -> Targets:
+    """Return what computes the gradients of the server's validation set."""
+    data = validation_data(config, wanted_by)
+    model = load_task(config.task_spec()).build_model()
+
+    def at(arrays: ArrayRecord) -> ArrayRecord:
+        means = server_targets(model, from_record(arrays), data, config.coreset.per_class)
+        return to_record({"means": means})
+
+    return at

@@ -1,0 +1,30 @@
+"""What some layers cannot do without, checked before anything starts."""
+
+import torch
+
+from client_app.features import features_of
+from client_app.trainer import read_arrays
+from server_app.config import RunConfig
+from tasks import Split, load_task
+from tasks.errors import TaskError
+
+
+def validation_data(config: RunConfig, wanted_by: str) -> Split:
+    """Return the server's validation set; an error that says who wants it if there is none."""
+    data = load_task(config.task_spec()).server_data().validation
+    if not len(data):
+        raise TaskError(
+            f"data.validation-share = {config.data.validation_share}: it leaves no sample to the "
+            f"server, which {wanted_by} needs"
+        )
+    return data
+
+
+def check_linear_head(config: RunConfig, wanted_by: str) -> None:
+    """Raise an error that says who wants it unless the model ends in a linear layer."""
+    task = load_task(config.task_spec())
+    model = task.build_model()
+    try:
+        features_of(model, read_arrays(model), torch.zeros(2, *task.input_shape))
+    except TaskError as error:
+        raise TaskError(f"model = {config.model!r}, {wanted_by}: {error}") from error

@@ -1,0 +1,292 @@
+"""Streams: who stores samples of which label, and the estimate of the global gradient (ODE).
+
+Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*,
+section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from strategies.layer import Layer
+from strategies.quarantine import BadReply, set_aside
+from strategies.roster import Roster
+from stream_selectors.ode import GlobalGradient, coordinate
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
+from wire.records import attach, detach, entries
+from wire.sizes import record_bytes
+
+_log = logging.getLogger("forager")
+_ABSURD = 1e9  # samples per round, or places in a store
+
+
+class Streams(Layer):
+    """Coordinate what clients keep of their streams.
+
+    It stands around client selection, so that clients can live on while others train. Clients that
+    are not known yet are asked for their profile (capacity, samples of each label per round). For a
+    rule that follows a plan, the plan is made anew when clients join or leave, or when velocities
+    have drifted; it goes out with training messages, as does the estimate of the global gradient.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Chooses clients and aggregates their models.
+    roster : Roster
+        Stable names of the clients.
+    num_classes : int
+        Number of labels.
+    plans : bool (default: True)
+        Whether the clients' rule follows a plan and values samples by an estimate; the others only
+        report what they store.
+    estimator : str (default: "incremental")
+        Or "participants" (see :class:`~stream_selectors.ode.GlobalGradient`), or "exact": an oracle
+        that asks everyone for the gradient of all its data in every round.
+    clients_per_label, labels_per_client : int
+        Limits of the plan; 0 labels for any number.
+    quantities : str (default: "even")
+        How a client divides its store; see :func:`~stream_selectors.coordination.coordinate`.
+    coordinated : bool (default: True)
+        Whether there is a plan at all; without, every client keeps what is worth most to it.
+    drift : float (default: 0.2)
+        The plan is made anew when velocities have changed by this share in sum.
+    every_round : bool (default: False)
+        Whether clients that do not train are told of every round, so that they look at what arrived
+        in time; else they do at their next contact.
+    timeout : float (default: 60.0)
+        Seconds to wait for profiles.
+    """
+
+    own_records = (PLAN, ESTIMATE)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        roster: Roster,
+        num_classes: int,
+        *,
+        plans: bool = True,
+        estimator: str = "incremental",
+        clients_per_label: int = 5,
+        labels_per_client: int = 0,
+        quantities: str = "even",
+        coordinated: bool = True,
+        drift: float = 0.2,
+        every_round: bool = False,
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(inner)
+        self.roster = roster
+        self.num_classes = num_classes
+        self.plans = plans
+        self.exact = estimator == "exact"
+        self.clients_per_label = clients_per_label
+        self.labels_per_client = labels_per_client
+        self.quantities = quantities
+        self.coordinated = coordinated
+        self.drift = drift
+        self.every_round = every_round
+        self.timeout = timeout
+        self.profiles: dict[str, dict[str, Any]] = {}
+        self.gradient = GlobalGradient({}, "incremental" if self.exact else estimator)
+        self.quota: dict[str, list[int]] = {}
+        self.class_weights: list[float] = []
+        self._planned: dict[str, list[float]] = {}  # the velocities that the plan was made for
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let time pass, plan, choose, and tell those who train what they need to know."""
+        self.roster.identify(grid, self.timeout)
+        nodes = list(grid.get_node_ids())
+        unknown = [node for node in nodes if self.roster.key(node) not in self.profiles]
+        self._ask(server_round, grid, unknown, None)
+        if self.exact and self.plans:
+            self._ask(server_round, grid, nodes, arrays)
+        if self.plans:
+            self._plan(server_round, [self.roster.key(node) for node in nodes])
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        if self.every_round:
+            busy = {message.metadata.dst_node_id for message in messages}
+            self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
+        return self._guide(server_round, messages) if self.plans else messages
+
+    def _ask(
+        self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
+    ) -> None:
+        """Tell clients that a round has come, and learn how their streams are."""
+        records: dict[str, Any] = {CONFIG: ConfigRecord({ROUND: server_round})}
+        if arrays is not None:
+            records[ARRAYS] = arrays
+        content = RecordDict(records)
+        questions = [Message(content, dst_node_id=node, message_type=INGEST) for node in nodes]
+        if not questions:
+            return
+        estimates: dict[str, NDArray[np.float32]] = {}
+        for reply in grid.send_and_receive(questions, timeout=self.timeout):
+            if not reply.has_error():
+                self._hear(server_round, reply, estimates)
+        self._report(estimates)
+
+    def _hear(
+        self, server_round: int, reply: Message, estimates: dict[str, NDArray[np.float32]]
+    ) -> bool:
+        """Take this layer's records out of a reply; False if they are no good."""
+        node = reply.metadata.src_node_id
+        key = self.roster.key(node)
+        try:
+            profile = _checked_profile(detach(reply, PLAN, ConfigRecord), self.num_classes)
+            estimate = detach(reply, ESTIMATE, ArrayRecord)
+            if estimate is not None and self.plans:
+                estimates[key] = self._checked_estimate(estimate)
+        except BadReply as error:
+            set_aside(self, self.roster, server_round, node, str(error))
+            return False
+        self.profiles[key] = profile
+        return True
+
+    def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:
+        size = self.gradient.estimate.size if self.gradient.estimate.ndim else None
+        if list(record) != ["estimate"]:
+            raise BadReply("an estimate under another name")
+        try:
+            estimate = from_record(record)["estimate"]
+        except Exception as error:  # numpy parses a stranger's header, and may fail in any way
+            raise BadReply(f"estimate: {type(error).__name__}: {error}") from error
+        if (
+            estimate.dtype != np.float32
+            or estimate.ndim != 1
+            or (size not in (None, estimate.size))
+        ):
+            raise BadReply(f"estimate of {estimate.dtype} and shape {estimate.shape}, not {size}")
+        if not np.isfinite(estimate).all():
+            raise BadReply("an estimate that is not finite")
+        return estimate
+
+    def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:
+        """Bring the estimate of the global gradient up to date (eq. 8)."""
+        if estimates:
+            shares = {key: sum(profile["velocity"]) for key, profile in self.profiles.items()}
+            self.gradient.reshare(shares)
+            self.gradient.report(estimates)
+
+    def _plan(self, server_round: int, keys: Sequence[str]) -> None:
+        """Make the plan anew if it does not fit any more (section 3.3)."""
+        known = [key for key in keys if key in self.profiles]
+        velocities = {key: list(self.profiles[key]["velocity"]) for key in known}
+        if not self.coordinated or not known or not self._outdated(velocities):
+            return
+        plan = coordinate(
+            list(velocities.values()),
+            [self.profiles[key]["capacity"] for key in known],
+            self.clients_per_label,
+            self.labels_per_client or None,
+            self.quantities,
+        )
+        self._planned = velocities
+        self.quota = {key: row.tolist() for key, row in zip(known, plan.quota, strict=True)}
+        self.class_weights = plan.class_weights.tolist()
+        self.journal(
+            "planned",
+            round=server_round,
+            clients=len(known),
+            stored=plan.quota.sum(0).tolist(),
+            **{"class-weights": self.class_weights},
+        )
+
+    def _outdated(self, velocities: dict[str, list[float]]) -> bool:
+        if velocities.keys() != self._planned.keys():
+            return True
+        now, before = np.array(list(velocities.values())), np.array(list(self._planned.values()))
+        return bool(np.abs(now - before).sum() > self.drift * max(before.sum(), 1e-12))
+
+    def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
+        """Add the plan and the estimate to training messages."""
+        estimate = self.gradient.estimate
+        record = to_record({"estimate": estimate.astype(np.float32)}) if estimate.ndim else None
+        sent = 0
+        for message in messages:
+            key = self.roster.key(message.metadata.dst_node_id)
+            if key in self.quota:
+                told = {"quota": self.quota[key], "class-weights": self.class_weights}
+                plan = ConfigRecord(told)
+                attach(message, PLAN, plan)
+                sent += record_bytes(plan)
+            if record is not None:
+                attach(message, ESTIMATE, record)
+                sent += record_bytes(record)
+        self.journal("guidance", round=server_round, layer="streams", **{"bytes-down": sent})
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate, and take in what clients say of their streams."""
+        estimates: dict[str, NDArray[np.float32]] = {}
+        result = super().aggregate_train(
+            server_round, self._hearing(server_round, replies, estimates)
+        )
+        if not self.exact:
+            self._report(estimates)
+        self._note(server_round)
+        return result
+
+    def _hearing(
+        self, server_round: int, replies: Iterable[Message], estimates: dict[str, Any]
+    ) -> Iterator[Message]:
+        for reply in replies:
+            if reply.has_error() or self._hear(server_round, reply, estimates):
+                yield reply
+
+    def _note(self, server_round: int) -> None:
+        stored = np.array([p["stored"] for p in self.profiles.values()]).reshape(
+            -1, self.num_classes
+        )
+        self.journal(
+            "streams",
+            round=server_round,
+            clients=len(stored),
+            stored=stored.sum(0).tolist(),
+            arrived=sum(int(p["arrived"]) for p in self.profiles.values()),
+            classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
+        )
+
+    def own_state(self) -> dict[str, Any]:
+        """Return the profiles, the plan and the estimators."""
+        return {
+            "profiles": self.profiles,
+            "gradient": self.gradient.state_dict(),
+            "quota": self.quota,
+            "class-weights": self.class_weights,
+            "planned": self._planned,
+        }
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self.profiles = dict(state["profiles"])
+        self.gradient.load_state_dict(state["gradient"])
+        self.quota = dict(state["quota"])
+        self.class_weights = list(state["class-weights"])
+        self._planned = dict(state["planned"])
+
+
+def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str, Any]:
+    """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
+    said: dict[str, Any] = {} if record is None else dict(entries(record))
+    for name in ("velocity", "stored"):
+        column = said.get(name)
+        if not isinstance(column, list) or len(column) != num_classes:
+            raise BadReply(f"stream profile: {name} of other than {num_classes} labels")
+        if not all(isinstance(v, int | float) and 0 <= v < _ABSURD for v in column):
+            raise BadReply(f"stream profile: {name} is not made of numbers from 0 on")
+    for name in ("capacity", "arrived", "kept"):
+        if not isinstance(said.get(name), int) or not 0 <= said[name] < _ABSURD:
+            raise BadReply(f"stream profile: {name} = {said.get(name)!r}")
+    return said

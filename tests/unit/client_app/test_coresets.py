@@ -1,0 +1,254 @@
+"""A client's coreset, one message at a time."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord
+
+from client_app.coresets import ChosenCoreset
+from client_app.features import features_of
+from client_app.gradient_rows import sample_rows, server_targets
+from client_app.skyline import CleanOnly
+from client_app.trainer import read_arrays
+from server_app.config import read_config
+from tasks import Split, load_task
+from wire.arrays import to_record
+from wire.keys import CORESET, TARGETS
+
+DATA = {"partition": "iid", "noise": "closed-set", "coreset.every": 3}
+TASK = load_task(read_config(DATA).task_spec())
+SIZE = len(TASK.client_data(0, 6).train)
+
+
+def targets(config: Any, arrays: Any) -> ArrayRecord:
+    data, model = TASK.server_data().validation, TASK.build_model()
+    return to_record({"means": server_targets(model, arrays, data, config.coreset.per_class)})
+
+
+class Client:
+    """A client that answers messages one after the other and keeps its state."""
+
+    def __init__(self, selector: str = "gcfl", **settings: Any) -> None:
+        keys = {name.replace("__", ".").replace("_", "-"): v for name, v in settings.items()}
+        self.config = read_config({**DATA, "data-selector": selector, **keys})
+        self.data = TASK.client_data(0, 6).train
+        self.clean = TASK.client_data(0, 6).clean
+        self.state: dict[str, Any] = {}
+        self.arrays = read_arrays(TASK.build_model())
+        self.node = {"partition-id": 0, "num-partitions": 6}
+
+    def visit(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
+        content = {TARGETS: targets(self.config, self.arrays)} if guided else {}
+        record = SimpleNamespace(_data=content)
+        message = SimpleNamespace(content=record, metadata=SimpleNamespace(message_type=kind))
+        visit = SimpleNamespace(
+            message=message,
+            context=SimpleNamespace(node_config=self.node),
+            config=self.config,
+            key="0",
+            round=number,
+            data=self.data,
+            arrays=self.arrays,
+            state=self.state,
+            holdings=SimpleNamespace(clean=self.clean),
+            weights=None,
+            chosen=None,
+            reply={},
+        )
+        self.part().before(visit)
+        return visit
+
+    def part(self) -> Any:
+        skyline = self.config.data_selector == "skyline"
+        return CleanOnly(self.config) if skyline else ChosenCoreset(self.config)
+
+
+def told(visit: Any, name: str) -> Any:
+    return visit.reply[CORESET][name]
+
+
+def same(a: Any, b: Any) -> bool:
+    return torch.equal(a.chosen.x, b.chosen.x) and torch.equal(a.chosen.y, b.chosen.y)
+
+
+def test_before_the_first_choice_a_random_subset_stands_in():
+    client = Client()
+    first, second = client.visit(1), client.visit(2)
+    assert told(first, "round") == told(second, "round") == 0
+    assert len(first.chosen) == round(0.1 * SIZE) == told(first, "size")
+    assert same(first, second)
+    assert not client.state
+
+
+def test_targets_bring_a_choice_which_is_kept():
+    client = Client()
+    random = client.visit(1)
+    chosen, kept = client.visit(2, guided=True), client.visit(9)
+    assert (told(chosen, "round"), told(kept, "round")) == (2, 2)
+    assert same(chosen, kept)
+    assert not same(chosen, random)
+    assert told(chosen, "clean") > told(random, "clean")
+    again = client.visit(11, guided=True)
+    assert told(again, "round") == 11
+
+
+@pytest.mark.parametrize(
+    ("selector", "rounds"),
+    [
+        ("random", [1, 1, 1, 4, 4]),
+        ("facility-location", [1, 1, 1, 1, 1]),
+        ("crust", [0, 2, 2, 2, 5]),
+        ("gradmatch", [0, 2, 2, 2, 5]),
+    ],
+)
+def test_rules_without_targets_choose_by_themselves(selector, rounds):
+    client = Client(selector)
+    assert [told(client.visit(number), "round") for number in range(1, 6)] == rounds
+
+
+def test_a_taste_of_training_chooses_nothing():
+    client = Client("crust", coreset__first_round=0)
+    taste = client.visit(1, kind="query.summary")
+    assert told(taste, "round") == 0
+    assert told(client.visit(1), "round") == 1
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "crust"])
+def test_data_that_changed_are_chosen_from_anew(selector):
+    client = Client(selector, coreset__every=100)
+    client.visit(2, guided=True)
+    client.data = Split(client.data.x[:100], client.data.y[:100])
+    client.clean = client.clean[:100]
+    changed = client.visit(3)
+    assert told(changed, "round") == (0 if selector == "gcfl" else 3)
+    assert told(changed, "size") == 10
+    assert told(client.visit(4, guided=True), "round") == (4 if selector == "gcfl" else 3)
+    client.data = Split(client.data.x, client.data.y.flip(0))
+    assert told(client.visit(5), "round") == (0 if selector == "gcfl" else 5)
+
+
+@pytest.mark.parametrize(
+    ("budget", "size"), [(0.1, round(0.1 * SIZE)), (1.0, SIZE), (25, 25), (1e6, SIZE), (1e-9, 1)]
+)
+@pytest.mark.parametrize("selector", ["gcfl", "facility-location"])
+def test_the_budget_is_a_share_or_a_number(selector, budget, size):
+    client = Client(selector, coreset__budget=budget)
+    assert told(client.visit(2, guided=True), "size") == size
+    if budget == 1:
+        assert torch.equal(client.visit(3).chosen.y, client.data.y)
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "crust", "facility-location"])
+def test_samples_that_are_not_finite_are_never_trained_on(selector):
+    client = Client(selector)
+    client.data.x[: SIZE // 2].fill_(np.nan)
+    try:
+        for number in (1, 2):
+            visit = client.visit(number, guided=True)
+            assert torch.isfinite(visit.chosen.x).all()
+            assert told(visit, "size") == round(0.1 * SIZE)
+    finally:
+        TASK._clients._kept.clear()  # the data belong to all tests
+
+
+def test_nothing_usable_leaves_a_random_subset():
+    client = Client()
+    client.data = Split(torch.full_like(client.data.x, np.nan), client.data.y)
+    visit = client.visit(2, guided=True)
+    assert (told(visit, "round"), told(visit, "size")) == (0, round(0.1 * SIZE))
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "crust"])
+def test_gradients_that_are_all_zero(selector):
+    client = Client(selector)
+    client.data = Split(client.data.x, torch.zeros_like(client.data.y))
+    client.arrays = {n: np.zeros_like(a) for n, a in client.arrays.items()}
+    client.arrays["1.bias"][0] = 1e4  # certain, and right: no gradient at all
+    rows = sample_rows(TASK.build_model(), client.arrays, client.data, "gcfl", True)
+    assert not rows.any()
+    assert told(client.visit(2, guided=True), "size") == round(0.1 * SIZE)
+
+
+def test_a_class_of_one_and_classes_that_are_absent():
+    client = Client("gcfl", coreset__budget=20)
+    labels = torch.ones_like(client.data.y)
+    labels[7] = 3
+    client.data = Split(client.data.x, labels)
+    visit = client.visit(2, guided=True)
+    assert told(visit, "size") == 20
+    assert (visit.chosen.y == 1).all()
+
+
+def test_labels_out_of_range_are_an_error_that_says_so():
+    client = Client("gcfl")
+    client.data = Split(client.data.x, client.data.y + 5)
+    with pytest.raises(ValueError, match="labels: expected 0 to 9, got 1"):
+        client.visit(2, guided=True)
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "crust", "facility-location"])
+def test_weights_are_used_only_if_asked_for(selector):
+    assert Client(selector).visit(2, guided=True).weights is None
+    client = Client(selector, coreset__use_weights=True, coreset__radius=0.05)
+    visit = client.visit(2, guided=True)
+    assert visit.weights.dtype == np.float32
+    assert len(visit.weights) == len(visit.chosen)
+    assert (visit.weights > 0).all()
+    assert len(set(visit.weights.tolist())) > 1
+
+
+@pytest.mark.parametrize("rule", ["distance", "projection", "nearest"])
+def test_one_choice_among_all_classes_by_the_whole_head(rule):
+    whole = Client("gcfl", coreset__rule=rule, coreset__per_class=False)
+    by_class = Client("gcfl", coreset__rule=rule)
+    visit = whole.visit(2, guided=True)
+    assert told(visit, "size") == round(0.1 * SIZE)
+    assert not same(visit, by_class.visit(2, guided=True))
+
+
+def test_a_target_of_its_own_needs_no_server():
+    own = Client("gcfl", coreset__target="own")
+    assert [told(own.visit(number), "round") for number in (1, 2, 5)] == [0, 2, 5]
+    assert not same(own.visit(5), Client("gcfl").visit(5, guided=True))
+
+
+def test_the_targets_of_all_classes_are_the_mean_gradient_of_the_head():
+    model, data = TASK.build_model(), TASK.server_data().validation
+    arrays = read_arrays(model)
+    whole = server_targets(model, arrays, data, per_class=False)
+    torch.nn.functional.cross_entropy(model(data.x), data.y).backward()
+    np.testing.assert_allclose(whole[:, 0], model[1].bias.grad, atol=1e-6)
+    np.testing.assert_allclose(whole[:, 1:], model[1].weight.grad, atol=1e-6)
+
+
+def test_the_clean_share_is_told_only_where_the_truth_is_known():
+    device = Client()
+    device.node = {"data-path": "data.npz"}
+    assert "clean" not in device.visit(2, guided=True).reply[CORESET]
+    assert "clean" not in Client(noise="none").visit(2, guided=True).reply[CORESET]
+
+
+def test_the_skyline_is_what_noise_left_alone():
+    client = Client("skyline")
+    visit = client.visit(1)
+    assert torch.equal(visit.chosen.x, client.data.x[client.clean])
+    assert (told(visit, "clean"), told(visit, "size")) == (1.0, int(client.clean.sum()))
+    client.node = {"data-path": "data.npz"}
+    with pytest.raises(ValueError, match="a device does not know"):
+        client.visit(1)
+
+
+def test_features_are_those_of_the_arrays_and_without_dropout():
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 5), torch.nn.Dropout(0.9), torch.nn.Linear(5, 10)
+    )
+    arrays = read_arrays(model)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    data = TASK.client_data(0, 6).train
+    found = features_of(model, arrays, data.x).numpy()
+    expected = data.x.flatten(1).numpy() @ arrays["1.weight"].T + arrays["1.bias"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

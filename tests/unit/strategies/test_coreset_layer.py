@@ -1,0 +1,194 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from torch import nn
+
+from server_app.config import ConfigError, read_config
+from strategies.build import build_strategy
+from strategies.coresets import Coresets
+from strategies.layer import Layer, attach_journal, walk
+from strategies.roster import Roster
+from tasks.errors import TaskError
+from wire import tree
+from wire.arrays import to_record
+from wire.keys import CORESET, TARGETS
+
+KEYS = [str(i) for i in range(5)]
+MODEL = small_model()
+MEANS = to_record({"means": np.ones((3, 4), np.float32)})
+
+
+def client(**more: Any) -> Any:
+    """Return a client that chooses when it is sent targets, and tells; changed by ``more``."""
+    chosen = 0
+
+    def behave(message: Message, key: str, look: int = 0) -> list[Message]:
+        nonlocal chosen
+        number = int(message.content.config_records["config"]["server-round"])  # type: ignore[arg-type]
+        chosen = number if TARGETS in message.content else chosen
+        told = {"round": chosen, "size": 10 * (1 + int(key)), "seconds": 0.5, "clean": 0.5}
+        record = ConfigRecord({k: v for k, v in {**told, **more}.items() if v is not None})
+        return [answer(message, {**honest_records(message, key), CORESET: record})]
+
+    return behave
+
+
+def grid(**spoilt: Any) -> FakeGrid:
+    return FakeGrid(KEYS, {key: client() for key in KEYS} | spoilt, wire=True)
+
+
+def stack(count: int = 5, **settings: Any) -> tuple[Layer, Coresets, Notes]:
+    keys: dict[str, Any] = {
+        "strategy": "gcfl",
+        "num-clients": 5,
+        "clients-per-round": count,
+        "coreset.every": 3,
+    }
+    strategy = build_strategy(read_config({**keys, **settings}), Roster())
+    assert isinstance(strategy, Layer)
+    notes = Notes()
+    attach_journal(strategy, notes)
+    layer = next(part for part in walk(strategy) if isinstance(part, Coresets))
+    layer.targets = lambda arrays: MEANS
+    return strategy, layer, notes
+
+
+def guided(network: FakeGrid) -> list[str]:
+    """Return who was sent targets since the last look."""
+    sent = network.of_kind("train")
+    network.sent.clear()
+    return [network.nodes[m.metadata.dst_node_id] for m in sent if TARGETS in m.content]
+
+
+def test_targets_are_sent_every_k_rounds_after_the_first() -> None:
+    strategy, _, notes = stack()
+    network = grid()
+    sent = []
+    for number in range(1, 9):
+        one_round(strategy, to_record(MODEL), network, number)
+        sent.append(guided(network))
+    assert sent == [[], KEYS, [], [], KEYS, [], [], KEYS]
+    assert [e["chose"] for e in notes.of("coresets")] == [0, 5, 0, 0, 5, 0, 0, 5]
+    assert [e["without"] for e in notes.of("coresets")] == [5, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_who_missed_the_choosing_round_is_sent_them_later() -> None:
+    strategy, _, notes = stack(count=2, **{"client-selector": "round-robin", "coreset.every": 4})
+    network = grid()
+    last: dict[str, int] = {}
+    for number in range(1, 10):
+        one_round(strategy, to_record(MODEL), network, number)
+        chosen = notes.of("selected")[-1]["chosen"]
+        due = [key for key in chosen if number > 1 and number - last.get(key, -99) >= 4]
+        assert sorted(guided(network)) == sorted(due)
+        last |= dict.fromkeys(due, number)
+    assert sorted(last) == KEYS
+    assert sum(e["chose"] for e in notes.of("coresets")) > len(KEYS)
+
+
+def test_a_client_whose_coreset_is_gone_is_sent_them_at_once() -> None:
+    strategy, _, _ = stack(**{"coreset.every": 100})
+    network = grid(**{"2": client(round=0)})
+    sent = []
+    for number in range(1, 5):
+        one_round(strategy, to_record(MODEL), network, number)
+        sent.append(guided(network))
+    assert sent == [[], KEYS, ["2"], ["2"]]
+
+
+def test_targets_are_computed_only_when_somebody_needs_them() -> None:
+    strategy, layer, notes = stack()
+    calls: list[ArrayRecord] = []
+
+    def targets(arrays: ArrayRecord) -> ArrayRecord:
+        calls.append(arrays)
+        return MEANS
+
+    layer.targets = targets
+    network = grid()
+    for number in range(1, 5):
+        one_round(strategy, to_record(MODEL), network, number)
+    assert len(calls) == 1
+    assert [e["guidance-bytes"] for e in notes.of("coresets")] == [0, 5 * 3 * 4 * 4, 0, 0]
+
+
+def test_the_journal_tells_sizes_clean_share_and_seconds() -> None:
+    strategy, _, notes = stack()
+    one_round(strategy, to_record(MODEL), grid(**{"4": client(clean=None)}))
+    (event,) = notes.of("coresets")
+    assert event["sizes"] == [10, 20, 30, 40, 50]
+    assert (event["clean-share"], event["seconds"]) == (0.5, 2.5)
+    unknown = {key: client(clean=None) for key in KEYS}
+    one_round(strategy, to_record(MODEL), grid(**unknown), 2)
+    assert notes.of("coresets")[1]["clean-share"] is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"round": 7},
+        {"round": -1},
+        {"round": 1.0},
+        {"size": 0},
+        {"size": None},
+        {"seconds": float("nan")},
+        {"seconds": -1.0},
+        {"clean": 1.5},
+        {"clean": "yes"},
+    ],
+)
+def test_a_reply_that_tells_nonsense_is_set_aside(lie: dict[str, Any]) -> None:
+    strategy, layer, notes = stack()
+    arrays, _ = one_round(strategy, to_record(MODEL), grid(**{"3": client(**lie)}))
+    assert [e["client"] for e in notes.of("quarantined")] == ["3"]
+    assert "3" not in layer.own_state()["chosen"]
+    others, _ = one_round(stack()[0], to_record(MODEL), grid(**{"3": lambda *_: []}))
+    assert_same(arrays, others)
+
+
+def test_state_survives_a_save() -> None:
+    strategy, _, _ = stack()
+    one_round(strategy, to_record(MODEL), grid(), 2)
+    data = tree.to_bytes(strategy.state_dict(), "test")
+    fresh, layer, _ = stack()
+    fresh.load_state_dict(tree.from_bytes(data, "test"))
+    assert layer.own_state() == {"chosen": dict.fromkeys(KEYS, 2)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"coreset.budget": 2.5}, "coreset.budget = 2.5: above 1 it is a whole number"),
+        ({"coreset.budget": 0.0}, "coreset.budget = 0.0"),
+        ({"data-selector": "crust", "coreset.rule": "nearest"}, "coreset.rule = 'nearest': only"),
+        ({"data-selector": "full", "coreset.target": "own"}, "coreset.target = 'own': only"),
+        ({"data.validation-share": 0.0}, "data-selector = 'gcfl': needs samples on the server"),
+        (
+            {"fine-tune.epochs": 1, "data-selector": "full", "data.validation-share": 0.0},
+            "fine-tune.epochs = 1: needs samples",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read_config({"strategy": "gcfl", **settings})
+    read_config({"data-selector": "gradmatch", "data.validation-share": 0.0})
+
+
+def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    inputs = math.prod(input_shape)
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, num_classes), nn.ReLU())
+
+
+@pytest.mark.parametrize(
+    "method", [{"strategy": "gcfl"}, {"data-selector": "crust"}, {"strategy": "moon"}]
+)
+def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> None:
+    config = read_config({**method, "model": f"{__name__}:no_head"})
+    with pytest.raises(TaskError, match=r"model = '.*:no_head', .*last layer is ReLU"):
+        build_strategy(config, Roster())
+    build_strategy(read_config({"data-selector": "random", "model": config.model}), Roster())
