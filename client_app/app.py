@@ -7,29 +7,39 @@ all clients of a round.
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from importlib import import_module
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from client_app.probes import answer_losses, answer_updates
-from client_app.streamed_data import ingest_clients
-from client_app.summaries import summarise_clients
-from client_app.training import evaluate_clients, identify_clients, train_clients
-from wire.keys import ASK_LOSSES, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
+from wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
 Handler = Callable[[Sequence[Message], Sequence[Context]], list[Message]]
 
+
+def _at(place: str) -> Handler:
+    """Return a handler that is imported when needed: on a device every message is a process."""
+
+    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+        module, name = place.split(":")
+        handler: Handler = getattr(import_module(module), name)
+        return handler(messages, contexts)
+
+    return handle
+
+
 HANDLERS: dict[str, Handler] = {
-    "train": train_clients,
-    "evaluate": evaluate_clients,
-    IDENTIFY: identify_clients,
-    SUMMARY: summarise_clients,
-    ASK_LOSSES: answer_losses,
-    ASK_UPDATE: answer_updates,
-    INGEST: ingest_clients,
+    "train": _at("client_app.training:train_clients"),
+    "evaluate": _at("client_app.training:evaluate_clients"),
+    IDENTIFY: _at("client_app.identity:identify_clients"),
+    SUMMARY: _at("client_app.summaries:summarise_clients"),
+    ASK_LOSSES: _at("client_app.probes:answer_losses"),
+    ASK_UPDATE: _at("client_app.probes:answer_updates"),
+    ASK_SUPPORT: _at("client_app.supports:answer_supports"),
+    INGEST: _at("client_app.streamed_data:ingest_clients"),
 }
 
 

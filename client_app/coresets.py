@@ -138,7 +138,7 @@ def train_on(
     seconds : float
         What it took.
     """
-    told = {"round": since, "size": len(indices), "seconds": seconds}
+    told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
     clean = visit.holdings.clean
     truth_is_known = "partition-id" in visit.context.node_config and visit.config.noise != "none"
     if truth_is_known and len(clean) == len(visit.data):
@@ -155,7 +155,7 @@ def fingerprint(data: Split) -> str:
     """Return what tells data from others of the same client: their number and their labels.
 
     >>> fingerprint(Split(torch.zeros(3, 2), torch.tensor([0, 1, 1])))
-    '3-c9ff09f8'
+    '3-c1035b2f'
     """
     return f"{len(data)}-{zlib.crc32(data.y.numpy().tobytes()):08x}"
 

@@ -1,9 +1,14 @@
 """Who this client is and which data are its own, from Flower's context."""
 
-from flwr.app import Context
+from collections.abc import Sequence
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from server_app.config import RunConfig, read_config
 from tasks import ClientData, Task, load_task
+from wire.keys import CLIENT, CLIENT_KEY
+from wire.records import filled
 
 
 def client_key(context: Context) -> str:
@@ -37,3 +42,16 @@ def client_data(context: Context, task: Task) -> ClientData:
         "node config: give partition-id and num-partitions, or data-path with this device's data; "
         f"found {sorted(config) or 'nothing'}"
     )
+
+
+def signed(context: Context) -> dict[str, Any]:
+    """Return the beginnings of a reply: who answers."""
+    return {CLIENT: filled(ConfigRecord, {CLIENT_KEY: client_key(context)})}
+
+
+def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Say who each client is."""
+    return [
+        Message(RecordDict(signed(context)), reply_to=message)
+        for message, context in zip(messages, contexts, strict=True)
+    ]

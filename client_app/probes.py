@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
-from client_app.identity import client_config, client_task
+from client_app.identity import client_config, client_task, signed
 from client_app.objectives.plain import Plain
 from client_app.settings import train_settings
 from client_app.trainer import evaluate
-from client_app.training import prepare, signed, trainer_of
+from client_app.training import prepare, trainer_of
 from client_app.visit import message_config, parts_of, training_data, visits
 from wire.arrays import from_record, to_record
 from wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from client_app.identity import client_task
+from client_app.identity import client_task, signed
 from client_app.job import Job, Outcome
 from client_app.streaming import StreamDevice
 from client_app.trainer import load_arrays
-from client_app.training import signed, trainer_of
+from client_app.training import trainer_of
 from client_app.valuation import HeadValuation, LayersValuation
 from client_app.visit import Part, Visit, visits
 from server_app.config import RunConfig

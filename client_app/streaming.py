@@ -127,11 +127,13 @@ class StreamDevice:
         if not len(arrived.y):
             return
         batch = self._valued(arrived.keys, arrived.x, arrived.y, learning=True)
+        before = self.rule.state_dict()
         decision = self.rule.offer(batch)
         keys, x, y = (column[decision.kept] for column in arrived)
-        if not self.store.swap(decision.evicted, keys, x, y):
-            self.rule.discard(keys)
-        self.stored_anew += len(keys)
+        if self.store.swap(decision.evicted, keys, x, y):
+            self.stored_anew += len(keys)
+        else:  # a full disk: what is stored stays
+            self.rule.load_state_dict(before)
 
     def _valued(
         self, keys: NDArray[np.int64], x: NDArray[Any], y: NDArray[Any], *, learning: bool
@@ -141,10 +143,10 @@ class StreamDevice:
             return Batch(keys, y)
         direction = self.estimate if self.rule.needs == "value" else None
         looked = self._valuation().look(torch.from_numpy(x), torch.from_numpy(y), direction)
-        if learning and self.rule.needs == "value":
-            if np.isfinite(looked.mean_gradient).all():
-                self.running.update(looked.mean_gradient, len(y))
-        values = looked.values
+        usable = np.isfinite(looked.mean_gradient).all()
+        if learning and self.rule.needs == "value" and usable:
+            self.running.update(looked.mean_gradient, len(y))
+        values: NDArray[Any] | None = looked.values
         if values is not None and self.config.ode.normalize and looked.norms is not None:
             values = values / np.maximum(looked.norms, 1e-12)
         return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)

@@ -14,12 +14,12 @@ import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from client_app.held_model import HeldModel, hold, received_model
-from client_app.identity import client_config, client_data, client_task
+from client_app.identity import client_config, client_data, client_task, signed
 from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
 from client_app.similarity import compare, flat_change, similarity
 from client_app.trainer import evaluate
-from client_app.training import prepare, signed, trainer_of
+from client_app.training import prepare, trainer_of
 from client_app.visit import Visit, message_config, parts_of, visits
 from server_app.config import RunConfig
 from tasks import Task

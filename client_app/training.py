@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from client_app.identity import client_config, client_data, client_key, client_task
+from client_app.identity import client_config, client_data, client_key, client_task, signed
 from client_app.job import Job, Outcome
 from client_app.settings import train_settings
 from client_app.similarity import flat_change, similarity
@@ -22,8 +22,6 @@ from wire import sparse
 from wire.arrays import from_record, to_record
 from wire.keys import (
     ARRAYS,
-    CLIENT,
-    CLIENT_KEY,
     DENSITY,
     METRICS,
     NUM_EXAMPLES,
@@ -117,11 +115,6 @@ def _sparse_payload(
     return payload
 
 
-def signed(context: Context) -> dict[str, Any]:
-    """Return the beginnings of a reply: who answers."""
-    return {CLIENT: filled(ConfigRecord, {CLIENT_KEY: client_key(context)})}
-
-
 def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Evaluate the model each client was sent on the client's own test data."""
     task = client_task(contexts[0])
@@ -139,11 +132,3 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
         content = signed(context) | {METRICS: filled(MetricRecord, metrics)}
         replies.append(Message(RecordDict(content), reply_to=message))
     return replies
-
-
-def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Say who each client is."""
-    return [
-        Message(RecordDict(signed(context)), reply_to=message)
-        for message, context in zip(messages, contexts, strict=True)
-    ]

@@ -126,7 +126,7 @@ class LayersValuation:
             if tangents is None:
                 losses.append(each(self.parameters).detach())
             else:
-                found, projected = torch.func.jvp(each, (self.parameters,), (tangents,))
+                found, projected = torch.func.jvp(each, (self.parameters,), (tangents,))[:2]
                 losses.append(found.detach())
                 values.append(projected.detach())
             gradients = torch.func.grad(lambda p, f=each: f(p).sum())(self.parameters)
@@ -136,7 +136,7 @@ class LayersValuation:
 
     def _shaped(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         sizes = [parameter.numel() for parameter in self.parameters.values()]
-        parts = flat.split(sizes)
+        parts = torch.split(flat, sizes)
         return {
             name: part.view_as(parameter)
             for part, (name, parameter) in zip(parts, self.parameters.items(), strict=True)

@@ -128,8 +128,7 @@ class Part:
 def visits(messages: Sequence[Message], contexts: Sequence[Context], task: Task) -> list[Visit]:
     """Return a visit for each message."""
     return [
-        Visit(message, context, task)
-        for message, context in zip(messages, contexts, strict=True)
+        Visit(message, context, task) for message, context in zip(messages, contexts, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ def _of_server_data(config: "RunConfig") -> list[str]:
 def _of_scaffold(config: "RunConfig") -> list[str]:
     if config.objective != "scaffold" or config.cohorts == "none":
         return []
+    models = f"the models of cohorts = {config.cohorts!r}"
     return [
-        f"objective = 'scaffold': a client has one control variate, not one for each of the models "
-        f"of cohorts = {config.cohorts!r}"
+        f"objective = 'scaffold': a client has one control variate, not one for each of {models}"
     ]

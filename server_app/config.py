@@ -22,6 +22,7 @@ from server_app.sections import (
     Count,
     FineTune,
     Groups,
+    Ios,
     Moon,
     NonNegative,
     Ode,
@@ -239,6 +240,7 @@ class RunConfig(_Section):
     stream: Stream = Stream()
     ode: Ode = Ode()
     cohort: Cohort = Cohort()
+    ios: Ios = Ios()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
     local: Local = Local()

@@ -197,3 +197,38 @@ class Ode(Section):
     labels_per_client: Count = 0
     quantities: Literal["even", "matched"] = "even"
     replan: NonNegative = 0.2
+
+
+class Ios(Section):
+    """Which parameters stand for a client, and what is made of their overlap.
+
+    Parameters
+    ----------
+    share : float
+        Share of the parameters that a support holds; 0 for as many as cover enough (Algorithm 1).
+    coverage, most : float
+        Share of the importance that a support must cover, and of the parameters it may hold.
+    ema : float
+        Weight of the past in the average importance.
+    per_layer : bool
+        Fill the support layer by layer, in proportion to their sizes.
+    samples : int
+        Samples that importance is estimated from; 0 for all that the client trains on.
+    first_round, every : int
+        When cohorts are made by similarity, and how often anew.
+    neighbours : int
+        Clients that a client's own model is mixed from, itself not counted.
+    hashes : int
+        Length of a signature, where clients send no more than that.
+    """
+
+    share: Share = 0.0
+    coverage: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
+    most: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    ema: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8
+    per_layer: bool = False
+    samples: Count = 0
+    first_round: AtLeastOne = 2
+    every: AtLeastOne = 5
+    neighbours: AtLeastOne = 8
+    hashes: AtLeastOne = 128

@@ -12,13 +12,15 @@ from strategies.cohorts import Cohorts
 from strategies.coreset_plan import coreset_plan
 from strategies.coresets import Coresets
 from strategies.fine_tune import FineTune
+from strategies.likeness import SupportReader, likeness, parameter_shapes
+from strategies.neighbours import Neighbours
 from strategies.quarantine import Quarantine
 from strategies.registry import STREAM_RULES, resolve
 from strategies.requirements import check_linear_head
 from strategies.roster import Roster
 from strategies.scaffold import Scaffold
 from strategies.selection import Selection
-from strategies.signals import Signal
+from strategies.signals import Signal, SupportSignal
 from strategies.streams import Streams
 from strategies.survey import Survey
 from tasks import load_task
@@ -49,9 +51,7 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
     >>> describe(build_strategy(config, Roster()))
     'SparseUplink(Quarantine(Selection(StockAggregator(FedYogi))))'
     """
-    strategy: Strategy = (
-        trained_together(config, roster) if config.cohorts == "none" else _cohorts(config, roster)
-    )
+    strategy = _with_whom(config, roster)
     strategy = Quarantine(
         strategy,
         roster,
@@ -118,10 +118,26 @@ def _on_chosen_data(aggregator: Strategy, config: RunConfig, roster: Roster) -> 
     return strategy
 
 
+def _with_whom(config: RunConfig, roster: Roster) -> Strategy:
+    if config.cohorts == "none":
+        return trained_together(config, roster)
+    if config.cohorts == "neighbours":
+        inner = trained_together(config, roster)
+        timeout = config.round.deadline
+        count = config.ios.neighbours
+        return Neighbours(inner, roster, likeness(config), count=count, timeout=timeout)
+    return _cohorts(config, roster)
+
+
 def _cohorts(config: RunConfig, roster: Roster) -> Cohorts:
     everyone = config.client_selector == "all"
     rule: CohortRule = resolve("cohorts", config.cohorts)(config)
-    signal = Signal(config.cohort.dimension, config.seed, lengths=config.cohorts == "cfl")
+    dimension, seed = config.cohort.dimension, config.seed
+    if config.cohorts == "auxo" and config.similarity == "index-overlap":
+        reader = SupportReader(parameter_shapes(config))
+        signal: Signal = SupportSignal(reader, dimension, seed)
+    else:
+        signal = Signal(dimension, seed, lengths=config.cohorts == "cfl")
     return Cohorts(
         partial(trained_together, config, roster),
         rule,

@@ -133,7 +133,7 @@ class Cohorts(Layer):
             started = perf_counter()
             node = reply.metadata.src_node_id
             key = self.roster.key(node)
-            self.rule.hear(key, reply)
+            self.rule.hear(key, reply, self.models[self._where[node]])
             if self.signal.add(self._where[node], key, reply):
                 groups[self._where[node]].append(reply)
             seconds += perf_counter() - started
@@ -219,7 +219,7 @@ class Cohorts(Layer):
         keys: Sequence[str],
         kind: str,
         models: Mapping[str, ArrayRecord],
-        settings: Mapping[str, int],
+        settings: Mapping[str, int | str],
     ) -> dict[str, Message]:
         content = RecordDict({**models, CONFIG: ConfigRecord({ROUND: server_round, **settings})})
         questions = [Message(content, dst_node_id=nodes[key], message_type=kind) for key in keys]

@@ -38,6 +38,7 @@ AXES: dict[str, dict[str, str]] = {
         "local-loss": "client_selectors.local_loss:LocalLoss",
         "oort": "client_selectors.oort:Oort",
         "cluster-oracle": "client_selectors.cluster_oracle:ClusterOracle",
+        "support-diversity": "client_selectors.support_diversity:SupportDiversity",
     },
     "data-selector": {
         "full": BUILT_IN,
@@ -57,15 +58,15 @@ AXES: dict[str, dict[str, str]] = {
         "cfl": NOT_YET,
         "flexcfl": NOT_YET,
         "fl-hc": NOT_YET,
-        "similarity": NOT_YET,
-        "neighbours": NOT_YET,
+        "similarity": "strategies.cohort_rules.similarity:SimilarityRule",
+        "neighbours": "strategies.neighbours:Neighbours",
     },
     "similarity": {
         "none": BUILT_IN,
-        "index-overlap": NOT_YET,
-        "cosine": NOT_YET,
-        "euclidean": NOT_YET,
-        "oracle": NOT_YET,
+        "index-overlap": "client_app.supports:ImportantIndices",
+        "cosine": BUILT_IN,
+        "euclidean": BUILT_IN,
+        "oracle": BUILT_IN,
     },
     "aggregator": {
         "fedavg": "strategies.aggregators:fedavg",
@@ -103,6 +104,8 @@ CLIENT_PARTS: dict[str, dict[str, str]] = {
         "scaffold": "client_app.control_variates:ControlVariates",
     },
     "cohorts": {"auxo": "client_app.affinity:AffinityRecords"},
+    "similarity": {"index-overlap": AXES["similarity"]["index-overlap"]},
+    "client-selector": {"support-diversity": "client_app.supports:SignedIndices"},
 }
 
 

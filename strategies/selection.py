@@ -27,13 +27,16 @@ from wire.keys import (
     NUM_EXAMPLES,
     REFERENCE,
     SECONDS,
+    SIGNATURE,
     SIMILARITY,
+    SUPPORT,
     TRAIN_LOSS,
     WANTS,
 )
-from wire.records import records_of
+from wire.records import record_at, records_of
 
 _log = logging.getLogger("forager")
+_MOST_HASHES = 4096
 
 
 class Selection(Layer):
@@ -234,6 +237,8 @@ class Selection(Layer):
             self.memory.learn(key, LOSS, loss)
         if isinstance(seconds, float):
             self.memory.learn(key, "seconds", seconds)
+        if SIGNATURE in self.selector.needs:
+            self._hear_signature(server_round, reply, key)
         if SIMILARITY in record:
             try:
                 self.memory.learn(key, SIMILARITY, self.survey.check(reply, SIMILARITY))
@@ -241,6 +246,23 @@ class Selection(Layer):
                 node = reply.metadata.src_node_id
                 set_aside(self, self.roster, server_round, node, str(error))
             del record[SIMILARITY]
+
+    def _hear_signature(self, server_round: int, reply: Message, key: str) -> None:
+        """Remember the signature of a client's support, if it is like those of the others."""
+        told = record_at(reply.content, SUPPORT, ConfigRecord)
+        signature = told.get(SIGNATURE) if told is not None else None
+        known = self.memory.values([key], SIGNATURE)
+        width = known.shape[1] if known.ndim == 2 else None
+        if (
+            not isinstance(signature, list)
+            or not all(isinstance(number, int) for number in signature)
+            or not 0 < len(signature) <= _MOST_HASHES
+            or width not in (None, len(signature))
+        ):
+            node = reply.metadata.src_node_id
+            set_aside(self, self.roster, server_round, node, "no signature that can be compared")
+            return
+        self.memory.learn(key, SIGNATURE, signature)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

@@ -1,5 +1,6 @@
 """What cohorts are found by: a short vector for each client that trained in a round."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,8 +12,12 @@ from numpy.typing import NDArray
 from cohorts.projection import Projection
 from strategies.cohort_rules.base import Observed
 from wire.arrays import from_record
-from wire.keys import ARRAYS
+from strategies.likeness import SupportReader
+from wire.keys import ARRAYS, SUPPORT
 from wire.records import records_of, sent_arrays
+from wire.supports import MalformedSupport
+
+_log = logging.getLogger("forager")
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -97,3 +102,35 @@ class Signal:
             np.array([norm for _, _, norm in rows]),
             float(np.linalg.norm(total)) / max(1, len(rows)),
         )
+
+
+class SupportSignal(Signal):
+    """Which parameters matter to a client, sketched: cohorts found without a single value.
+
+    The scalar product of two such signals is, in expectation, the overlap of the supports.
+
+    Parameters
+    ----------
+    reader : SupportReader
+        Reads supports out of replies.
+    dimension, seed : int
+        As for :class:`Signal`.
+    """
+
+    own_records = (SUPPORT,)
+
+    def __init__(self, reader: SupportReader, dimension: int = 256, seed: int = 0) -> None:
+        super().__init__(dimension, seed)
+        self.reader = reader
+
+    def add(self, cohort: str, key: str, reply: Message) -> bool:
+        """Take the support of a reply; False if it has none that can be read."""
+        try:
+            support = self.reader.read(reply)
+        except MalformedSupport as error:
+            _log.warning("client %s: its reply is not used: %s", key, error)
+            return False
+        marks = np.zeros(self.reader.size, dtype=np.float32)
+        marks[support] = 1.0 / np.sqrt(len(support))
+        self._seen[cohort].append((key, self.sketch({"support": marks}), 0.0))
+        return True

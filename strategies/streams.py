@@ -20,7 +20,7 @@ from strategies.roster import Roster
 from stream_selectors.ode import GlobalGradient, coordinate
 from wire.arrays import from_record, to_record
 from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
-from wire.records import attach, detach, entries
+from wire.records import attach, detach, entries, filled
 from wire.sizes import record_bytes
 
 _log = logging.getLogger("forager")
@@ -216,7 +216,7 @@ class Streams(Layer):
             key = self.roster.key(message.metadata.dst_node_id)
             if key in self.quota:
                 told = {"quota": self.quota[key], "class-weights": self.class_weights}
-                plan = ConfigRecord(told)
+                plan = filled(ConfigRecord, told)
                 attach(message, PLAN, plan)
                 sent += record_bytes(plan)
             if record is not None:

@@ -159,4 +159,4 @@ def without_unusable(arrivals: Arrivals, num_classes: int, origin: str) -> Arriv
         len(usable),
         num_classes - 1,
     )
-    return Arrivals(*(column[usable] for column in arrivals))
+    return Arrivals(arrivals.keys[usable], arrivals.x[usable], arrivals.y[usable])

@@ -34,6 +34,10 @@ LOSSES = "losses"
 STEPS = "steps"
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
 
+# IOS: the indices of the parameters that matter most to a client (ConfigRecord)
+SUPPORT = "support"
+SIGNATURE = "signature"
+
 # Streams: who stores what (from the server), how fast labels come (from clients), gradients (both)
 PLAN = "plan"
 ESTIMATE = "estimate"
@@ -44,3 +48,4 @@ SUMMARY = "query.summary"
 ASK_LOSSES = "query.losses"
 ASK_UPDATE = "query.update"
 INGEST = "query.ingest"
+ASK_SUPPORT = "query.support"

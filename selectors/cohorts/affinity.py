@@ -7,13 +7,12 @@ records explores again.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cohorts import exploration
+from cohorts.exploration import predicted
 from cohorts.rewards import decayed
 from cohorts.tree import CohortTree, parent_of, path_distance
 
@@ -72,7 +71,7 @@ class Affinity:
     Cluster 1 of cohort 0, then cohort 0 is split in two:
 
     >>> mine = Affinity()
-    >>> mine.learn(Feedback("0", math.nan, 1, serial=1), leaves=["0.0", "0.1"])
+    >>> mine.learn(Feedback("0", math.nan, 1, serial=1), CohortTree.of_leaves(["0.0", "0.1"]))
     >>> {leaf: mine.records[leaf].reward for leaf in ["0.0", "0.1"]}
     {'0.0': 0.0, '0.1': 0.1}
     """
@@ -81,48 +80,38 @@ class Affinity:
         self.records = dict(records or {})
         self.serial = serial
 
-    def learn(
-        self, feedback: Feedback | None, leaves: Iterable[str] | None = None, rate: float = 0.2
-    ) -> None:
+    def learn(self, feedback: Feedback | None, tree: CohortTree, rate: float = 0.2) -> None:
         """Take in a message: what the server found, then the cohorts there are now."""
         if feedback is not None and feedback.serial != self.serial:
             self.serial = feedback.serial
             self._update(feedback, rate)
-        if leaves is not None:
-            self.records = self.inherited(leaves).records
+        self.records = self.inherited(tree).records
 
     def _update(self, feedback: Feedback, rate: float) -> None:
-        """Update the rewards of the cohort that was tried, and of those never tried (line 24, 25).
-
-        What is predicted for the latter counts as little as what is seen. If it were added in full,
-        one bad reward would speak more against them than against the cohort that gave it.
-        """
+        """Update the rewards of the cohort that was tried, and of those never tried (line 24, 25)."""
         cohort, instant = feedback.cohort, feedback.reward
-        seen = self.records.get(cohort, Record())
+        record = self.records.get(cohort, Record())
         if math.isfinite(instant):
             for other in self._untried(besides=cohort):
-                self.records[other]=replace(self.records[other], reward=float(exploration.predicted(instant, path_distance(cohort, other), rate, self.records[other].reward)))
-            seen = replace(seen, reward=float(decayed(seen.reward, instant, rate)))
-        index = seen.index if feedback.index == NO_INDEX else feedback.index
-        self.records[cohort] = replace(seen, index=index, known=True)
-
-    def _rewarded(self, cohort: str, instant: float, rate: float) -> Record:
-        record = self.records[cohort]
-        return replace(record, reward=float(decayed(record.reward, instant, rate)))
+                expected = predicted(instant, path_distance(cohort, other), rate)
+                self.records[other] = replace(self.records[other], reward=float(expected))
+            record = replace(record, reward=float(decayed(record.reward, instant, rate)))
+        index = record.index if feedback.index == NO_INDEX else feedback.index
+        self.records[cohort] = replace(record, index=index, known=True)
 
     def _untried(self, besides: str) -> list[str]:
         split = {parent_of(cohort) for cohort in self.records}
         open_to_it = [c for c, record in self.records.items() if not record.known]
         return [cohort for cohort in open_to_it if cohort not in split and cohort != besides]
 
-    def inherited(self, leaves: Iterable[str]) -> "Affinity":
+    def inherited(self, tree: CohortTree) -> "Affinity":
         """Return the records for the cohorts there are now.
 
         Children that are new to the client start from the parent's reward, its own side from a
         little more (line 22). Cohorts that are not in the tree are forgotten.
         """
         records: dict[str, Record] = {}
-        for cohort in CohortTree.of_leaves(leaves).cohorts():
+        for cohort in tree.cohorts():
             records[cohort] = self.records.get(cohort) or _child(cohort, records)
         return Affinity(records, self.serial)
 
@@ -191,7 +180,7 @@ def decode(
     >>> decode("0.1", Affinity({"0.1": Record(), "0.1.1": Record(reward=0.5)}), tree)
     '0.1.1'
     """
-    records, current = affinity.inherited(tree.leaves()).records, tree.nearest(cohort)
+    records, current = affinity.inherited(tree).records, tree.nearest(cohort)
     while children := tree.children(current):
         own = f"{current}.{records[current].index}"
         rewards = [records[child].reward for child in children]

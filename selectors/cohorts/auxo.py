@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cohorts.affinity import Affinity, Feedback
-from cohorts import exploration
-from cohorts.exploration import exploration_rate
+from cohorts.exploration import exploration_rate, predicted
 from cohorts.heterogeneity import Gain
 from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
 from cohorts.matching import Claims, RequestCache, choose_leaves
@@ -35,6 +34,41 @@ class Leaf:
     clusters: OnlineClusters
     watch: SplitWatch
     round: int = 0
+
+
+@dataclass
+class Round:
+    """One round of one leaf, while it is looked at.
+
+    Attributes
+    ----------
+    leaf, column : str, int
+        Its name, and its place among the leaves.
+    points : array of float, one row a participant
+        Directions of their updates.
+    claims : Claims
+        What they said before.
+    members : array of bool
+        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
+    rewards : array of float
+        Instant ones.
+    labels : array of int
+        Clusters within the leaf; -1 for none.
+    gain : Gain
+        What a split along them would gain.
+    """
+
+    leaf: str
+    column: int
+    points: Floats
+    claims: Claims
+    members: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    labels: NDArray[np.intp] = field(init=False)
+    gain: Gain = Gain(0.0, 0.0, 0, 0.0)
+
+    def __post_init__(self) -> None:
+        self.labels = np.full(len(self.points), -1, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -107,10 +141,10 @@ class Auxo:
         parts: int = 4,
         rule: SplitRule | None = None,
         first_cluster_round: int = 5,
-        exploration_: float = 0.3,
+        exploration: float = 0.3,
         decay: float = 0.99,
         rate: float = 0.2,
-        retry: int = 10,
+        retry: int = 20,
         margin: float = 0.5,
         strikes: int = 3,
         capacity: int = 1_000_000,
@@ -120,11 +154,11 @@ class Auxo:
         for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
             if not value >= bound:
                 raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
-        exploration_rate(0, exploration_, decay)  # refuses what is not a share
+        exploration_rate(0, exploration, decay)  # refuses what is not a share
         decayed(0.0, 0.0, rate)
         self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry
         self.first_cluster_round, self.rate, self.margin = first_cluster_round, rate, margin
-        self.exploration, self.decay, self.seed = exploration_, decay, seed
+        self.exploration, self.decay, self.seed = exploration, decay, seed
         self.tree = CohortTree()
         self.lies = LieCounter(strikes)
         self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
@@ -199,26 +233,23 @@ class Auxo:
             The records that they sent with their updates; none if a client sent nothing, and then
             what it said last counts.
         """
-        state, updates = self._leaf(leaf), self._checked(keys, sketches, requests)
-        points = unit_rows(updates)
-        column = self.leaves().index(leaf)
+        self._leaf(leaf)
+        updates = self._checked(keys, sketches, requests)
         strange = self._hear(keys, requests)
-        claims = self._cache.of(keys)
-        state.round, self._serial = state.round + 1, self._serial + 1
-        members = self._members_among(claims, column)
-        labels, gain = self._cluster(state, points, claims.indices[:, column], members)
-        instants = self._instant_rewards(updates, members)
-        lied = self._lied(state, points, claims, column, instants)
+        this = self._round(leaf, updates, self._cache.of(keys))
+        self._cluster(this)
+        lied = self._lied(this)
+        indices = self._leaves[leaf].clusters.indices_of(this.labels)
         found = [
-            Feedback(leaf, float(np.float32(reward)), int(index), self._serial)
-            for reward, index in zip(instants, state.clusters.indices_of(labels), strict=True)
+            Feedback(leaf, float(reward), int(index), self._serial)
+            for reward, index in zip(this.rewards, indices, strict=True)
         ]
-        self._apply(leaf, keys, claims, found)
+        self._apply(this, keys, found)
         barred = self.lies.count(keys, lied)
-        children = self._split_if_due(leaf, state, gain, len(points))
         liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
+        children = self._split_if_due(this)
         feedback = dict(zip(keys, found, strict=True))
-        return Observed(feedback, children, gain, liars, barred, strange)
+        return Observed(feedback, children, this.gain, liars, barred, strange)
 
     def _checked(
         self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
@@ -242,83 +273,75 @@ class Auxo:
             if request is None:
                 continue
             strange += [key] if request.strange(self.tree) else []
-            records = request.inherited(leaves).records
+            records = request.inherited(self.tree).records
             claims.rewards[row] = [records[leaf].reward for leaf in leaves]
             claims.indices[row] = [records[leaf].index for leaf in leaves]
             claims.known[row] = [records[leaf].known for leaf in leaves]
         self._cache.tell(keys, claims)
         return strange
 
-    def _members_among(self, claims: Claims, column: int) -> NDArray[np.bool_]:
-        """Return who belongs to a leaf, and does not just try it: its known participants.
+    def _round(self, leaf: str, updates: Floats, claims: Claims) -> Round:
+        """Count a round and return it, with who belongs to the leaf and the rewards."""
+        self._leaves[leaf].round += 1
+        self._serial += 1
+        alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
+        fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
+        members = np.ones(len(updates), dtype=np.bool_) if alone else fits
+        rewards = np.full(len(updates), np.nan, dtype=np.float32)
+        if len(updates) and not alone:  # line 23
+            centre = known_centre(updates, members)
+            rewards[:] = instant_reward(np.linalg.norm(updates - centre, axis=1))
+        return Round(leaf, column, unit_rows(updates), claims, members, rewards)
 
-        While there is one leaf, that is everyone.
-        """
-        if claims.rewards.shape[1] == 1:
-            return np.ones(len(claims.rewards), dtype=np.bool_)
-        return np.asarray(claims.known[:, column] & (claims.rewards[:, column] >= 0))
-
-    def _cluster(
-        self, state: Leaf, points: Floats, indices: NDArray[np.int16], members: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.intp], Gain]:
-        """Return the clusters of the members; of the others none, and none in the first rounds.
+    def _cluster(self, this: Round) -> None:
+        """Find the clusters of the members; of the others none, and none in the first rounds.
 
         Clients that just try the leaf would look like a cluster of their own.
         """
-        labels, gain = np.full(len(points), -1, dtype=np.intp), Gain(0.0, 0.0, 0, 0.0)
-        if state.round >= self.first_cluster_round:
-            labels[members], gain = state.clusters.step(points[members], indices[members])
-        return labels, gain
+        leaf, members = self._leaves[this.leaf], this.members
+        if leaf.round >= self.first_cluster_round:
+            indices = this.claims.indices[members, this.column]
+            this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
 
-    def _instant_rewards(self, updates: Floats, members: NDArray[np.bool_]) -> Floats:
-        """Return the rewards of the participants; none while there is one cohort (line 23)."""
-        if len(self._leaves) == 1 or len(updates) == 0:
-            return np.full(len(updates), np.nan)
-        distances = np.linalg.norm(updates - known_centre(updates, members), axis=1)
-        return instant_reward(distances)
-
-    def _lied(
-        self, state: Leaf, points: Floats, claims: Claims, column: int, instants: Floats
-    ) -> NDArray[np.bool_]:
+    def _lied(self, this: Round) -> NDArray[np.bool_]:
         """Return whose request contradicts its update."""
-        known = claims.known[:, column]
-        lied = wrong_cohort(instants, claims.rewards[:, column], known, self.margin)
-        if state.clusters.parts:
-            claimed = state.clusters.labels_of(claims.indices[:, column])
-            distances = distances_to(points, state.clusters.centroids)
+        claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
+        known, rewards = claims.known[:, column], claims.rewards[:, column]
+        lied = wrong_cohort(this.rewards, rewards, known, self.margin)
+        if self.rule.gains(this.gain):  # else the clusters mean little
+            claimed = clusters.labels_of(claims.indices[:, column])
+            distances = distances_to(this.points, clusters.centroids)
             lied |= wrong_cluster(distances, claimed, self.margin)
-        return np.asarray(lied & np.any(points != 0, axis=1))
+        return np.asarray(lied & np.any(this.points != 0, axis=1))
 
-    def _apply(
-        self, leaf: str, keys: Sequence[str], claims: Claims, found: Sequence[Feedback]
-    ) -> None:
+    def _apply(self, this: Round, keys: Sequence[str], found: Sequence[Feedback]) -> None:
         """Update the cache as the clients will update their records, and keep the feedback."""
-        instants = np.array([feedback.reward for feedback in found])
-        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
+        claims, own = this.claims, this.column
+        rewarded = np.isfinite(this.rewards)
         for column, name in enumerate(self.leaves()):
-            if name==leaf:
-                new=np.isfinite(instants)
-                claims.rewards[new, column] = decayed(claims.rewards[new, column], instants[new], self.rate)
-            else:
-                new=np.isfinite(instants) & ~claims.known[:,column]
-                claims.rewards[new, column] = exploration.predicted(instants[new], self.tree.distance(leaf, name), self.rate, claims.rewards[new,column])
-        own = self.leaves().index(leaf)
+            untried = rewarded & ~claims.known[:, column] & (column != own)
+            distance = self.tree.distance(this.leaf, name)
+            claims.rewards[untried, column] = predicted(this.rewards[untried], distance, self.rate)
+        before = claims.rewards[rewarded, own]
+        claims.rewards[rewarded, own] = decayed(before, this.rewards[rewarded], self.rate)
+        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
         claims.indices[indices >= 0, own] = indices[indices >= 0]
         claims.known[:, own] = True
         self._cache.tell(keys, claims)
         self._cache.post(keys, found)
 
-    def _split_if_due(self, leaf: str, state: Leaf, gain: Gain, participants: int) -> list[str]:
+    def _split_if_due(self, this: Round) -> list[str]:
         """Split a leaf if it is time, and return its children."""
-        count = len(self._leaves)
-        each = participants * count / (count + gain.parts - 1) if gain.parts else 0
-        if not state.watch.due(state.round, gain, each):
+        leaf, parts = self._leaves[this.leaf], this.gain.parts
+        leaves = len(self._leaves)
+        left = np.count_nonzero(this.members) * leaves / (leaves + max(parts - 1, 0))
+        if not leaf.watch.due(leaf.round, this.gain, left):
             return []
-        column, first = self.leaves().index(leaf), state.clusters.first
-        children = self.tree.split(leaf, state.clusters.parts, first)
-        self._cache.split(column, range(first, first + len(children)))
-        del self._leaves[leaf]
-        self._leaves |= {child: self._new_leaf(state.round) for child in children}
+        children = self.tree.split(this.leaf, parts, leaf.clusters.first)
+        numbers = range(leaf.clusters.first, leaf.clusters.first + parts)
+        self._cache.split(this.column, numbers)
+        del self._leaves[this.leaf]
+        self._leaves |= {child: self._new_leaf(leaf.round) for child in children}
         return children
 
     def state_dict(self) -> dict[str, Any]:

@@ -27,8 +27,21 @@ def predicted(instant: ArrayLike, distance: int, rate: float = 0.2) -> NDArray[n
     """Return the reward of a cohort that a client has not tried, after it tried another.
 
     ``dR / (d + 1)``: the farther away in the tree, the less a bad reward speaks against it (line 25
-    and figure 7). It enters with the same weight as what was seen.
+    and figure 7). It gets the weight of one try and replaces what was predicted before. Added up in
+    full, as line 25 has it, it would soon speak more against the cohorts that were not tried than
+    what was seen does against those that were, and clients would not leave a cohort that is wrong.
 
+    Parameters
+    ----------
+    instant : float or array of float
+        Reward that the cohort gave which was tried, dR.
+    distance : int
+        :meth:`cohorts.tree.CohortTree.distance` of the two.
+    rate : float
+        Weight of one try.
+
+    Examples
+    --------
     >>> predicted(-3.0, distance=1, rate=1.0).item(), predicted(-3.0, distance=2, rate=1.0).item()
     (-1.5, -1.0)
     """

@@ -6,7 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cohorts.affinity import OWN_SIDE
+
 Flags = NDArray[np.bool_]
+
+_FITS = np.float32(OWN_SIDE)
 
 _REMEMBERED = 100_000  # clients with strikes; names that never come back must not fill the memory
 
@@ -43,12 +47,15 @@ def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.5)
 def wrong_cohort(
     instant: ArrayLike, rewards: ArrayLike, known: ArrayLike, margin: float = 0.5
 ) -> Flags:
-    """Return who claims to fit a cohort it knows, but lies far outside of it.
+    """Return who claims to fit well into a cohort it knows, but lies far outside of it.
 
-    >>> wrong_cohort([-2.0, -2.0, 0.1], [0.9, -0.3, 0.9], [True, True, True]).tolist()
+    To fit well is to have a reward above what a split alone gives: clients that were sorted wrongly
+    and those that only just entered are honest.
+
+    >>> wrong_cohort([-2.0, -2.0, 0.1], [0.9, 0.1, 0.9], [True, True, True]).tolist()
     [True, False, False]
     """
-    fits = np.asarray(known, dtype=np.bool_) & (np.asarray(rewards) > 0)
+    fits = np.asarray(known, dtype=np.bool_) & (np.asarray(rewards, dtype=np.float32) > _FITS)
     with np.errstate(invalid="ignore"):  # no reward, no contradiction
         return fits & (np.asarray(instant, dtype=np.float64) < -margin)
 

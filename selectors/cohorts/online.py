@@ -73,7 +73,7 @@ def first_labels(updates: ArrayLike, parts: int) -> Labels:
     # Rounding makes several directions of one.
     distinct = len(np.unique(points[directed].round(9), axis=0))
     if distinct:
-        clusters = KMeans(min(parts, distinct), n_init=5, random_state=_SEED)
+        clusters = KMeans(min(parts, distinct), n_init=3, random_state=_SEED)
         found = clusters.fit(points[directed]).labels_
         labels[directed] = _numbered_as_they_come(found)
     return labels
@@ -169,7 +169,7 @@ class OnlineClusters:
         After so many rounds of clusters that are not worth a split, they are looked for afresh.
     """
 
-    def __init__(self, most: int, rule: SplitRule, retry: int = 10) -> None:
+    def __init__(self, most: int, rule: SplitRule, retry: int = 20) -> None:
         self.most, self.rule, self.retry = most, rule, retry
         self.parts = 0  # none were found yet
         self.first = 0  # number of the first cluster

@@ -54,7 +54,7 @@ class CohortTree:
     """
 
     def __init__(self) -> None:
-        self._children: dict[str, list[str]] = {ROOT: []}
+        self._children: dict[str, list[str]] = {ROOT: []}  # in the order of the paths
 
     @classmethod
     def of_leaves(cls, leaves: Iterable[str]) -> "CohortTree":
@@ -82,11 +82,11 @@ class CohortTree:
 
     def leaves(self) -> list[str]:
         """Return the cohorts that train, in the order of their paths."""
-        return in_order(cohort for cohort, below in self._children.items() if not below)
+        return [cohort for cohort, below in self._children.items() if not below]
 
     def cohorts(self) -> list[str]:
         """Return all cohorts that ever were, a parent before its children."""
-        return in_order(self._children)
+        return list(self._children)
 
     def children(self, cohort: str) -> list[str]:
         """Return the cohorts that one was split into, none for a leaf."""
@@ -103,8 +103,8 @@ class CohortTree:
         if parts < 2 or first < 0:
             raise ValueError(f"parts, first: expected at least 2 and 0, got {parts} and {first}")
         children = [f"{leaf}.{number}" for number in range(first, first + parts)]
-        self._children[leaf] = children
-        self._children |= {child: [] for child in children}
+        below = self._children | {leaf: children} | {child: [] for child in children}
+        self._children = {cohort: below[cohort] for cohort in in_order(below)}
         return list(children)
 
     def distance(self, explored: str, other: str) -> int:

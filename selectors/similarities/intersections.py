@@ -35,7 +35,7 @@ class _Layout:
     cell, block : int
         A block of columns is made of whole cells, and is as long as its counts and its cap allow.
     width : int
-        Columns of the dense factor that are multiplied at a time; with the rows, what a cache holds.
+        Columns of the dense factor that are multiplied at a time: what a cache holds.
     """
 
     dtype: type[np.floating[Any]]

@@ -1,10 +1,9 @@
-"""MinHash signatures of supports: similar clients are found without comparing all pairs.
+"""An index of MinHash signatures: similar clients are found without comparing all pairs.
 
-*Index-Overlap Similarity* (IOS), appendix A and Algorithm 2. Each of h hash functions orders all
-indices; a support is signed by its first index in each order. Two signatures agree at a place with
-the probability of their supports' Jaccard similarity J, not of their overlap S:
-:func:`overlap_from_jaccard` converts. Clients whose signatures agree in a whole band of r = h / b
-places are candidates; a pair is retrieved with probability ``1 - (1 - J^r)^b`` (Lemma E.2).
+*Index-Overlap Similarity* (IOS), appendix A and Algorithm 2. Signatures (``signatures.py``) tell
+the Jaccard similarity J of two supports, not their overlap S (:func:`overlap_from_jaccard`).
+Clients whose signatures agree in a whole band of r = h / b places are candidates; a pair is
+retrieved with probability ``1 - (1 - J^r)^b`` (Lemma E.2). Only candidates are scored exactly.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -13,91 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from similarities.index_overlap import checked_support, overlap
+from similarities.index_overlap import overlap
+from similarities.signatures import Hashing, Signature
 
-Signature = NDArray[np.uint32]
 Floats = NDArray[np.float64]
-
-SCHEMES = ("independent", "one-permutation")
-
-_RANGE = 2**32  # of hash values, and so of indices
-_CHUNK = 1024  # indices hashed at a time: with 128 functions what a cache holds
-
-
-class Hashing:
-    """Signs supports. Clients and server that are to agree need the same three arguments.
-
-    Parameters
-    ----------
-    hashes : int
-        Length h of a signature. The standard error of a Jaccard estimate is sqrt(J (1 - J) / h).
-    seed : int
-        Of the hash functions.
-    scheme : {"independent", "one-permutation"}
-        h hash functions as in the paper, or one, whose range is divided into h bins: each index is
-        hashed once instead of h times. The estimate is as good while a support has many more than
-        h indices; with fewer, bins are empty, are filled from others, and the estimate is noisier.
-
-    Examples
-    --------
-    >>> Hashing(4, seed=0).sign([1, 2, 3]).shape
-    (4,)
-    """
-
-    def __init__(self, hashes: int, seed: int = 0, scheme: str = "independent") -> None:
-        if hashes < 1:
-            raise ValueError(f"hashes: expected 1 or more, got {hashes}")
-        if scheme not in SCHEMES:
-            raise ValueError(f"scheme: expected one of {SCHEMES}, got {scheme!r}")
-        self.hashes, self.seed, self.scheme = hashes, seed, scheme
-        rng = np.random.default_rng(seed)
-        self._key = rng.integers(_RANGE, dtype=np.uint32)
-        self._factor = rng.integers(_RANGE, size=hashes, dtype=np.uint32) | np.uint32(1)
-        self._shift = rng.integers(_RANGE, size=hashes, dtype=np.uint32)
-        self._detours = rng.permuted(np.tile(np.arange(hashes), (hashes, 1)), axis=1)
-
-    def sign(self, support: ArrayLike) -> Signature:
-        """Return the signature of a support of indices below 2^32."""
-        indices = checked_support(support)
-        if indices[-1] >= _RANGE:
-            raise ValueError(f"support: expected indices below {_RANGE}, got {indices[-1]}")
-        mixed = _mixed(indices.astype(np.uint32) ^ self._key)
-        return self._least(mixed) if self.scheme == "independent" else self._least_in_bins(mixed)
-
-    def _least(self, mixed: Signature) -> Signature:
-        """Return the least value of each function x -> factor x + shift modulo 2^32."""
-        least = np.full(self.hashes, _RANGE - 1, dtype=np.uint32)
-        for start in range(0, mixed.size, _CHUNK):
-            values = np.multiply.outer(self._factor, mixed[start : start + _CHUNK])
-            values += self._shift[:, None]
-            np.minimum(least, values.min(axis=1), out=least)
-        return least
-
-    def _least_in_bins(self, mixed: Signature) -> Signature:
-        """Return the least value in each bin; an empty bin takes that of a random full one."""
-        ordered = np.sort(mixed)
-        edges = -(-np.arange(self.hashes + 1) * _RANGE // self.hashes)
-        firsts = np.searchsorted(ordered, edges)
-        full = firsts[:-1] < firsts[1:]
-        least = ordered[np.minimum(firsts[:-1], ordered.size - 1)]
-        # Both of two supports follow the same detour, so that they still agree with probability J.
-        empty = np.flatnonzero(~full)
-        first_full = np.argmax(full[self._detours[empty]], axis=1)
-        least[empty] = least[self._detours[empty, first_full]]
-        return least
-
-
-def _mixed(values: Signature) -> Signature:
-    """Return a fixed permutation of the 32-bit numbers in which no pattern of indices is left.
-
-    Supports hold runs of neighbours, which linear functions alone would keep apart too evenly.
-    """
-    values = values ^ (values >> np.uint32(16))
-    values *= np.uint32(0x85EBCA6B)
-    values ^= values >> np.uint32(13)
-    values *= np.uint32(0xC2B2AE35)
-    values ^= values >> np.uint32(16)
-    return values
 
 
 class MinHashIndex:

@@ -172,8 +172,12 @@ class GlobalGradient:
         return self._sum / self._weight if self._weight else np.zeros(())
 
     def report(self, estimates: Mapping[Any, ArrayLike]) -> None:
-        """Take in what the participants of a round report; nothing if any of it is unusable."""
-        reports = {client: self._checked(client, value) for client, value in estimates.items()}
+        """Take in what the participants of a round report; nothing if any of it is unusable.
+
+        A plain 0, from a client where nothing ever arrived, is no report.
+        """
+        checked = {client: self._checked(client, value) for client, value in estimates.items()}
+        reports = {client: report for client, report in checked.items() if _says_something(report)}
         if len({report.shape for report in reports.values()}) > 1:
             raise ValueError("estimates: expected arrays of one shape, got several")
         if self.mode == "participants":
@@ -207,7 +211,7 @@ class GlobalGradient:
             raise ValueError(f"estimates: client {client!r} has no share")
         if not np.isfinite(report).all():
             raise ValueError(f"estimates: client {client!r} reports numbers that are not finite")
-        if self._sum.ndim and report.shape != self._sum.shape:
+        if self._sum.ndim and report.shape != self._sum.shape and _says_something(report):
             expected = f"expected shape {self._sum.shape}, got {report.shape}"
             raise ValueError(f"estimates: client {client!r}: {expected}")
         return report
@@ -223,6 +227,10 @@ class GlobalGradient:
         self._shares = {client: float(share) for client, share in state["shares"]}
         self._last = {client: np.array(report) for client, report in state["last"]}
         self._sum, self._weight = np.array(state["sum"]), float(state["weight"])
+
+
+def _says_something(report: Floats) -> bool:
+    return report.ndim > 0 or bool(report != 0)
 
 
 def _checked_shares(shares: Mapping[Any, float] | Iterable[float]) -> dict[Hashable, float]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flwr.app import ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message
 
 from cohorts.affinity import Affinity
 from cohorts.auxo import Auxo
@@ -18,7 +18,7 @@ from cohorts.split import SplitRule
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
 from wire.keys import AFFINITY
-from wire.records import detach, entries
+from wire.records import entries, record_at
 
 _log = logging.getLogger("forager")
 _MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
@@ -69,9 +69,9 @@ class AuxoRule(CohortRule):
             message |= {"index": feedback.index, "serial": feedback.serial}
         return {AFFINITY: ConfigRecord(message)}
 
-    def hear(self, key: str, reply: Message) -> None:
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take the records that a client sends with its reply: they are its request."""
-        record = detach(reply, AFFINITY, ConfigRecord)
+        record = record_at(reply.content, AFFINITY, ConfigRecord)
         self._requests[key] = None
         if record is None:
             return

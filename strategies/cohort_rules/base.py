@@ -41,7 +41,8 @@ class Scene:
     rounds: Mapping[str, int]
     training: bool
     ask: Callable[
-        [Sequence[str], str, Mapping[str, ArrayRecord], Mapping[str, int]], dict[str, Message]
+        [Sequence[str], str, Mapping[str, ArrayRecord], Mapping[str, int | str]],
+        dict[str, Message],
     ]
 
 
@@ -72,7 +73,7 @@ class CohortRule:
         return [ONLY] * len(scene.keys)
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Return where clients belong, given where they were placed: the same, unless some explore."""
+        """Return where clients belong, given where they were placed: the same if none explores."""
         return dict(placed)
 
     def regroup(self, scene: Scene) -> Regrouping | None:
@@ -83,8 +84,8 @@ class CohortRule:
         """Return records for the next training message to a client."""
         return {}
 
-    def hear(self, key: str, reply: Message) -> None:
-        """Take this rule's own records out of a client's reply."""
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Read this rule's own records in a client's reply to the model it was sent."""
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]

@@ -154,28 +154,44 @@ def test_a_grid_without_nodes_gets_no_messages(aggregator: str, uplink: str) -> 
     assert list(strategy.configure_evaluate(1, arrays, ConfigRecord(), FakeGrid([]))) == []
 
 
-def digits(aggregator: str, uplink: str) -> tuple[Strategy, LocalGrid, ArrayRecord]:
-    config = config_of(
-        aggregator,
-        uplink,
-        partition="iid",
-        fraction_evaluate=0.5,
-        **{"data.client-test-share": 0.2},
-    )
+def digits(
+    aggregator: str, uplink: str, **other: int | float | str | bool
+) -> tuple[Strategy, LocalGrid, ArrayRecord]:
+    settings = {"partition": "iid", "data.client-test-share": 0.2, **other}
+    config = config_of(aggregator, uplink, fraction_evaluate=0.5, **settings)
     model = load_task(config.task_spec()).build_model()
     arrays = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     grid = LocalGrid(len(KEYS), config.flat(), check_wire=True)
     return build_strategy(config, Roster()), grid, to_record(arrays)
 
 
+METHODS: list[dict[str, int | float | str | bool]] = [
+    {"data-selector": "gcfl", "noise": "closed-set", "coreset.first-round": 0},
+    {"data-selector": "crust", "fine-tune.epochs": 1, "coreset.every": 1},
+    {"objective": "scaffold"},
+    {"objective": "moon", "model": "mlp"},
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_work_under_flowers_own_start_as_under_the_loop(
+    method: dict[str, int | float | str | bool],
+) -> None:
+    check_start_and_loop("fedyogi", "top-k", **method)
+
+
 @stacks
 def test_works_under_flowers_own_start_as_under_the_loop(aggregator: str, uplink: str) -> None:
-    strategy, grid, arrays = digits(aggregator, uplink)
+    check_start_and_loop(aggregator, uplink)
+
+
+def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | str | bool) -> None:
+    strategy, grid, arrays = digits(aggregator, uplink, **method)
     result = strategy.start(grid, arrays, num_rounds=2)
     assert sorted(result.train_metrics_clientapp) == [1, 2]
     assert 0 <= float(result.evaluate_metrics_clientapp[2]["accuracy"]) <= 1  # type: ignore[arg-type]
 
-    strategy, grid, arrays = digits(aggregator, uplink)
+    strategy, grid, arrays = digits(aggregator, uplink, **method)
     loop = Loop(
         strategy,
         PatientGrid(grid, Roster()),

@@ -95,9 +95,7 @@ def scaffold_by_hand(model, clients, rounds, steps, rate):
             trained.append(y)
             own[i] = new
         sizes = np.array([len(data) for data in clients], dtype=np.float64)
-        model = {
-            n: np.average([y[n] for y in trained], axis=0, weights=sizes) for n in trained[0]
-        }
+        model = {n: np.average([y[n] for y in trained], axis=0, weights=sizes) for n in trained[0]}
         control = {n: control[n] + sum(c[n] for c in changes) / len(clients) for n in control}
     return model, control
 

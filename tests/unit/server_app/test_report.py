@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from server_app.report import summary_table, write_report
+from server_app.report.charts import WAITING, _shades
 from server_app.report.history import History, jain_index, natural_order
 from server_app.report.story import last_and_best
 from server_app.report.wording import data_size, duration, run_command, shorten
@@ -112,6 +113,37 @@ def test_the_page_says_in_words_what_happened(tmp_path: Path) -> None:
     assert "RuntimeError: out of memory" in page.text
     assert 'flwr run . -c "rounds=10"' in page.text
     assert page.tags.count("svg") == page.tags.count("figcaption") == 6
+
+
+def test_the_page_says_what_a_sparse_uplink_spared(tmp_path: Path) -> None:
+    events = run_events(KEYS, 10, 4)
+    dense = Page(write_report(folder_with(tmp_path / "dense", events)))
+    assert "whole models:" not in dense.text
+    assert "with a dense uplink" not in dense.text
+    sizes = {"bytes-sparse": 2000, "bytes-dense": 20_000}
+    events += [{"event": "uplink", "round": r, **sizes} for r in range(1, 6)]
+    sparse = folder_with(tmp_path / "sparse", events)
+    page = Page(write_report(sparse))
+    assert "30.0 kB came up from them (as whole models: 120 kB)" in page.text
+    assert "instead of 120 kB" in page.text
+    assert "with a dense uplink" in page.text
+    assert "bytes up         30.0 kB (as whole models: 120 kB)" in summary_table(sparse)
+
+
+def test_the_page_shows_how_long_clients_waited(tmp_path: Path) -> None:
+    choices = [["a", "b"], ["a"], ["c"], ["a"], ["b"]]
+    events: list[dict[str, Any]] = [
+        {"event": "selected", "round": r, "phase": "train", "chosen": chosen}
+        for r, chosen in enumerate(choices, start=3)
+    ]
+    history = History.from_events(events)
+    assert history.ages().tolist() == [[0, 0, 0, 1, 0], [0, 0, 1, 2, 3], [0, 1, 2, 0, 1]]
+    page = Page(write_report(folder_with(tmp_path, events)))
+    assert "The longest that any of them waited was 3 rounds." in page.text
+    assert "longest wait" in page.text
+    pixels = _shades(history.ages())
+    assert pixels[:, :, 3].max() == pixels[1, 4, 3] == WAITING[3]
+    assert np.array_equal(pixels[:, :, 3] == 0, history.ages() == 0)
 
 
 def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:

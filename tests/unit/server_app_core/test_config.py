@@ -265,7 +265,7 @@ def test_several_problems_are_reported_at_once() -> None:
         fraction_train=2.0,
         top_k__density=0.0,
         aggregator="medain",
-        objective="moon",
+        objective="mooon",
         schedule__kind="linear",
     )
     for part in (
@@ -273,7 +273,7 @@ def test_several_problems_are_reported_at_once() -> None:
         "fraction-train = 2.0",
         "top-k.density = 0.0",
         "aggregator = 'medain'",
-        "objective = 'moon'",
+        "objective = 'mooon'",
         "schedule.kind = 'linear'",
     ):
         assert part in text

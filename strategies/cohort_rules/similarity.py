@@ -1,0 +1,121 @@
+"""Cohorts by similarity: affinity propagation on how alike clients are (IOS, section 5).
+
+Every so many rounds all clients that have not told lately are asked, the similarity matrix is made
+and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from flwr.app import ArrayRecord, Message
+
+from cohorts.similarity_clusters import similarity_clusters
+from server_app.config import RunConfig
+from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
+from strategies.likeness import likeness
+from wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
+
+_log = logging.getLogger("forager")
+
+
+class SimilarityRule(CohortRule):
+    """One cohort a cluster, found anew every ``ios.every`` rounds from ``ios.first-round`` on."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.likeness = likeness(config)
+        self.own_records = (SUPPORT,) if config.similarity == "index-overlap" else ()
+        self.every, self.first = config.ios.every, config.ios.first_round
+        self.seed = config.seed
+        self.clusters: dict[str, str] = {}  # the cohort of each clustered client
+        self.fresh: dict[str, int] = {}  # the round in which each client told last
+        self.generation = 0
+        self._round = 0
+        self._report: dict[str, Any] = {}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Return each client's cluster; the largest for clients that came later."""
+        if not self.clusters:
+            return [ONLY] * len(scene.keys)
+        largest = Counter(self.clusters.values()).most_common(1)[0][0]
+        return [self.clusters.get(key, largest) for key in scene.keys]
+
+    def regroup(self, scene: Scene) -> Regrouping | None:
+        """Cluster anew if it is time, after asking those who have not told since the last time."""
+        self._round = scene.round
+        since = scene.round - self.first
+        if since < 0 or since % self.every:
+            return None
+        self._ask(scene)
+        keys = [key for key in scene.keys if key in self.likeness.told]
+        if len(keys) < 2:
+            return None
+        found = similarity_clusters(self.likeness.matrix(keys), seed=self.seed)
+        if not found.converged:
+            _log.warning("round %d: clustering did not converge: one cohort", scene.round)
+        self.generation += 1
+        old = dict(zip(scene.keys, self.place(scene), strict=True))
+        labels = found.labels.tolist()
+        self.clusters = {
+            key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
+        }
+        self._report = {"converged": bool(found.converged), "clusters": len(set(labels))}
+        return _origins(self.clusters, old)
+
+    def _ask(self, scene: Scene) -> None:
+        """Ask the clients whose last word is older than the last clustering."""
+        old = scene.round - self.every
+        stale = [key for key in scene.keys if self.fresh.get(key, -1) <= old]
+        by_model: dict[str, list[str]] = {}
+        for key, cohort in zip(scene.keys, self.place(scene), strict=True):
+            if key in stale:
+                by_model.setdefault(cohort, []).append(key)
+        settings: dict[str, int | str] = {STEPS: 0}
+        if self.likeness.question == SUMMARY:
+            settings[WANTS] = HISTOGRAM
+        for cohort, keys in by_model.items():
+            model = scene.models[cohort]
+            replies = scene.ask(keys, self.likeness.question, {ARRAYS: model}, settings)
+            for key, reply in replies.items():
+                self.hear(key, reply, model)
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take what a client tells."""
+        try:
+            self.likeness.hear(key, reply, sent)
+            self.fresh[key] = self._round
+        except ValueError as error:
+            _log.warning("client %s: cannot be compared: %s", key, error)
+
+    def report(self) -> dict[str, Any]:
+        """Return whether the last clustering converged, and that no values were used."""
+        return {**self._report, "values-used": self.likeness.values}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the clusters and what clients have told."""
+        return {
+            "clusters": self.clusters,
+            "fresh": self.fresh,
+            "generation": self.generation,
+            "likeness": self.likeness.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.clusters, self.fresh = dict(state["clusters"]), dict(state["fresh"])
+        self.generation = int(state["generation"])
+        self.likeness.load_state_dict(state["likeness"])
+
+
+def _origins(new: Mapping[str, str], old: Mapping[str, str]) -> Regrouping:
+    """Return for each new cohort the cohorts that its members come from.
+
+    >>> _origins({"a": "1.0", "b": "1.0", "c": "1.1"}, {"a": "0", "b": "0", "c": "0"})
+    {'1.0': {'0': 2.0}, '1.1': {'0': 1.0}}
+    """
+    regrouping: Regrouping = {}
+    for key, cohort in new.items():
+        origins = regrouping.setdefault(cohort, {})
+        origins[old[key]] = origins.get(old[key], 0.0) + 1.0
+    return dict(sorted(regrouping.items()))

@@ -1,0 +1,150 @@
+"""Every client its own model, mixed from those of the clients most like it.
+
+Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
+from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
+their similarity, where theta_j is what client j trained last.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from strategies.layer import Layer
+from strategies.likeness import Likeness
+from strategies.roster import Roster
+from strategies.stock import RunningMean
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, CONFIG, HISTOGRAM, ROUND, SUMMARY, SUPPORT, WANTS
+from wire.records import attach, records_of, sent_arrays
+
+_log = logging.getLogger("forager")
+
+
+class Neighbours(Layer):
+    """Send every client the mixture of its neighbours' models.
+
+    The strategy inside chooses clients and makes a global model of their replies, which clients
+    start from that have not trained yet.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Chooses and aggregates.
+    roster : Roster
+        Stable names of the clients.
+    likeness : Likeness
+        What makes clients neighbours.
+    count : int (default: 8)
+        Neighbours of each client, itself not counted.
+    timeout : float (default: 60.0)
+        Seconds to wait for label histograms, where the likeness is the oracle's.
+    """
+
+    own_records = (SUPPORT,)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        roster: Roster,
+        likeness: Likeness,
+        *,
+        count: int = 8,
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(inner)
+        self.roster = roster
+        self.likeness = likeness
+        self.count = count
+        self.timeout = timeout
+        self.models: dict[str, dict[str, NDArray[Any]]] = {}  # what each client trained last
+        self._sent: dict[int, ArrayRecord] = {}
+        self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Choose clients, then put each client's own mixture in place of the global model."""
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        if self.likeness.question == SUMMARY:
+            self._ask_truth(server_round, grid)
+        self._link()
+        mixed = [self._personal(message) for message in messages]
+        self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in mixed}
+        return mixed
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let each client evaluate its own mixture."""
+        self._link()
+        messages = super().configure_evaluate(server_round, arrays, config, grid)
+        return [self._personal(message) for message in messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Keep each client's model and what makes it alike others; aggregate for newcomers."""
+        result = super().aggregate_train(server_round, self._keeping(replies))
+        graph = {key: sorted(weights) for key, weights in self._weights.items()}
+        self.journal("neighbours", round=server_round, graph=graph, values=self.likeness.values)
+        return result
+
+    def _keeping(self, replies: Iterable[Message]) -> Iterator[Message]:
+        for reply in replies:
+            if not reply.has_error():
+                node = reply.metadata.src_node_id
+                key = self.roster.key(node)
+                arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+                self.models[key] = {name: np.array(array) for name, array in arrays.items()}
+                try:
+                    self.likeness.hear(key, reply, self._sent[node])
+                except ValueError as error:
+                    _log.warning("client %s: cannot be compared: %s", key, error)
+            yield reply
+
+    def _ask_truth(self, server_round: int, grid: Grid) -> None:
+        unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in self.likeness.told]
+        content = RecordDict({CONFIG: ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM})})
+        questions = [Message(content, dst_node_id=n, message_type=SUMMARY) for n in unknown]
+        for reply in grid.send_and_receive(questions, timeout=self.timeout) if unknown else ():
+            if not reply.has_error():
+                self.likeness.hear(
+                    self.roster.key(reply.metadata.src_node_id), reply, ArrayRecord()
+                )
+
+    def _link(self) -> None:
+        """Find the neighbours of every client that has trained and told."""
+        keys = [key for key in self.models if key in self.likeness.told]
+        self._weights = {}
+        if len(keys) < 2:
+            return
+        matrix = np.clip(self.likeness.matrix(keys), 0.0, None)
+        np.fill_diagonal(matrix, matrix.max())  # nobody is closer to a client than itself
+        for row, key in enumerate(keys):
+            nearest = np.argsort(-matrix[row], kind="stable")[: self.count + 1]
+            self._weights[key] = {keys[i]: float(matrix[row, i]) for i in nearest}
+
+    def _personal(self, message: Message) -> Message:
+        weights = self._weights.get(self.roster.key(message.metadata.dst_node_id))
+        if not weights:
+            return message
+        mean = RunningMean()
+        for key, weight in weights.items():
+            mean.add(self.models[key], {}, weight=max(weight, 1e-12))
+        attach(message, ARRAYS, to_record(mean.arrays))
+        return message
+
+    def own_state(self) -> dict[str, Any]:
+        """Return every client's model and what it told."""
+        return {"models": self.models, "likeness": self.likeness.state_dict()}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self.models = dict(state["models"])
+        self.likeness.load_state_dict(state["likeness"])
