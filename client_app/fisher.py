@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
+from torch.nn import functional
 
 from client_app.layer_squares import Rule, rule_for
 
@@ -63,17 +64,16 @@ def fisher_diagonal(
         )
     if batch_size < 1:
         raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
-    totals = {name: torch.zeros_like(each) for name, each in parameters.items()}
+    total: Tensor | float = 0.0
     with _evaluating(model), torch.enable_grad():
         for start in range(0, len(samples), batch_size):
             batch = (samples[start : start + batch_size], labels[start : start + batch_size])
             squares = _by_layers(model, loss, *batch)
             if squares is None:
                 squares = _by_samples(model, loss, *batch)
-            for name, total in totals.items():
-                total += squares[name]
-    flat = torch.cat([total.flatten() for total in totals.values()]) / len(samples)
-    return np.asarray(flat.cpu().numpy())
+            total = total + torch.cat([squares[name].flatten() for name in parameters])
+    assert isinstance(total, Tensor)
+    return np.asarray(total.div_(len(samples)).cpu().numpy())
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _by_layers(
             handle.remove()
     if edges.keys() != rules.keys() or not all(_once(call, len(inputs)) for call in calls.values()):
         return None
-    total = _sample_losses(loss, outputs, targets).sum()
+    total = _sum_of_losses(loss, outputs, targets)
     behind = torch.autograd.grad(total, list(edges.values()), materialize_grads=True)
     squares: dict[str, Tensor] = {}
     with torch.no_grad():
@@ -145,14 +145,16 @@ def _once(calls: list[tuple[Tensor, Tensor]], samples: int) -> bool:
     return len(calls) == 1 and calls[0][0].ndim > 1 and calls[0][0].shape[0] == samples
 
 
-def _sample_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return each sample's own loss, whatever the loss does with several samples."""
+def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the sum of each sample's own loss, whatever the loss does with several samples."""
+    if loss is functional.cross_entropy:  # the usual one, for which there is a shorter way
+        return functional.cross_entropy(outputs, targets, reduction="sum")
 
     def of_one(output: Tensor, target: Tensor) -> Tensor:
         return loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
 
     losses: Tensor = vmap(of_one)(outputs, targets)
-    return losses
+    return losses.sum()
 
 
 def _by_samples(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:

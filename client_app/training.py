@@ -1,6 +1,7 @@
 """Handlers: train on the client's data, evaluate on its test data, say who it is."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -9,12 +10,14 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from client_app.batches import batch_seed
 from client_app.identity import client_config, client_data, client_key, client_task, signed
 from client_app.job import Job, Outcome
+from client_app.objectives.plain import Plain
 from client_app.settings import train_settings
 from client_app.similarity import flat_change, similarity
-from client_app.trainer import Trainer, evaluate
-from client_app.visit import Part, Visit, message_config, parts_of, visits
+from client_app.trainer import Trainer, evaluate, train_one
+from client_app.visit import Part, Visit, message_config, parts_of, training_data, visits
 from server_app.config import RunConfig
 from strategies.registry import resolve
 from tasks import load_task
@@ -115,6 +118,20 @@ def _sparse_payload(
     return payload
 
 
+def _own_model(message: Message, context: Context) -> dict[str, NDArray[Any]]:
+    """Return the model that came, fine-tuned on the client's own data if the run says so."""
+    config, arrays = client_config(context), message_arrays(message)
+    if not config.personalise.epochs:
+        return arrays
+    job = Job(
+        arrays,
+        training_data(context, client_task(context)),
+        batch_seed(config.seed, client_key(context), 0),
+    )
+    settings = replace(train_settings(config, 1), epochs=config.personalise.epochs, steps=0)
+    return train_one(trainer_of(config).model, job, settings, Plain(config)).arrays
+
+
 def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Evaluate the model each client was sent on the client's own test data."""
     task = client_task(contexts[0])
@@ -127,7 +144,7 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
             )
         # After the data: a device knows the model's shape from nothing but its own file.
         model = trainer_of(client_config(context)).model
-        accuracy, loss = evaluate(model, message_arrays(message), data)
+        accuracy, loss = evaluate(model, _own_model(message, context), data)
         metrics = {NUM_EXAMPLES: len(data), "accuracy": accuracy, "loss": loss}
         content = signed(context) | {METRICS: filled(MetricRecord, metrics)}
         replies.append(Message(RecordDict(content), reply_to=message))

@@ -20,12 +20,14 @@ from server_app.sections import (
     Cohort,
     Coreset,
     Count,
+    Dp,
     FineTune,
     Groups,
     Ios,
     Moon,
     NonNegative,
     Ode,
+    Personalise,
     Positive,
     Share,
     Stream,
@@ -241,6 +243,8 @@ class RunConfig(_Section):
     ode: Ode = Ode()
     cohort: Cohort = Cohort()
     ios: Ios = Ios()
+    dp: Dp = Dp()
+    personalise: Personalise = Personalise()
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
     local: Local = Local()

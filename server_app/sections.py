@@ -232,3 +232,27 @@ class Ios(Section):
     every: AtLeastOne = 5
     neighbours: AtLeastOne = 8
     hashes: AtLeastOne = 128
+
+
+class Dp(Section):
+    """Differential privacy: how long an update may be, and how much noise hides it.
+
+    Parameters
+    ----------
+    clip : float
+        Norm to which updates are shortened.
+    noise_multiplier : float
+        Standard deviation of the noise over the clip, for each entry.
+    delta : float
+        At which epsilon is reported.
+    """
+
+    clip: Positive = 1.0
+    noise_multiplier: NonNegative = 1.0
+    delta: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-5
+
+
+class Personalise(Section):
+    """Epochs that a client fine-tunes a model on its own data before it evaluates it (FTFA)."""
+
+    epochs: Count = 0

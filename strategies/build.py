@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 from flwr.serverapp.strategy import Strategy
 
 from client_selectors.base import ClientSelector
@@ -14,6 +15,7 @@ from strategies.coresets import Coresets
 from strategies.fine_tune import FineTune
 from strategies.likeness import SupportReader, likeness, parameter_shapes
 from strategies.neighbours import Neighbours
+from strategies.privacy import CentralNoise, PrivacyLedger
 from strategies.quarantine import Quarantine
 from strategies.registry import STREAM_RULES, resolve
 from strategies.requirements import check_linear_head
@@ -58,6 +60,10 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
         norm_factor=config.quarantine.norm_factor,
         min_replies=config.round.min_replies,
     )
+    if config.privacy == "local-dp":
+        # Any two updates of a client are at most two clips apart.
+        multiplier = config.dp.noise_multiplier / 2
+        strategy = PrivacyLedger(strategy, roster, multiplier, config.dp.delta)
     if config.uplink == "top-k":
         strategy = resolve("uplink", "top-k")(
             strategy, roster, density=config.top_k.density, values=config.top_k.values
@@ -111,6 +117,11 @@ def _streams(strategy: Strategy, config: RunConfig, roster: Roster) -> Streams:
 
 def _on_chosen_data(aggregator: Strategy, config: RunConfig, roster: Roster) -> Strategy:
     strategy = FineTune(aggregator, config) if config.fine_tune.epochs else aggregator
+    if config.privacy == "central-dp":
+        dp, rng = config.dp, np.random.default_rng([config.seed, 5])
+        strategy = CentralNoise(
+            strategy, clip=dp.clip, multiplier=dp.noise_multiplier, delta=dp.delta, rng=rng
+        )
     if config.objective == "moon":
         check_linear_head(config, "objective = 'moon'")
     if config.data_selector == "skyline" or coreset_plan(config) is not None:

@@ -92,12 +92,17 @@ AXES: dict[str, dict[str, str]] = {
         "top-k": "strategies.sparse_uplink:SparseUplink",
     },
     "weighting": {"examples": BUILT_IN, "uniform": BUILT_IN},
-    "privacy": {"none": BUILT_IN, "local-dp": NOT_YET, "central-dp": NOT_YET},
+    "privacy": {
+        "none": BUILT_IN,
+        "local-dp": "client_app.local_privacy:LocalNoise",
+        "central-dp": "strategies.privacy:CentralNoise",
+    },
 }
 
 
 # What of a method runs on the client, beside its objective. Parts act in this order.
 CLIENT_PARTS: dict[str, dict[str, str]] = {
+    "privacy": {"local-dp": AXES["privacy"]["local-dp"]},  # first: others see what is sent
     "data-selector": {name: at for name, at in AXES["data-selector"].items() if ":" in at},
     "objective": {
         "moon": "client_app.previous_model:PreviousModel",

@@ -1,0 +1,51 @@
+"""How much privacy Gaussian noise leaves: the exact curve of the Gaussian mechanism.
+
+A release with noise multiplier s (standard deviation over sensitivity) has
+
+    delta(epsilon) = Phi(1 / (2 s) - epsilon s) - exp(epsilon) Phi(-1 / (2 s) - epsilon s)
+
+(Balle and Wang, 2018, theorem 8). T releases are together as one with multiplier s / sqrt(T). No
+credit is taken for the random choice of clients: selection by what clients say is not random.
+"""
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+
+def gaussian_delta(epsilon: float, multiplier: float, releases: int = 1) -> float:
+    """Return the delta at which so many releases are (epsilon, delta)-private.
+
+    >>> round(gaussian_delta(1.0, 1.0), 4)
+    0.1269
+    """
+    s = multiplier / math.sqrt(releases)
+    upper = norm.cdf(1 / (2 * s) - epsilon * s)
+    return float(upper - math.exp(epsilon + log_ndtr(-1 / (2 * s) - epsilon * s)))
+
+
+def gaussian_epsilon(delta: float, multiplier: float, releases: int = 1) -> float:
+    """Return the epsilon at which so many releases are (epsilon, delta)-private.
+
+    >>> round(gaussian_epsilon(1e-5, 4.0, releases=1), 2)
+    0.93
+    >>> gaussian_epsilon(1e-5, 0.0)
+    inf
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta: expected a share above 0 and below 1, got {delta!r}")
+    if releases == 0:
+        return 0.0
+    if multiplier <= 0:
+        return math.inf
+    if gaussian_delta(0.0, multiplier, releases) <= delta:
+        return 0.0
+    most = 1.0
+    while gaussian_delta(most, multiplier, releases) > delta:
+        most *= 2
+        if most > 700:  # exp would overflow; nothing is private any more
+            return math.inf
+    root = brentq(lambda e: gaussian_delta(e, multiplier, releases) - delta, 0.0, most)
+    return float(root)
