@@ -7,6 +7,7 @@ from flwr.app import ConfigRecord
 from client_app.job import Job, Outcome
 from client_app.visit import Part, Visit
 from cohorts.affinity import Affinity, Feedback
+from cohorts.tree import CohortTree
 from server_app.config import RunConfig
 from wire.keys import AFFINITY
 from wire.records import entries, record_at
@@ -30,7 +31,7 @@ class AffinityRecords(Part):
         feedback = None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
-        affinity.learn(feedback, told["leaves"], self.rate)
+        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]), self.rate)
         visit.state[_SECTION] = affinity.state_dict()
 
     def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:

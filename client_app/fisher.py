@@ -64,15 +64,16 @@ def fisher_diagonal(
         )
     if batch_size < 1:
         raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
-    total: Tensor | float = 0.0
+    total: Tensor | None = None
     with _evaluating(model), torch.enable_grad():
         for start in range(0, len(samples), batch_size):
             batch = (samples[start : start + batch_size], labels[start : start + batch_size])
             squares = _by_layers(model, loss, *batch)
             if squares is None:
                 squares = _by_samples(model, loss, *batch)
-            total = total + torch.cat([squares[name].flatten() for name in parameters])
-    assert isinstance(total, Tensor)
+            flat = torch.cat([squares[name].flatten() for name in parameters])
+            total = flat if total is None else total.add_(flat)
+    assert total is not None
     return np.asarray(total.div_(len(samples)).cpu().numpy())
 
 

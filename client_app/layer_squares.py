@@ -48,22 +48,24 @@ def _linear(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
 def _convolution(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
     shape, groups = layer.weight.shape, layer.groups
-    settings = {name: getattr(layer, name) for name in ("dilation", "padding", "stride")}
-    kernel = tuple(layer.kernel_size)
-    if given.ndim == 3:  # a signal is an image of height 1
-        given = given.unsqueeze(2)
-        kernel, neutral = (1, *kernel), {"dilation": 1, "padding": 0, "stride": 1}
-        settings = {name: (neutral[name], *values) for name, values in settings.items()}
-    behind = behind.flatten(2)
-    outputs, inputs = behind.shape[1] // groups, shape[1:].numel()
-    total = torch.zeros(groups, outputs, inputs, dtype=behind.dtype, device=behind.device)
-    places = behind.shape[2]
-    for part in _parts(given.shape[0], layer.weight.numel() + groups * inputs * places):
-        windows = functional.unfold(given[part], kernel, **settings)
-        windows = windows.unflatten(1, (groups, inputs)).transpose(2, 3)
-        gradients = behind[part].unflatten(1, (groups, outputs)) @ windows
-        total += _sum_of_squares(gradients)
-    return {"weight": total.reshape(shape), "bias": _sum_of_squares(behind.sum(dim=2))}
+    outputs, inputs = shape[0] // groups, shape[1:].numel()
+    total = behind.new_zeros(groups, outputs, inputs)
+    places = behind.shape[2:]
+    behind = behind.flatten(2).unflatten(1, (groups, outputs))
+    for part in _parts(len(given), layer.weight.numel() + groups * inputs * places.numel()):
+        windows = _windows(layer, given[part], places).reshape(-1, groups, inputs, places.numel())
+        total += _sum_of_squares(behind[part] @ windows.transpose(2, 3))
+    return {"weight": total.reshape(shape), "bias": _sum_of_squares(behind.sum(dim=3).flatten(1))}
+
+
+def _windows(layer: nn.Conv1d | nn.Conv2d, given: Tensor, places: torch.Size) -> Tensor:
+    """Return a view of what the kernel saw: sample, channel, place in the kernel, place of it."""
+    sides = [side for side in reversed(layer.padding) for _ in range(2)]
+    padded = functional.pad(given, sides).contiguous()
+    in_kernel = [step * gap for step, gap in zip(padded.stride()[2:], layer.dilation, strict=True)]
+    of_kernel = [step * gap for step, gap in zip(padded.stride()[2:], layer.stride, strict=True)]
+    size = (*padded.shape[:2], *layer.kernel_size, *places)
+    return padded.as_strided(size, (*padded.stride()[:2], *in_kernel, *of_kernel))
 
 
 def _embedding(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from client_app.identity import client_task, signed
@@ -11,7 +10,7 @@ from client_app.job import Job, Outcome
 from client_app.streaming import StreamDevice
 from client_app.trainer import load_arrays
 from client_app.training import trainer_of
-from client_app.valuation import HeadValuation, LayersValuation
+from client_app.valuation import valuation
 from client_app.visit import Part, Visit, visits
 from server_app.config import RunConfig
 from wire.arrays import to_record
@@ -26,7 +25,10 @@ class StreamedData(Part):
 
     def __init__(self, config: RunConfig) -> None:
         self.noise = config.ode.noise
-        self.estimates = config.data_selector == "ode" and config.ode.estimator != "exact"
+        self.estimates = config.data_selector == "ode" and config.ode.estimator not in (
+            "exact",
+            "none",
+        )
         self._devices: dict[str, StreamDevice] = {}
 
     def before(self, visit: Visit) -> None:
@@ -36,22 +38,20 @@ class StreamedData(Part):
             device.take_in(visit.arrays)
         device.live_until(visit.round)
         device.take_in(visit.arrays)
-        visit.chosen, visit.weights = device.samples()
-        speed = float(device.stream.label_velocity(visit.task.num_classes).sum())
-        visit.counts_for = speed or float(len(visit.chosen))
-        if visit.weights is not None and visit.weights.sum() > 0:
-            visit.counts_for = float(visit.weights.sum())
-        else:
-            visit.weights = None
-        self._devices[visit.key] = device
         device.save()  # also where a client only gives a taste of its training
+        if not len(device.store):
+            visit.close()  # it cannot train, but what it saw is not forgotten
+            raise ValueError(f"client {visit.key!r}: nothing that arrived has been kept yet")
+        visit.chosen, visit.weights = device.samples()
+        visit.counts_for = device.counts_for()
+        self._devices[visit.key] = device
 
     def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
         """Report the stream's profile and the running gradient (eq. 7)."""
         device = self._devices.pop(visit.key)
         visit.reply |= device.report()
         if self.estimates:
-            estimate = device.running.report()
+            estimate = device.gradient()
             if estimate.ndim:
                 noise = self._noise(visit, estimate.size)
                 sent = (estimate + noise).astype(np.float32)
@@ -75,7 +75,7 @@ def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> 
     for visit in visits(messages, contexts, client_task(contexts[0])):
         device = StreamDevice(visit)
         with_model = ARRAYS in entries(visit.message.content)
-        if device.rule.needs == "nothing" or device.model:
+        if device.model or not device.looks:
             device.live_until(visit.round)
         content = signed(visit.context) | device.report()
         if with_model:
@@ -94,7 +94,5 @@ def _exact_gradient(visit: Visit) -> np.ndarray[tuple[int], np.dtype[np.float32]
         raise ValueError("a device does not hold all the data of its stream")
     model = trainer_of(visit.config).model
     load_arrays(model, visit.arrays)
-    layers = visit.config.ode.layers
-    valuation = HeadValuation(model) if layers == 1 else LayersValuation(model, layers)
     data = visit.holdings.train
-    return valuation.look(data.x, torch.as_tensor(data.y), None).mean_gradient
+    return valuation(model, visit.config).look(data.x, data.y, None).mean_gradient

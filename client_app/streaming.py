@@ -20,7 +20,7 @@ from client_app.sample_store import DiskStore, SampleStore
 from client_app.state import state_path
 from client_app.trainer import load_arrays
 from client_app.training import trainer_of
-from client_app.valuation import HeadValuation, LayersValuation
+from client_app.valuation import Looked, valuation
 from client_app.visit import Arrays, Visit
 from strategies.registry import stream_rule
 from stream_selectors.base import Batch, StreamSelector
@@ -45,11 +45,13 @@ class StreamDevice:
         self.visit = visit
         self.config = visit.config
         self.kept: dict[str, Any] = dict(visit.state.get(_SECTION, {}))
+        if self.kept.get("made-for") != self._made_for:
+            self.kept = {}  # left by another run, of no use to this one
         self.first_contact = not self.kept
         self.stream = self._open_stream()
+        self.store = self._open_store()
         self.rule = self._open_rule()
         self.running = RunningGradient()
-        self.store = self._open_store()
         self.class_weights: list[float] = []
         self.model: Arrays = {}
         self.estimate: NDArray[np.float32] | None = None
@@ -57,6 +59,23 @@ class StreamDevice:
         self.stored_anew = int(self.kept.get("stored-anew", 0))
         if not self.first_contact:
             self._restore()
+        # A crash may have come between storing a sample and noting it, or the other way round.
+        self.store.retain(self.rule.kept)
+        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+
+    @property
+    def _made_for(self) -> list[str | int]:
+        """What the rule, the model and the gradients that are kept depend on."""
+        config = self.config
+        model = [config.model, config.net.hidden, config.ode.layers]
+        return [config.task, config.data_selector, *model]
+
+    @property
+    def looks(self) -> bool:
+        """Whether the rule must know more of a sample than its label."""
+        if self.rule.needs == "value":
+            return self.config.ode.estimator != "none"
+        return self.rule.needs != "nothing"
 
     def _open_stream(self) -> Stream:
         """Return a folder that fills, the user's own source, or the client's data played anew."""
@@ -80,9 +99,9 @@ class StreamDevice:
         )
 
     def _open_rule(self) -> StreamSelector:
-        settings = self.config.stream
+        places = self.store.places(np.empty(self.visit.task.input_shape, dtype=np.float32))
         seed = batch_seed(self.config.seed, self.visit.key, 1) % 2**32
-        rule: StreamSelector = stream_rule(self.config.data_selector)(settings.capacity, seed)
+        rule: StreamSelector = stream_rule(self.config.data_selector)(places, seed)
         return rule
 
     def _open_store(self) -> SampleStore:
@@ -105,9 +124,6 @@ class StreamDevice:
         self.estimate = self.kept["estimate"]
         if not isinstance(self.store, DiskStore):
             self.store.load_state_dict(self.kept["samples"])
-        # A crash may have come between storing a sample and noting it, or the other way round.
-        self.store.retain(self.rule.kept)
-        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
 
     def live_until(self, server_round: int) -> None:
         """Look at what arrived up to a round, and keep or drop it."""
@@ -126,7 +142,12 @@ class StreamDevice:
         self.arrived += len(arrived.y)
         if not len(arrived.y):
             return
-        batch = self._valued(arrived.keys, arrived.x, arrived.y, learning=True)
+        batch = Batch(arrived.keys, arrived.y)
+        if self.looks:
+            looked = self._look(arrived.x, arrived.y)
+            batch = self._valued(arrived.keys, arrived.y, looked)
+            if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
+                self.running.update(looked.mean_gradient, len(arrived.y))
         before = self.rule.state_dict()
         decision = self.rule.offer(batch)
         keys, x, y = (column[decision.kept] for column in arrived)
@@ -135,27 +156,21 @@ class StreamDevice:
         else:  # a full disk: what is stored stays
             self.rule.load_state_dict(before)
 
-    def _valued(
-        self, keys: NDArray[np.int64], x: NDArray[Any], y: NDArray[Any], *, learning: bool
-    ) -> Batch:
-        """Return samples with what the rule must know of them; learn the mean gradient if asked."""
-        if self.rule.needs == "nothing":
-            return Batch(keys, y)
-        direction = self.estimate if self.rule.needs == "value" else None
-        looked = self._valuation().look(torch.from_numpy(x), torch.from_numpy(y), direction)
-        usable = np.isfinite(looked.mean_gradient).all()
-        if learning and self.rule.needs == "value" and usable:
-            self.running.update(looked.mean_gradient, len(y))
-        values: NDArray[Any] | None = looked.values
-        if values is not None and self.config.ode.normalize and looked.norms is not None:
-            values = values / np.maximum(looked.norms, 1e-12)
-        return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
-
-    def _valuation(self) -> HeadValuation | LayersValuation:
+    def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Looked:
+        """Look at samples with the model and the estimate that the device has."""
         model = trainer_of(self.config).model
         load_arrays(model, self.model)
-        layers = self.config.ode.layers
-        return HeadValuation(model) if layers == 1 else LayersValuation(model, layers)
+        direction = self.estimate if self.rule.needs == "value" else None
+        return valuation(model, self.config).look(
+            torch.from_numpy(x), torch.from_numpy(y), direction
+        )
+
+    def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
+        """Return samples with what the rule must know of them."""
+        values = looked.values
+        if values is not None and looked.norms is not None and self.config.ode.normalize:
+            values = values / np.maximum(looked.norms, 1e-12)
+        return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
 
     def take_in(self, model: Arrays | None = None) -> None:
         """Follow the plan, the estimate and the model that came with the message."""
@@ -163,8 +178,9 @@ class StreamDevice:
         plan = record_at(content, PLAN, ConfigRecord)
         if plan is not None and isinstance(self.rule, OdeSelector):
             told = entries(plan)
-            gone = self.rule.assign(_fitting(told["quota"], self.rule.capacity))
-            self.store.swap(gone, [], [], [])
+            quota = told.get("quota")  # a client whose labels are not known yet has none
+            self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
+            self.store.retain(self.rule.kept)
             self.class_weights = list(told["class-weights"])
         estimate = record_at(content, ESTIMATE, ArrayRecord)
         if estimate is not None:
@@ -176,33 +192,45 @@ class StreamDevice:
     def _revalue(self) -> None:
         """Value what is stored by the new model and estimate."""
         unvalued = self.rule.needs == "value" and self.estimate is None
-        if self.rule.needs == "nothing" or unvalued or not len(self.rule):
-            return
-        keys = self.rule.kept
-        x, y = self.store.read(keys)
-        self.rule.revalue(self._valued(keys, x, y, learning=False))
+        if self.looks and not unvalued and len(self.rule):
+            keys = self.rule.kept
+            x, y = self.store.read(keys)
+            self.rule.revalue(self._valued(keys, y, self._look(x, y)))
+
+    def gradient(self) -> NDArray[Any]:
+        """Return what the server is told for its estimate; a plain 0 if there is nothing to tell.
+
+        That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
+        """
+        if self.config.ode.estimator == "stored":
+            return self._look(*self.store.read()).mean_gradient
+        return self.running.report()
 
     def samples(self) -> tuple[Split, NDArray[np.float32] | None]:
         """Return what is stored, and the weight of each sample where the plan has weights."""
         x, y = self.store.read()
-        if not len(y):
-            raise ValueError(f"client {self.visit.key!r}: nothing that arrived has been kept yet")
         weights = None
         if self.class_weights:
             weights = np.asarray(self.class_weights, dtype=np.float32)[y]
+            if not weights.any():  # only labels that the plan does not know yet
+                weights = None
         return Split(torch.from_numpy(x), torch.from_numpy(y)), weights
+
+    def counts_for(self) -> float:
+        """Return the client's weight: that of all its samples (eq. 12), else how fast they come."""
+        data, weights = self.samples()
+        if self.class_weights:
+            return float(len(data) if weights is None else weights.sum())
+        speed = float(self.stream.label_velocity(self.visit.task.num_classes).sum())
+        return speed or float(len(data))
 
     def report(self) -> dict[str, ConfigRecord]:
         """Return what the server is told: how fast labels come, how much room there is."""
         classes = self.visit.task.num_classes
-        _, labels = self.store.read()
-        capacity = self.config.stream.capacity
-        if len(labels):
-            capacity = min(capacity, self.store.places(self.store.read(self.store.keys[:1])[0][0]))
         told = {
-            "capacity": capacity,
+            "capacity": min(self.rule.capacity, self.config.stream.capacity),
             "velocity": self.stream.label_velocity(classes).tolist(),
-            "stored": np.bincount(labels, minlength=classes).tolist(),
+            "stored": np.bincount(self.rule.labels, minlength=classes).tolist(),
             "arrived": self.arrived,
             "kept": self.stored_anew,
         }
@@ -211,11 +239,12 @@ class StreamDevice:
     def save(self) -> None:
         """Put down everything for the next contact."""
         state = {
+            "made-for": self._made_for,
             "stream": self.stream.state_dict(),
             "rule": self.rule.state_dict(),
             "running": self.running.state_dict(),
             "class-weights": self.class_weights,
-            "model": self.model if self.rule.needs != "nothing" else {},
+            "model": self.model if self.looks else {},
             "estimate": self.estimate,
             "arrived": self.arrived,
             "stored-anew": self.stored_anew,

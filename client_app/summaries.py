@@ -8,13 +8,14 @@
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from client_app.held_model import HeldModel, hold, received_model
-from client_app.identity import client_config, client_data, client_task, signed
+from client_app.identity import client_config, client_data, signed
 from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
 from client_app.similarity import compare, flat_change, similarity
@@ -22,27 +23,35 @@ from client_app.trainer import evaluate
 from client_app.training import prepare, trainer_of
 from client_app.visit import Visit, message_config, parts_of, visits
 from server_app.config import RunConfig
-from tasks import Task
+from tasks import Task, load_task
 from wire.arrays import from_record
 from wire.changes import LACKS_BASE
 from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
-from wire.records import filled
+from wire.records import filled, replies_to
 
 
 def summarise_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Answer what each client is asked; all messages of one call ask the same."""
     wants = str(message_config(messages[0])[WANTS])
-    config, task = client_config(contexts[0]), client_task(contexts[0])
+    config = client_config(contexts[0])
+    task = _task_of(config)
     if wants == HISTOGRAM:
         values: list[Any] = [_histogram(context, task) for context in contexts]
     elif wants in (SIMILARITY, LOSS):
         values = _about_models(messages, contexts, wants, config, task)
     else:
         raise ValueError(f"{WANTS} = {wants!r}: expected {SIMILARITY}, {LOSS} or {HISTOGRAM}")
-    return [
-        _reply(message, context, task, {LACKS_BASE: 1} if value is None else {wants: value})
-        for message, context, value in zip(messages, contexts, values, strict=True)
+    contents = [
+        _content(context, task, {LACKS_BASE: 1} if value is None else {wants: value})
+        for context, value in zip(contexts, values, strict=True)
     ]
+    return replies_to(messages, contents)
+
+
+@lru_cache(maxsize=4)
+def _task_of(config: RunConfig) -> Task:
+    """Return the task of a run; finding out which one it is takes longer than a small client."""
+    return load_task(config.task_spec())
 
 
 def _about_models(
@@ -101,7 +110,7 @@ def _histogram(context: Context, task: Task) -> list[int]:
     return torch.bincount(labels, minlength=task.num_classes).tolist()
 
 
-def _reply(message: Message, context: Context, task: Task, values: dict[str, Any]) -> Message:
+def _content(context: Context, task: Task, values: dict[str, Any]) -> RecordDict:
     examples = len(client_data(context, task).train)
     metrics = filled(MetricRecord, {NUM_EXAMPLES: examples, **values})
-    return Message(filled(RecordDict, signed(context) | {METRICS: metrics}), reply_to=message)
+    return filled(RecordDict, signed(context) | {METRICS: metrics})

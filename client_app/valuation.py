@@ -4,11 +4,13 @@ For the last layer all of it has a closed form, from the forward pass alone. Wit
 z = W h + b and d = softmax(z) - onehot(y), a sample's gradient is the outer product of d and
 ``[1, h]``: its norm is the product of theirs, and its projection on G is the scalar product of d
 with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from one
-forward-mode derivative (the directional derivative of every sample's loss along G).
+forward-mode derivative (the directional derivative of every sample's loss along G), and lengths,
+which only normalised values need, from every sample's own gradient.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,11 +18,13 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from server_app.config import RunConfig
 from tasks.models.head import split_at_head
 
 Floats = NDArray[np.float32]
 
 _BATCH = 1024
+_AT_ONCE = 16  # samples whose gradients are written out together, where that must be
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,13 @@ class Looked:
     norms: Floats | None
     values: Floats | None
     mean_gradient: Floats
+
+
+def valuation(model: nn.Module, config: RunConfig) -> "HeadValuation | LayersValuation":
+    """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
+    if config.data_selector != "ode" or config.ode.layers == 1:
+        return HeadValuation(model)
+    return LayersValuation(model, config.ode.layers, norms=config.ode.normalize)
 
 
 class HeadValuation:
@@ -91,11 +102,13 @@ class LayersValuation:
         Its present weights are used.
     layers : int
         How many layers with parameters, counted from the last; 0 for all.
+    norms : bool (default: False)
+        Whether lengths of gradients are wanted, which takes much longer than values.
     """
 
-    def __init__(self, model: nn.Module, layers: int) -> None:
+    def __init__(self, model: nn.Module, layers: int, norms: bool = False) -> None:
         model.eval()
-        self.model = model
+        self.model, self.norms = model, norms
         modules = [
             name for name, part in model.named_modules() if list(part.parameters(recurse=False))
         ]
@@ -109,30 +122,45 @@ class LayersValuation:
 
     def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
         """Look at samples; values are their projections on a direction, if there is one."""
-        losses, values = [], []
+        losses, norms, values = [], [], []
         total = torch.zeros(self.size)
         tangents = None if direction is None else self._shaped(torch.from_numpy(direction))
         for start in range(0, len(y), _BATCH):
             inputs, labels = x[start : start + _BATCH], y[start : start + _BATCH]
-
-            def each(
-                parameters: dict[str, torch.Tensor],
-                inputs: torch.Tensor = inputs,
-                labels: torch.Tensor = labels,
-            ) -> torch.Tensor:
-                logits = torch.func.functional_call(self.model, parameters, (inputs,))
-                return functional.cross_entropy(logits, labels, reduction="none")
-
+            each = partial(self._losses, inputs, labels)
             if tangents is None:
                 losses.append(each(self.parameters).detach())
             else:
                 found, projected = torch.func.jvp(each, (self.parameters,), (tangents,))[:2]
                 losses.append(found.detach())
                 values.append(projected.detach())
+            if self.norms:
+                norms.append(self._lengths(inputs, labels))
             gradients = torch.func.grad(lambda p, f=each: f(p).sum())(self.parameters)
             total += torch.cat([gradients[name].flatten() for name in self.parameters])
-        mean = (total / max(1, len(y))).numpy()
-        return Looked(_joined(losses), None, _joined(values) if tangents else None, mean)
+        return Looked(
+            _joined(losses),
+            _joined(norms) if self.norms else None,
+            _joined(values) if tangents else None,
+            (total / max(1, len(y))).numpy(),
+        )
+
+    def _losses(
+        self, x: torch.Tensor, y: torch.Tensor, parameters: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        logits = torch.func.functional_call(self.model, parameters, (x,))
+        return functional.cross_entropy(logits, y, reduction="none")
+
+    def _lengths(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Return the length of every sample's gradient."""
+
+        def length(sample: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            loss = partial(self._losses, sample[None], label[None])
+            gradients = torch.func.grad(lambda p: loss(p).sum())(self.parameters)
+            return torch.stack([part.square().sum() for part in gradients.values()]).sum().sqrt()
+
+        lengths: torch.Tensor = torch.func.vmap(length, chunk_size=_AT_ONCE)(x, y)
+        return lengths
 
     def _shaped(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         sizes = [parameter.numel() for parameter in self.parameters.values()]

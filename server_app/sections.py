@@ -119,6 +119,14 @@ class Cohort(Section):
         Weight of a new reward against those before.
     lies_allowed : int
         Requests that contradict the update, until a client is barred.
+    number : int
+        Cohorts of IFCA and FlexCFL, which must be told how many.
+    pretrain_steps : int
+        Local steps of the updates that FlexCFL groups clients by.
+    distance : float
+        Cosine distance up to which FL+HC merges clusters.
+    mean_norm : float
+        CFL splits when the mean update is shorter than this share of the longest one.
     """
 
     parts: AtLeastOne = 4
@@ -133,6 +141,10 @@ class Cohort(Section):
     exploration_decay: Share = 0.99
     reward_rate: Share = 0.2
     lies_allowed: AtLeastOne = 3
+    number: AtLeastOne = 3
+    pretrain_steps: AtLeastOne = 50
+    distance: Positive = 0.5
+    mean_norm: Positive = 0.4
 
 
 class Stream(Section):
@@ -171,7 +183,8 @@ class Ode(Section):
     ----------
     estimator : str
         Of the global gradient: "incremental" (eq. 8), "participants" (those of the last round
-        only), or "exact", an oracle.
+        only), "stored" (naively, of what those store), "exact", an oracle, or "none": samples are
+        not valued, and kept by lot.
     layers : int
         Last layers whose gradients count; 0 for all.
     normalize : bool
@@ -184,11 +197,13 @@ class Ode(Section):
         Limits of the plan; 0 labels for any number.
     quantities : str
         How a client divides its store among its labels: "even", or "matched" to eq. 10.
+    cover : bool
+        Whether a label that the plan gives to nobody takes the places of one that others store too.
     replan : float
         The plan is made anew when velocities have changed by this share.
     """
 
-    estimator: Literal["incremental", "participants", "exact"] = "incremental"
+    estimator: Literal["incremental", "participants", "stored", "exact", "none"] = "incremental"
     layers: Count = 1
     normalize: bool = False
     noise: NonNegative = 0.0
@@ -196,6 +211,7 @@ class Ode(Section):
     clients_per_label: AtLeastOne = 5
     labels_per_client: Count = 0
     quantities: Literal["even", "matched"] = "even"
+    cover: bool = True
     replan: NonNegative = 0.2
 
 

@@ -108,6 +108,7 @@ def _streams(strategy: Strategy, config: RunConfig, roster: Roster) -> Streams:
         clients_per_label=config.ode.clients_per_label,
         labels_per_client=config.ode.labels_per_client,
         quantities=config.ode.quantities,
+        cover=config.ode.cover,
         coordinated=config.ode.coordinate,
         drift=config.ode.replan,
         every_round=config.stream.ingest == "every-round",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cohorts.projection import Projection
 from strategies.cohort_rules.base import Observed
-from wire.arrays import from_record
 from strategies.likeness import SupportReader
+from wire.arrays import from_record
 from wire.keys import ARRAYS, SUPPORT
 from wire.records import records_of, sent_arrays
 from wire.supports import MalformedSupport

@@ -47,12 +47,14 @@ class Streams(Layer):
         Whether the clients' rule follows a plan and values samples by an estimate; the others only
         report what they store.
     estimator : str (default: "incremental")
-        Or "participants" (see :class:`~stream_selectors.ode.GlobalGradient`), or "exact": an oracle
-        that asks everyone for the gradient of all its data in every round.
+        Or "participants" (see :class:`~stream_selectors.ode.GlobalGradient`), "stored" (the same,
+        of what participants store), "exact" (an oracle that asks everyone for the gradient of all
+        its data in every round), or "none": clients keep what the plan wants by lot.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 labels for any number.
-    quantities : str (default: "even")
-        How a client divides its store; see :func:`~stream_selectors.coordination.coordinate`.
+    quantities, cover : str, bool
+        How a client divides its store, and whether every label must have a place; see
+        :func:`~stream_selectors.coordination.coordinate`.
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
     drift : float (default: 0.2)
@@ -77,6 +79,7 @@ class Streams(Layer):
         clients_per_label: int = 5,
         labels_per_client: int = 0,
         quantities: str = "even",
+        cover: bool = True,
         coordinated: bool = True,
         drift: float = 0.2,
         every_round: bool = False,
@@ -86,29 +89,34 @@ class Streams(Layer):
         self.roster = roster
         self.num_classes = num_classes
         self.plans = plans
-        self.exact = estimator == "exact"
+        self.exact = plans and estimator == "exact"
         self.clients_per_label = clients_per_label
         self.labels_per_client = labels_per_client
         self.quantities = quantities
+        self.cover = cover
         self.coordinated = coordinated
         self.drift = drift
         self.every_round = every_round
         self.timeout = timeout
         self.profiles: dict[str, dict[str, Any]] = {}
-        self.gradient = GlobalGradient({}, "incremental" if self.exact else estimator)
+        recent = estimator in ("participants", "stored")
+        self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self.quota: dict[str, list[int]] = {}
         self.class_weights: list[float] = []
         self._planned: dict[str, list[float]] = {}  # the velocities that the plan was made for
+        self._shares: dict[str, float] = {}  # and those that the estimate was made with
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let time pass, plan, choose, and tell those who train what they need to know."""
         self.roster.identify(grid, self.timeout)
-        nodes = list(grid.get_node_ids())
-        unknown = [node for node in nodes if self.roster.key(node) not in self.profiles]
+        nodes = self.roster.in_order(grid.get_node_ids())
+        here = {self.roster.key(node) for node in nodes}
+        self.profiles = {key: told for key, told in self.profiles.items() if key in here}
+        unknown = [node for node in nodes if not self._known(self.roster.key(node))]
         self._ask(server_round, grid, unknown, None)
-        if self.exact and self.plans:
+        if self.exact:
             self._ask(server_round, grid, nodes, arrays)
         if self.plans:
             self._plan(server_round, [self.roster.key(node) for node in nodes])
@@ -117,6 +125,10 @@ class Streams(Layer):
             busy = {message.metadata.dst_node_id for message in messages}
             self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
         return self._guide(server_round, messages) if self.plans else messages
+
+    def _known(self, key: str) -> bool:
+        """Tell whether a client has said how fast its labels come, and some do."""
+        return key in self.profiles and sum(self.profiles[key]["velocity"]) > 0
 
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
@@ -174,7 +186,9 @@ class Streams(Layer):
         """Bring the estimate of the global gradient up to date (eq. 8)."""
         if estimates:
             shares = {key: sum(profile["velocity"]) for key, profile in self.profiles.items()}
-            self.gradient.reshare(shares)
+            if shares != self._shares:
+                self._shares = shares
+                self.gradient.reshare(shares)
             self.gradient.report(estimates)
 
     def _plan(self, server_round: int, keys: Sequence[str]) -> None:
@@ -189,6 +203,7 @@ class Streams(Layer):
             self.clients_per_label,
             self.labels_per_client or None,
             self.quantities,
+            self.cover,
         )
         self._planned = velocities
         self.quota = {key: row.tolist() for key, row in zip(known, plan.quota, strict=True)}
@@ -204,8 +219,10 @@ class Streams(Layer):
     def _outdated(self, velocities: dict[str, list[float]]) -> bool:
         if velocities.keys() != self._planned.keys():
             return True
-        now, before = np.array(list(velocities.values())), np.array(list(self._planned.values()))
-        return bool(np.abs(now - before).sum() > self.drift * max(before.sum(), 1e-12))
+        now = np.array(list(velocities.values()))
+        before = np.array([self._planned[key] for key in velocities])
+        new_label = ((now.sum(0) > 0) & (before.sum(0) == 0)).any()
+        return bool(new_label or np.abs(now - before).sum() > self.drift * before.sum())
 
     def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
         """Add the plan and the estimate to training messages."""
@@ -214,8 +231,10 @@ class Streams(Layer):
         sent = 0
         for message in messages:
             key = self.roster.key(message.metadata.dst_node_id)
-            if key in self.quota:
-                told = {"quota": self.quota[key], "class-weights": self.class_weights}
+            if self.class_weights:
+                told: dict[str, Any] = {"class-weights": self.class_weights}
+                if any(self.quota.get(key, ())):  # else its labels are not known yet
+                    told["quota"] = self.quota[key]
                 plan = filled(ConfigRecord, told)
                 attach(message, PLAN, plan)
                 sent += record_bytes(plan)

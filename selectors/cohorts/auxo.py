@@ -49,7 +49,8 @@ class Round:
     claims : Claims
         What they said before.
     members : array of bool
-        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
+        Who is known to belong to the leaf and does not just try it, everyone while it is alone, but
+        nobody who is suspected of lies.
     rewards : array of float
         Instant ones.
     labels : array of int
@@ -65,10 +66,11 @@ class Round:
     members: NDArray[np.bool_]
     rewards: NDArray[np.float32]
     labels: NDArray[np.intp] = field(init=False)
-    gain: Gain = Gain(0.0, 0.0, 0, 0.0)
+    gain: Gain = field(init=False)
 
     def __post_init__(self) -> None:
         self.labels = np.full(len(self.points), -1, dtype=np.intp)
+        self.gain = Gain(0.0, 0.0, 0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Auxo:
         decay: float = 0.99,
         rate: float = 0.2,
         retry: int = 20,
-        margin: float = 0.5,
+        margin: float = 0.25,
         strikes: int = 3,
         capacity: int = 1_000_000,
         seed: int = 0,
@@ -236,7 +238,7 @@ class Auxo:
         self._leaf(leaf)
         updates = self._checked(keys, sketches, requests)
         strange = self._hear(keys, requests)
-        this = self._round(leaf, updates, self._cache.of(keys))
+        this = self._round(leaf, keys, updates)
         self._cluster(this)
         lied = self._lied(this)
         indices = self._leaves[leaf].clusters.indices_of(this.labels)
@@ -280,13 +282,14 @@ class Auxo:
         self._cache.tell(keys, claims)
         return strange
 
-    def _round(self, leaf: str, updates: Floats, claims: Claims) -> Round:
+    def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
         """Count a round and return it, with who belongs to the leaf and the rewards."""
+        claims = self._cache.of(keys)
         self._leaves[leaf].round += 1
         self._serial += 1
         alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
         fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
-        members = np.ones(len(updates), dtype=np.bool_) if alone else fits
+        members = (fits | alone) & ~self.lies.suspected(keys)
         rewards = np.full(len(updates), np.nan, dtype=np.float32)
         if len(updates) and not alone:  # line 23
             centre = known_centre(updates, members)

@@ -15,7 +15,7 @@ _FITS = np.float32(OWN_SIDE)
 _REMEMBERED = 100_000  # clients with strikes; names that never come back must not fill the memory
 
 
-def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.5) -> Flags:
+def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.25) -> Flags:
     """Return who claims a cluster that is much farther away than the nearest one.
 
     Parameters
@@ -45,7 +45,7 @@ def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.5)
 
 
 def wrong_cohort(
-    instant: ArrayLike, rewards: ArrayLike, known: ArrayLike, margin: float = 0.5
+    instant: ArrayLike, rewards: ArrayLike, known: ArrayLike, margin: float = 0.25
 ) -> Flags:
     """Return who claims to fit well into a cohort it knows, but lies far outside of it.
 
@@ -96,6 +96,10 @@ class LieCounter:
     def barred(self, key: str) -> bool:
         """Return whether a client is on the blacklist."""
         return key in self._barred
+
+    def suspected(self, keys: Sequence[str]) -> Flags:
+        """Return who has a strike or is barred."""
+        return np.array([key in self._strikes or key in self._barred for key in keys], dtype=np.bool_)
 
     def count(self, keys: Sequence[str], lied: ArrayLike) -> list[str]:
         """Take note of one round and return who came onto the blacklist by it."""

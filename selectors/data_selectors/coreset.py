@@ -98,7 +98,6 @@ def choose_coreset(
     rng : Generator, optional
         For ``random``.
     settings : RuleSettings, optional
-        What else the rules can be told.
 
     Examples
     --------
@@ -115,7 +114,7 @@ def choose_coreset(
     goals = _checked_targets(targets, values)
     groups = _groups(_checked_labels(labels, values, goals), values)
     sizes = np.array([len(group) for group in groups.values()], dtype=np.int64)
-    parts = sizes if rule == "full" else class_budgets(sizes, budget)
+    parts = class_budgets(sizes, int(sizes.sum()) if rule == "full" else budget)
     chooser = _Chooser(rule, settings or RuleSettings(), rng)
     indices, weights = [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for (label, group), part in zip(groups.items(), parts, strict=True):

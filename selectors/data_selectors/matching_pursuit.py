@@ -101,16 +101,24 @@ def matching_pursuit(
     """
     rows, goal = _checked_vectors(gradients, target)
     _check_settings(budget, rule, ridge, tolerance, step)
-    budget = min(index(budget), len(rows))
-    fit, residuals = _RidgeFit(goal, budget, ridge), [float(np.linalg.norm(goal))]
+    fit = _RidgeFit(goal, min(index(budget), len(rows)), ridge)
+    residuals = _pursue(rows, fit, rule, tolerance, step, nonnegative)
+    return Pursuit(fit.positions[: fit.size], fit.weights[: fit.size], np.array(residuals))
+
+
+def _pursue(
+    rows: NDArray[Any], fit: "_RidgeFit", rule: str, tolerance: float, step: int, nonnegative: bool
+) -> list[float]:
+    """Add samples to the fit until it is full or good enough; return the residuals' norms."""
+    norms = [float(np.linalg.norm(fit.goal))]
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are left out
         squares = np.einsum("ij,ij->i", rows, rows)
         closed = ~np.isfinite(squares)
-        while fit.size < budget and residuals[-1] > tolerance * residuals[0]:
+        while fit.room and norms[-1] > tolerance * norms[0]:
             products = rows @ fit.residual.astype(rows.dtype)
             scores = squares - 2 * products if rule == "distance" else -products
             scores[closed | (products <= 0) if nonnegative else closed] = np.inf
-            chosen = _lowest(scores, min(step, budget - fit.size))
+            chosen = _lowest(scores, min(step, fit.room))
             if not chosen.size:
                 break
             closed[chosen] = True
@@ -118,8 +126,8 @@ def matching_pursuit(
                 fit.add(position, rows[position])
             if nonnegative:
                 fit.drop_negative()
-            residuals.append(fit.update_residual())
-    return Pursuit(fit.positions[: fit.size], fit.weights[: fit.size], np.array(residuals[1:]))
+            norms.append(fit.update_residual())
+    return norms[1:]
 
 
 def _lowest(scores: NDArray[Any], count: int) -> Positions:
@@ -172,6 +180,11 @@ class _RidgeFit:
         self._rows = np.zeros((budget, goal.size))
         self._with_goal = np.zeros(budget)  # inner products of the rows with the goal
         self._root = np.zeros((budget, budget))
+
+    @property
+    def room(self) -> int:
+        """How many samples may still come."""
+        return len(self.positions) - self.size
 
     def add(self, position: int, gradient: NDArray[Any]) -> None:
         """Take in a sample and solve for the weights."""

@@ -66,7 +66,7 @@ class SimilarityRule(CohortRule):
     def _ask(self, scene: Scene) -> None:
         """Ask the clients whose last word is older than the last clustering."""
         old = scene.round - self.every
-        stale = [key for key in scene.keys if self.fresh.get(key, -1) <= old]
+        stale = {key for key in scene.keys if self.fresh.get(key, -1) <= old}
         by_model: dict[str, list[str]] = {}
         for key, cohort in zip(scene.keys, self.place(scene), strict=True):
             if key in stale:
@@ -84,7 +84,8 @@ class SimilarityRule(CohortRule):
         """Take what a client tells."""
         try:
             self.likeness.hear(key, reply, sent)
-            self.fresh[key] = self._round
+            if key in self.likeness.told:
+                self.fresh[key] = self._round
         except ValueError as error:
             _log.warning("client %s: cannot be compared: %s", key, error)
 
