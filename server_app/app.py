@@ -125,7 +125,7 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
     callbacks.append(
         Checkpoints(folder.checkpoints, config.checkpoint.every, config.checkpoint.keep)
     )
-    callbacks.append(Artifacts(folder))
+    callbacks.append(Artifacts(folder, report=config.report))
     return callbacks
 
 

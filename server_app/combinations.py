@@ -10,7 +10,13 @@ _MATCHING = ("gcfl", "gradmatch", "nearest")  # data selectors that match a grad
 
 def method_problems(config: "RunConfig") -> list[str]:
     """Return what is wrong with the settings of data selectors, objectives and fine-tuning."""
-    return [*_of_coresets(config), *_of_server_data(config), *_of_scaffold(config)]
+    return [
+        *_of_coresets(config),
+        *_of_server_data(config),
+        *_of_scaffold(config),
+        *_of_cohorts(config),
+        *_of_privacy(config),
+    ]
 
 
 def _of_coresets(config: "RunConfig") -> list[str]:
@@ -47,3 +53,42 @@ def _of_scaffold(config: "RunConfig") -> list[str]:
     return [
         f"objective = 'scaffold': a client has one control variate, not one for each of {models}"
     ]
+
+
+def _of_cohorts(config: "RunConfig") -> list[str]:
+    compares = config.cohorts in ("similarity", "neighbours")
+    if compares and config.similarity == "none":
+        allowed = "index-overlap, cosine, euclidean or oracle"
+        return [f"cohorts = {config.cohorts!r}: needs similarity = {allowed}"]
+    if config.similarity == "none" or compares:
+        return []
+    if config.cohorts == "auxo" and config.similarity == "index-overlap":
+        return []
+    allowed = "allowed there are none, and index-overlap for auxo"
+    unused = f"not used by cohorts = {config.cohorts!r}"
+    return [f"similarity = {config.similarity!r}: {unused}; {allowed}"]
+
+
+def _of_privacy(config: "RunConfig") -> list[str]:
+    """Return what clients would send besides their noisy model, or cannot be noisy at all."""
+    problems = []
+    if config.privacy == "local-dp":
+        also_sent = {
+            "objective = 'scaffold'": config.objective == "scaffold",
+            "data-selector = 'ode'": config.data_selector == "ode",
+            "similarity = 'index-overlap'": config.similarity == "index-overlap",
+            "client-selector = 'support-diversity'": config.client_selector == "support-diversity",
+        }
+        problems += [
+            f"privacy = 'local-dp': {what} has clients send more than a noisy model"
+            for what, holds in also_sent.items()
+            if holds
+        ]
+    robust = ("median", "trimmed-mean", "krum", "multi-krum", "bulyan", "qfedavg")
+    if config.privacy == "central-dp" and config.aggregator in robust:
+        problems.append(
+            f"privacy = 'central-dp': what one client changes in aggregator = "
+            f"{config.aggregator!r} is not known; allowed are the means: fedavg, fedavgm, fedadam, "
+            "fedyogi, fedadagrad"
+        )
+    return problems

@@ -220,6 +220,7 @@ class RunConfig(_Section):
     run_name: str = ""
     resume_from: str = ""
     tensorboard: bool = False
+    report: bool = True
 
     schedule: Schedule = Schedule()
     round: Round = Round()

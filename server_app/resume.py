@@ -12,6 +12,7 @@ _FREE_KEYS = {
     "run-name",
     "resume-from",
     "tensorboard",
+    "report",
     "strategy",
 }
 _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path", "data.cache-dir")

@@ -22,10 +22,13 @@ class Artifacts(Callback):
     ----------
     folder : RunFolder
         The run's folder, which already holds the config and the events.
+    report : bool (default: True)
+        Whether to write the report, which takes longer than a short run.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, *, report: bool = True) -> None:
         self.folder = folder
+        self.report = report
 
     def on_run_end(self, loop: Loop) -> None:
         """Write all three; one that cannot be written does not cost the others."""
@@ -33,7 +36,7 @@ class Artifacts(Callback):
         for write in (
             lambda: self._write_models(loop),
             lambda: self.folder.write_rounds_csv(events),
-            lambda: write_report(self.folder),
+            lambda: write_report(self.folder) if self.report else None,
         ):
             try:
                 write()

@@ -27,6 +27,7 @@ def cache(tmp_path_factory):
 def small(tmp_path, cache):
     return {
         "output-dir": str(tmp_path / "runs"),
+        "report": False,
         "data.cache-dir": cache,
         "num-server-rounds": 3,
         "num-clients": 6,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from flwr.app import Error, Message
 
-from client_app import app
+from client_app import app, summaries
 from server_app.local import run_local
 from strategies.registry import available
+from strategies.survey import Survey
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,7 @@ def cache(tmp_path_factory):
 def small(tmp_path, cache):
     return {
         "output-dir": str(tmp_path / "runs"),
+        "report": False,
         "data.cache-dir": cache,
         "num-server-rounds": 4,
         "num-clients": 8,
@@ -57,6 +59,63 @@ def test_the_preset_is_the_papers_method(small):
     scores = [s for e in events(result, "selected")[1:] for s in e["scores"]]
     assert all(-1 <= score <= 1 for score in scores)
     assert len(set(scores)) > 1
+
+
+def queries(result):
+    asked = [e for e in events(result, "exchange") if e["kind"] == "query.summary"]
+    return [(e["round"], e["sent"], e["received"]) for e in asked]
+
+
+@pytest.mark.parametrize("selector", ["cosage", "local-loss"])
+def test_who_holds_the_last_model_is_sent_only_what_changed(small, monkeypatch, selector):
+    settings = {**small, "strategy": "cosage", "client-selector": selector}
+    short = run_local({**settings, "local.check-wire": True})
+    monkeypatch.setattr(Survey, "_in_short", lambda *_: None)
+    whole = run_local(settings)
+    # The very same similarities and losses: nothing is lost on the way.
+    assert [(e["chosen"], e["scores"]) for e in events(short, "selected")] == [
+        (e["chosen"], e["scores"]) for e in events(whole, "selected")
+    ]
+    assert queries(short) == queries(whole)
+    first = 2 if selector == "cosage" else 1  # the first question is about a model nobody holds
+    bytes_short, bytes_whole = (
+        [row["bytes-select"] for row in result.rounds[1:]] for result in (short, whole)
+    )
+    assert bytes_short[:first] == pytest.approx(bytes_whole[:first], rel=0.01)
+    share = 0.5 if selector == "cosage" else 0.7  # of the entries, few clients change all
+    pairs = zip(bytes_short[first:], bytes_whole[first:], strict=True)
+    assert all(less < share * more for less, more in pairs)
+
+
+def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
+    settings = {**small, "strategy": "cosage"}
+    honest = run_local(settings)
+    hold = summaries.hold
+
+    def forgetful(model, context):
+        if context.node_config["partition-id"] != 3:
+            hold(model, context)
+
+    monkeypatch.setattr(summaries, "hold", forgetful)
+    result = run_local(settings)
+    assert [e["chosen"] for e in events(result, "selected")] == [
+        e["chosen"] for e in events(honest, "selected")
+    ]
+    assert queries(result) == [(2, 8, 8), (3, 8, 8), (3, 1, 1), (4, 8, 8), (4, 1, 1)]
+    assert not events(result, "quarantined")
+    assert result.rounds[3]["bytes-select"] > honest.rounds[3]["bytes-select"]
+
+
+def test_who_claims_to_lack_a_model_it_was_sent_is_set_aside(small, monkeypatch):
+    def change(reply, message):
+        del reply.content["metrics"]["similarity"]
+        reply.content["metrics"]["lacks-base"] = 1
+        return reply
+
+    spoil_summaries(monkeypatch, change)
+    result = run_local({**small, "strategy": "cosage"})
+    assert {e["client"] for e in events(result, "quarantined")} == {"3"}
+    assert queries(result)[:2] == [(2, 8, 8), (2, 1, 1)]
 
 
 def test_ages_grow_until_a_client_is_chosen(small):
