@@ -1,14 +1,18 @@
 """Who this client is and which data are its own, from Flower's context."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from server_app.config import RunConfig, read_config
-from tasks import ClientData, Task, load_task
 from wire.keys import CLIENT, CLIENT_KEY
 from wire.records import filled
+
+if TYPE_CHECKING:
+    from tasks import ClientData, Task
 
 
 def client_key(context: Context) -> str:
@@ -28,6 +32,8 @@ def client_config(context: Context) -> RunConfig:
 
 def client_task(context: Context) -> Task:
     """Return the task of the run; loaded once per process."""
+    from tasks import load_task  # with torch, which not every message needs
+
     return load_task(client_config(context).task_spec())
 
 
