@@ -149,7 +149,7 @@ def _cohorts(config: RunConfig, roster: Roster) -> Cohorts:
         reader = SupportReader(parameter_shapes(config))
         signal: Signal = SupportSignal(reader, dimension, seed)
     else:
-        signal = Signal(dimension, seed, lengths=config.cohorts == "cfl")
+        signal = Signal(dimension, seed)
     return Cohorts(
         partial(trained_together, config, roster),
         rule,

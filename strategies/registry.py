@@ -55,7 +55,7 @@ AXES: dict[str, dict[str, str]] = {
         "none": BUILT_IN,
         "auxo": "strategies.cohort_rules.auxo:AuxoRule",
         "ifca": "strategies.cohort_rules.ifca:IfcaRule",
-        "cfl": "strategies.cohort_rules.cfl:CflCohorts",
+        "cfl": "strategies.cohort_rules.cfl:CflRule",
         "flexcfl": "strategies.cohort_rules.grouped:FlexCflRule",
         "fl-hc": "strategies.cohort_rules.grouped:FlHcRule",
         "similarity": "strategies.cohort_rules.similarity:SimilarityRule",

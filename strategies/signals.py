@@ -31,31 +31,22 @@ class Signal:
         Length of a sketch.
     seed : int (default: 0)
         Of the projection.
-    layers : str (default: "")
-        Look only at arrays whose names begin so, such as the model's head; at all by default.
-    lengths : bool (default: False)
-        Whether the rule needs the lengths of whole updates and of their mean.
     """
 
     own_records: tuple[str, ...] = ()
 
-    def __init__(
-        self, dimension: int = 256, seed: int = 0, layers: str = "", lengths: bool = False
-    ) -> None:
+    def __init__(self, dimension: int = 256, seed: int = 0) -> None:
         self.dimension = dimension
         self.seed = seed
-        self.layers = layers
-        self.lengths = lengths
         self._projection: Projection | None = None
         self._sent: dict[int, ArrayRecord] = {}
         self._sketches: dict[int, NDArray[np.float64]] = {}  # of the models sent, by identity
-        self._seen: dict[str, list[tuple[str, NDArray[np.float64], float]]] = defaultdict(list)
-        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._seen: dict[str, list[tuple[str, NDArray[np.float64]]]] = defaultdict(list)
 
     def sent(self, messages: Iterable[Message]) -> None:
         """Remember the models that clients start from."""
         self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in messages}
-        self._sketches, self._sums = {}, {}
+        self._sketches = {}
         self._seen.clear()
 
     def add(self, cohort: str, key: str, reply: Message) -> bool:
@@ -65,43 +56,22 @@ class Signal:
             self._sketches[id(before)] = self.sketch(from_record(before))
         after = from_record(records_of(reply.content, ArrayRecord)[0])
         signal = self.sketch(after) - self._sketches[id(before)]
-        norm = self._length(cohort, from_record(before), after) if self.lengths else 0.0
-        self._seen[cohort].append((key, signal, norm))
+        self._seen[cohort].append((key, signal))
         return True
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
-        layers = [a for name, a in arrays.items() if self._looked_at(name, a)]
+        layers = [array for array in arrays.values() if array.dtype.kind == "f"]
         if self._projection is None:
             sizes = [layer.size for layer in layers]
             self._projection = Projection(sizes, self.dimension, self.seed)
         return self._projection.sketch(layers)
 
-    def _looked_at(self, name: str, array: NDArray[Any]) -> bool:
-        return array.dtype.kind == "f" and name.startswith(self.layers)
-
-    def _length(self, cohort: str, before: Arrays, after: Arrays) -> float:
-        """Return the length of an update, and add it to the cohort's sum."""
-        changes = [
-            np.subtract(after[name], before[name], dtype=np.float64).ravel()
-            for name in before
-            if before[name].dtype.kind == "f"
-        ]
-        change = np.concatenate(changes)
-        self._sums[cohort] = self._sums.get(cohort, 0.0) + change
-        return float(np.linalg.norm(change))
-
     def take(self, cohort: str) -> Observed:
         """Return what the participants of a cohort did in this round."""
         rows = self._seen.pop(cohort, [])
-        signals = np.array([signal for _, signal, _ in rows]).reshape(len(rows), -1)
-        total = self._sums.pop(cohort, np.zeros(1))
-        return Observed(
-            [key for key, _, _ in rows],
-            signals.astype(np.float32),
-            np.array([norm for _, _, norm in rows]),
-            float(np.linalg.norm(total)) / max(1, len(rows)),
-        )
+        signals = np.array([signal for _, signal in rows]).reshape(len(rows), -1)
+        return Observed([key for key, _ in rows], signals.astype(np.float32))
 
 
 class SupportSignal(Signal):
@@ -132,5 +102,5 @@ class SupportSignal(Signal):
             return False
         marks = np.zeros(self.reader.size, dtype=np.float32)
         marks[support] = 1.0 / np.sqrt(len(support))
-        self._seen[cohort].append((key, self.sketch({"support": marks}), 0.0))
+        self._seen[cohort].append((key, self.sketch({"support": marks})))
         return True

@@ -154,14 +154,15 @@ class Streams(Layer):
         node = reply.metadata.src_node_id
         key = self.roster.key(node)
         try:
-            profile = _checked_profile(detach(reply, PLAN, ConfigRecord), self.num_classes)
+            told = detach(reply, PLAN, ConfigRecord)
+            if told is not None or key not in self.profiles:
+                self.profiles[key] = _checked_profile(told, self.num_classes)
             estimate = detach(reply, ESTIMATE, ArrayRecord)
             if estimate is not None and self.plans:
                 estimates[key] = self._checked_estimate(estimate)
         except BadReply as error:
             set_aside(self, self.roster, server_round, node, str(error))
             return False
-        self.profiles[key] = profile
         return True
 
     def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:

@@ -88,7 +88,7 @@ class Affinity:
         self.records = self.inherited(tree).records
 
     def _update(self, feedback: Feedback, rate: float) -> None:
-        """Update the rewards of the cohort that was tried and of those never tried (lines 24, 25)."""
+        """Update the rewards of the cohort that was tried, and of those that never were."""
         cohort, instant = feedback.cohort, feedback.reward
         record = self.records.get(cohort, Record())
         if math.isfinite(instant):

@@ -17,7 +17,7 @@ from cohorts.affinity import Affinity, Feedback
 from cohorts.exploration import exploration_rate, predicted
 from cohorts.heterogeneity import Gain
 from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
-from cohorts.matching import Claims, RequestCache, choose_leaves
+from cohorts.matching import Claims, RequestCache, choose_leaves, grouped
 from cohorts.online import OnlineClusters, distances_to
 from cohorts.projection import unit_rows
 from cohorts.rewards import decayed, instant_reward, known_centre
@@ -49,8 +49,7 @@ class Round:
     claims : Claims
         What they said before.
     members : array of bool
-        Who is known to belong to the leaf and does not just try it, everyone while it is alone, but
-        nobody who is suspected of lies.
+        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
     rewards : array of float
         Instant ones.
     labels : array of int
@@ -164,7 +163,7 @@ class Auxo:
         self.tree = CohortTree()
         self.lies = LieCounter(strikes)
         self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
-        self._cache = RequestCache(capacity)
+        self.requests = RequestCache(capacity)
         self._rng = np.random.default_rng(seed)
         self._serial = 0
 
@@ -191,29 +190,25 @@ class Auxo:
         Clients on the blacklist are left out.
         """
         rates = [self._exploration_of(leaf) for leaf in self.leaves()]
-        return self._grouped(keys, rates, self._rng)
+        return self._matched(self.lies.allowed(keys), rates, self._rng)
 
     def members(self, keys: Sequence[str]) -> dict[str, list[str]]:
         """Return each client's best leaf; a seeded one for clients without a preference."""
         rates = [0.0] * len(self.leaves())
-        return self._grouped(keys, rates, np.random.default_rng(self.seed))
+        return self._matched(keys, rates, np.random.default_rng(self.seed))
 
     def _exploration_of(self, leaf: str) -> float:
         return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
 
-    def _grouped(
+    def _matched(
         self, keys: Sequence[str], rates: list[float], rng: np.random.Generator
     ) -> dict[str, list[str]]:
-        allowed = [key for key in keys if not self.lies.barred(key)]
-        chosen = choose_leaves(self._cache.of(allowed).rewards, rates, rng)
-        return {
-            leaf: [allowed[i] for i in np.flatnonzero(chosen == column)]
-            for column, leaf in enumerate(self.leaves())
-        }
+        chosen = choose_leaves(self.requests.rewards_of(keys), rates, rng)
+        return grouped(keys, chosen, self.leaves())
 
     def feedback_for(self, key: str) -> Feedback | None:
         """Return what to send to a client with its next message."""
-        return self._cache.feedback(key)
+        return self.requests.feedback(key)
 
     def observe(
         self,
@@ -269,7 +264,7 @@ class Auxo:
 
     def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
         """Put requests into the cache and return who named cohorts that never existed."""
-        leaves, claims = self.leaves(), self._cache.of(keys)
+        leaves, claims = self.leaves(), self.requests.of(keys)
         strange = []
         for row, (key, request) in enumerate(zip(keys, requests, strict=True)):
             if request is None:
@@ -279,17 +274,17 @@ class Auxo:
             claims.rewards[row] = [records[leaf].reward for leaf in leaves]
             claims.indices[row] = [records[leaf].index for leaf in leaves]
             claims.known[row] = [records[leaf].known for leaf in leaves]
-        self._cache.tell(keys, claims)
+        self.requests.tell(keys, claims)
         return strange
 
     def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
         """Count a round and return it, with who belongs to the leaf and the rewards."""
-        claims = self._cache.of(keys)
+        claims = self.requests.of(keys)
         self._leaves[leaf].round += 1
         self._serial += 1
         alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
         fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
-        members = (fits | alone) & ~self.lies.suspected(keys)
+        members = fits | alone
         rewards = np.full(len(updates), np.nan, dtype=np.float32)
         if len(updates) and not alone:  # line 23
             centre = known_centre(updates, members)
@@ -330,8 +325,8 @@ class Auxo:
         indices = np.array([feedback.index for feedback in found], dtype=np.int16)
         claims.indices[indices >= 0, own] = indices[indices >= 0]
         claims.known[:, own] = True
-        self._cache.tell(keys, claims)
-        self._cache.post(keys, found)
+        self.requests.tell(keys, claims)
+        self.requests.post(keys, found)
 
     def _split_if_due(self, this: Round) -> list[str]:
         """Split a leaf if it is time, and return its children."""
@@ -342,7 +337,7 @@ class Auxo:
             return []
         children = self.tree.split(this.leaf, parts, leaf.clusters.first)
         numbers = range(leaf.clusters.first, leaf.clusters.first + parts)
-        self._cache.split(this.column, numbers)
+        self.requests.split(this.column, numbers)
         del self._leaves[this.leaf]
         self._leaves |= {child: self._new_leaf(leaf.round) for child in children}
         return children
@@ -358,7 +353,7 @@ class Auxo:
             for name, leaf in self._leaves.items()
         }
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
-        state |= {"cache": self._cache.state_dict(), "lies": self.lies.state_dict()}
+        state |= {"cache": self.requests.state_dict(), "lies": self.lies.state_dict()}
         return state | {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -377,6 +372,6 @@ class Auxo:
         for name, leaf in self._leaves.items():
             leaf.clusters.load_state_dict(state["leaves"][name]["clusters"])
             leaf.watch.load_state_dict(state["leaves"][name]["watch"])
-        self._cache.load_state_dict(state["cache"])
+        self.requests.load_state_dict(state["cache"])
         self.lies.load_state_dict(state["lies"])
         self._rng.bit_generator.state = state["rng"]

@@ -1,63 +1,127 @@
-"""CFL: a cohort is split in two when its clients pull in different directions.
+"""CFL: split a cohort in two when it has converged and its clients have not.
 
-Sattler, Müller and Samek, 2020: *Clustered Federated Learning*, algorithm 1. Near a stationary
-point of the joint loss the mean update is short; if single updates are still long, they disagree.
+Sattler, Mueller, Samek: *Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
+Optimization under Privacy Constraints*, algorithm 3. It needs everyone in every round.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
+from sklearn.cluster import AgglomerativeClustering
 
 from cohorts.projection import unit_rows
+from cohorts.tree import Membership
+
+Positions = NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class CflRule:
-    """When a cohort is split.
+def stationary_but_torn(
+    updates: ArrayLike, mean_below: float = 0.4, max_above: float = 1.6
+) -> bool:
+    """Return whether the mean of the updates is short, and one of them is long.
+
+    Then the common model does not move any more, though some clients would.
 
     Parameters
     ----------
-    mean_norm : float
-        The mean update must be shorter than this share of the longest update (epsilon 1). The
-        original compares with a constant (0.4), which holds for one model and one learning rate.
-    first_round : int
-        Rounds of a cohort before it may be split.
-    smallest : int
-        Participants below which a cohort is not split.
+    updates : array of float, one row a client
+        In their true scale; sketches will do.
+    mean_below, max_above : float
+        Lengths, epsilon 1 and 2. They depend on the model and the learning rate.
+
+    Examples
+    --------
+    >>> stationary_but_torn([[2.0, 0.1], [-2.0, 0.0]]), stationary_but_torn([[2.0, 0.1]])
+    (True, False)
     """
-
-    mean_norm: float = 0.4
-    first_round: int = 20
-    smallest: int = 3
-
-    def due(self, round: int, norms: ArrayLike, mean_norm: float) -> bool:
-        """Return whether to split a cohort after this round.
-
-        >>> CflRule(first_round=0).due(1, [1.0, 1.2, 0.9], mean_norm=0.1)
-        True
-        """
-        lengths = np.asarray(norms, dtype=np.float64)
-        longest = float(lengths.max(initial=0.0))
-        enough = lengths.size >= self.smallest and round >= self.first_round
-        return bool(enough and longest > 0 and mean_norm < self.mean_norm * longest)
+    rows = np.asarray(updates, dtype=np.float64)
+    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
+        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+    if len(rows) == 0:
+        return False
+    longest = np.linalg.norm(rows, axis=1).max()
+    return bool(np.linalg.norm(rows.mean(axis=0)) < mean_below and longest > max_above)
 
 
-def bipartition(updates: ArrayLike) -> NDArray[np.intp]:
-    """Return the two parts whose most similar members across are least similar (complete linkage).
+def bipartition(updates: ArrayLike) -> tuple[Positions, Positions]:
+    """Return two sets of positions, so that the least alike are apart.
 
-    Positions are those of the rows given; mapping them to clients is the caller's.
+    By complete linkage of cosines. The first set holds the first client.
 
-    >>> bipartition([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]]).tolist()
-    [0, 1, 0, 1]
+    >>> [part.tolist() for part in bipartition([[1, 0.1], [-1, 0], [1, 0], [-1, 0.1]])]
+    [[0, 2], [1, 3]]
     """
     points = unit_rows(updates)
     if len(points) < 2:
-        return np.zeros(len(points), dtype=np.intp)
-    distances = np.clip(1 - points @ points.T, 0.0, 2.0)
-    np.fill_diagonal(distances, 0.0)
-    tree = linkage(squareform(distances, checks=False), "complete")
-    parts = fcluster(tree, 2, "maxclust")
-    return (parts != parts[0]).astype(np.intp)
+        raise ValueError(f"updates: expected 2 or more to split, got {len(points)}")
+    clusters = AgglomerativeClustering(2, metric="precomputed", linkage="complete")
+    labels = clusters.fit(1 - points @ points.T).labels_
+    return np.flatnonzero(labels == labels[0]), np.flatnonzero(labels != labels[0])
+
+
+class Cfl:
+    """The cohorts of one run.
+
+    Parameters
+    ----------
+    mean_below, max_above : float
+        See :func:`stationary_but_torn`.
+    smallest : int
+        Cohorts of fewer clients are not split.
+    after_round : int
+        No split up to this round.
+
+    Examples
+    --------
+    Clients keep their names, whatever their positions among the participants of a cohort:
+
+    >>> cfl = Cfl(after_round=0)
+    >>> cfl.observe("0", list("abcd"), [[2, 0], [-2, 0], [-2, 0.1], [2, 0.1]], round=1)
+    ['0.0', '0.1']
+    >>> cfl.observe("0.1", list("cbx"), [[0, 2], [0, -2], [0, 0]], round=2)
+    ['0.1.0', '0.1.1']
+    >>> cfl.members.of(list("abcd"))
+    {'0.0': ['a', 'd'], '0.1.0': ['c'], '0.1.1': ['b']}
+    """
+
+    def __init__(
+        self,
+        mean_below: float = 0.4,
+        max_above: float = 1.6,
+        smallest: int = 3,
+        after_round: int = 20,
+    ) -> None:
+        least = {"mean_below": (mean_below, 0), "max_above": (max_above, 0)}
+        for name, (value, bound) in (least | {"smallest": (smallest, 2)}).items():
+            if not value >= bound:
+                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        self.mean_below, self.max_above = mean_below, max_above
+        self.smallest, self.after_round = smallest, after_round
+        self.members = Membership()
+
+    def leaves(self) -> list[str]:
+        """Return the cohorts that train."""
+        return self.members.tree.leaves()
+
+    def observe(self, leaf: str, keys: Sequence[str], updates: ArrayLike, round: int) -> list[str]:
+        """Take in one round of a leaf and return its children, none if it is not split."""
+        if len(keys) != len(np.asarray(updates)):
+            raise ValueError(f"updates: expected {len(keys)} rows, one a key")
+        for key in keys:
+            self.members.put(key, leaf)
+        if round <= self.after_round or len(keys) < self.smallest:
+            return []
+        if not stationary_but_torn(updates, self.mean_below, self.max_above):
+            return []
+        parts = bipartition(updates)
+        return self.members.split(leaf, [[keys[i] for i in part.tolist()] for part in parts])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree and who is where."""
+        return self.members.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.members.load_state_dict(state)

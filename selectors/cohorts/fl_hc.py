@@ -1,51 +1,143 @@
-"""FL+HC: after some joint rounds, hierarchical clustering of everybody's update, once.
+"""FL+HC: after some rounds of one model, one hierarchical clustering of everyone's updates.
 
-Briggs, Fan and Andras, 2020: *Federated learning with hierarchical clustering of local updates*.
+Briggs, Fan, Andras: *Federated Learning with Hierarchical Clustering of Local Updates to Improve
+Training on Non-IID Data*, algorithm 1.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AgglomerativeClustering
+from sklearn.metrics import pairwise_distances
 
+from cohorts.online import numbered_as_they_come
 from cohorts.projection import unit_rows
+from cohorts.tree import ROOT, Membership
+
+_METRICS = ("euclidean", "manhattan", "cosine")
+_LINKAGES = ("average", "complete", "single", "ward")
 
 
 def hierarchical_clusters(
-    updates: ArrayLike, threshold: float = 0.0, count: int = 0, metric: str = "cosine"
+    updates: ArrayLike,
+    threshold: float | None = None,
+    clusters: int | None = None,
+    metric: str = "euclidean",
+    method: str = "average",
 ) -> NDArray[np.intp]:
-    """Return the cluster of each client by average linkage of their updates.
+    """Return the cluster of each client.
 
     Parameters
     ----------
-    updates : array, one row a client
-    threshold : float
-        Clusters farther apart than this are not merged; used where ``count`` is 0.
-    count : int
-        Number of clusters, where it is known.
+    updates : array of float, one row a client
+    threshold : float, optional
+        Clusters at this distance or farther apart are not merged.
+    clusters : int, optional
+        Or: how many there shall be at most.
     metric : str
-        "cosine" or "euclidean".
+        euclidean, manhattan or cosine.
+    method : str
+        Which distance of two clusters counts: average, complete, single or (euclidean only) ward.
 
     Examples
     --------
-    >>> updates = [[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.1, 2.0]]
-    >>> hierarchical_clusters(updates, count=2).tolist()
-    [0, 0, 1, 1]
-    >>> hierarchical_clusters(updates, threshold=0.5).tolist()
-    [0, 0, 1, 1]
+    >>> hierarchical_clusters([[0.0], [9.0], [0.2], [9.1]], threshold=1.0).tolist()
+    [0, 1, 0, 1]
     """
-    points = unit_rows(updates) if metric == "cosine" else np.asarray(updates, dtype=np.float64)
-    if len(points) < 2:
-        return np.zeros(len(points), dtype=np.intp)
-    # Of unit vectors the cosine distance is half the squared Euclidean one; zero rows are allowed.
-    model = AgglomerativeClustering(
-        n_clusters=min(count, len(points)) if count else None,
-        distance_threshold=None if count else _euclidean(threshold, metric),
-        linkage="average",
-    )
-    labels = model.fit(points).labels_
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
+    for name, value, allowed in (("metric", metric, _METRICS), ("method", method, _LINKAGES)):
+        if value not in allowed:
+            raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+    if method == "ward" and metric != "euclidean":
+        raise ValueError(f"method: ward goes with euclidean distances only, got {metric!r}")
+    if (threshold is None) == (clusters is None):
+        raise ValueError("threshold, clusters: expected exactly one of them")
+    rows = np.asarray(updates, dtype=np.float64)
+    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
+        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+    if len(rows) < 2:
+        return np.zeros(len(rows), dtype=np.intp)
+    ward = method == "ward"
+    fitted = AgglomerativeClustering(
+        n_clusters=None if clusters is None else min(clusters, len(rows)),
+        distance_threshold=threshold,
+        metric="euclidean" if ward else "precomputed",
+        linkage=method,
+    ).fit(rows if ward else _distances(rows, metric))
+    return numbered_as_they_come(fitted.labels_)
 
 
-def _euclidean(threshold: float, metric: str) -> float:
-    return float(np.sqrt(2 * threshold)) if metric == "cosine" else threshold
+def _distances(rows: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
+    """Return the distance of each two; an update of zero has cosine zero with all others."""
+    if metric == "cosine":
+        points = unit_rows(rows)
+        return np.asarray(np.clip(1 - points @ points.T, 0, 2))
+    return np.asarray(pairwise_distances(rows, metric=metric))
+
+
+class FlHc:
+    """The clusters of one run.
+
+    Parameters
+    ----------
+    cluster_round : int
+        After this round everyone trains once from the same model, and is clustered by that.
+    threshold, clusters, metric, method
+        See :func:`hierarchical_clusters`.
+
+    Examples
+    --------
+    >>> hc = FlHc(cluster_round=3, clusters=2)
+    >>> [hc.due(round) for round in (2, 3)]
+    [False, True]
+    >>> hc.cluster(["a", "b", "c"], [[0.0], [0.1], [5.0]])
+    ['0.0', '0.1']
+    >>> hc.due(4), hc.members.of(["a", "b", "c"])
+    (False, {'0.0': ['a', 'b'], '0.1': ['c']})
+    """
+
+    def __init__(
+        self,
+        cluster_round: int = 10,
+        threshold: float | None = None,
+        clusters: int | None = None,
+        metric: str = "euclidean",
+        method: str = "average",
+    ) -> None:
+        hierarchical_clusters(np.zeros((0, 1)), threshold, clusters, metric, method)  # checks them
+        if cluster_round < 0:
+            raise ValueError(f"cluster_round: expected 0 or more, got {cluster_round}")
+        self.cluster_round, self.threshold, self.clusters = cluster_round, threshold, clusters
+        self.metric, self.method = metric, method
+        self.members, self.done = Membership(), False
+
+    def leaves(self) -> list[str]:
+        """Return the clusters."""
+        return self.members.tree.leaves()
+
+    def due(self, round: int) -> bool:
+        """Return whether everyone shall train now, to be clustered."""
+        return not self.done and round >= self.cluster_round
+
+    def cluster(self, keys: Sequence[str], updates: ArrayLike) -> list[str]:
+        """Cluster everyone, once, and return the clusters."""
+        if self.done:
+            raise ValueError("cluster: it was done before")
+        settings = self.threshold, self.clusters, self.metric, self.method
+        labels = hierarchical_clusters(updates, *settings)
+        if len(labels) != len(keys):
+            raise ValueError(f"updates: expected {len(keys)} rows, one a key, got {len(labels)}")
+        self.done = True
+        found = range(int(labels.max(initial=-1)) + 1)
+        groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
+        return self.members.split(ROOT, groups) if len(groups) > 1 else self.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return who is where, and whether it was decided."""
+        return {"members": self.members.state_dict(), "done": self.done}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.members.load_state_dict(state["members"])
+        self.done = bool(state["done"])

@@ -1,63 +1,133 @@
-"""FlexCFL (FedGroup): groups by the decomposed cosine of pretraining updates.
+"""FedGroup, also FlexCFL: groups of clients by the decomposed cosine of a first update.
 
-Duan et al., 2021: *FedGroup*, sections 3.2 and 3.3. Some clients train from the same model; their
-updates are projected on the leading directions of all of them, and k-means groups the projections.
-A client that comes later joins the group whose direction is closest to its own pretraining update.
+Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren: *Flexible Clustered Federated Learning for Client-Level
+Data Distribution Shift*. Before the first round some clients train alone for a while. Their updates
+are compared with the main directions of all of them, and grouped; everyone else trains alone once
+and joins the group whose first update is most like its own.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
+from cohorts.online import numbered_as_they_come
 from cohorts.projection import unit_rows
+from cohorts.tree import ROOT, Membership
 
 Floats = NDArray[np.float64]
 
+_SEED = 0
 
-@dataclass(frozen=True)
-class Groups:
-    """The group of each client, and the direction of each group (one row a group)."""
 
-    labels: NDArray[np.intp]
-    directions: Floats
+def pretrained(groups: int, clients: int) -> int:
+    """Return how many clients train alone before the first round.
+
+    >>> pretrained(groups=3, clients=100), pretrained(groups=3, clients=20)
+    (60, 20)
+    """
+    return min(20 * groups, clients)
 
 
 def decomposed_cosine(updates: ArrayLike, directions: int) -> Floats:
-    """Return the cosines of updates to the leading right singular directions of all of them (EDC).
+    """Return the cosines of each update with the main directions of all of them.
 
-    >>> decomposed_cosine([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0]], 2).round(3).tolist()
-    [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    The directions are the first right singular vectors: a client is described by a few numbers.
+
+    >>> decomposed_cosine([[3.0, 0.0], [2.0, 0.0], [0.0, 1.0]], 1).round(3).tolist()
+    [[1.0], [1.0], [0.0]]
     """
-    points = unit_rows(updates)
-    _, _, axes = np.linalg.svd(points, full_matrices=False)
-    leading = axes[:directions]
-    signs = np.sign(leading[np.arange(len(leading)), np.argmax(np.abs(leading), axis=1)])
-    return np.asarray(points @ (leading * signs[:, None]).T)
+    rows = np.asarray(updates, dtype=np.float64)
+    unit = unit_rows(rows)
+    if directions < 1:
+        raise ValueError(f"directions: expected 1 or more, got {directions}")
+    if rows.size == 0:
+        return np.zeros((len(rows), 0))
+    _, _, main = np.linalg.svd(rows, full_matrices=False)
+    main = main[:directions]
+    # The sign of a singular vector is arbitrary: let its largest entry be positive.
+    largest = np.take_along_axis(main, np.argmax(np.abs(main), axis=1)[:, None], axis=1)
+    cosines: Floats = unit @ (main * np.where(largest < 0, -1.0, 1.0)).T
+    return cosines
 
 
-def group(updates: ArrayLike, groups: int, seed: int = 0) -> Groups:
-    """Return groups of clients by their pretraining updates.
+def group_clients(updates: ArrayLike, groups: int) -> NDArray[np.intp]:
+    """Return the group of each client, by k-means of the decomposed cosines.
 
-    >>> found = group([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.1, 2.0]], 2)
-    >>> found.labels.tolist()
-    [0, 0, 1, 1]
+    Fewer groups where fewer clients differ.
+
+    >>> group_clients([[1, 0.1], [0, 1], [1, 0], [0.1, 1]], 2).tolist()
+    [0, 1, 0, 1]
     """
-    points = unit_rows(updates)
-    count = max(1, min(groups, len(points)))
-    reduced = decomposed_cosine(points, count)
-    labels = KMeans(count, n_init=5, random_state=seed).fit(reduced).labels_
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    labels = np.argsort(np.argsort(first))[inverse]
-    means = [points[labels == label].mean(axis=0) for label in range(labels.max() + 1)]
-    return Groups(labels, unit_rows(means))
+    cosines = decomposed_cosine(updates, groups)
+    distinct = len(np.unique(cosines.round(9), axis=0))
+    if distinct < 2 or groups < 2:
+        return np.zeros(len(cosines), dtype=np.intp)
+    clusters = KMeans(min(groups, distinct), n_init=10, random_state=_SEED)
+    return numbered_as_they_come(clusters.fit(cosines).labels_)
 
 
-def join(update: ArrayLike, directions: ArrayLike) -> int:
-    """Return the group for a newcomer: the smallest ``(1 - cosine) / 2``.
+class FlexCfl:
+    """The groups of one run.
 
-    >>> join([0.0, 3.0], [[1.0, 0.0], [0.0, 1.0]])
-    1
+    Parameters
+    ----------
+    groups : int
+        How many at most.
+
+    Examples
+    --------
+    >>> flex = FlexCfl(groups=2)
+    >>> flex.start(list("abcd"), [[1, 0.1], [0, 1], [1, 0], [0.1, 1]])
+    ['0.0', '0.1']
+    >>> flex.join("new", [0.2, 0.9])
+    '0.1'
     """
-    return int(np.argmax(unit_rows(directions) @ unit_rows([update])[0]))
+
+    def __init__(self, groups: int = 2) -> None:
+        if groups < 1:
+            raise ValueError(f"groups: expected 1 or more, got {groups}")
+        self.groups, self.members = groups, Membership()
+        self._first: Floats = np.empty((0, 0))  # mean first update of each group
+
+    def leaves(self) -> list[str]:
+        """Return the groups."""
+        return self.members.tree.leaves()
+
+    def start(self, keys: Sequence[str], updates: ArrayLike) -> list[str]:
+        """Group the clients that trained alone, and return the groups."""
+        rows, labels = np.asarray(updates, dtype=np.float64), group_clients(updates, self.groups)
+        if len(labels) != len(keys) or len(keys) == 0:
+            raise ValueError(f"updates: expected {len(keys)} rows, one a key, and at least one")
+        found = range(int(labels.max()) + 1)
+        self._first = np.stack([rows[labels == label].mean(axis=0) for label in found])
+        groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
+        if len(groups) > 1:
+            return self.members.split(ROOT, groups)
+        for key in keys:
+            self.members.put(key, ROOT)
+        return self.leaves()
+
+    def join(self, key: str, update: ArrayLike) -> str:
+        """Return the group that a newcomer joins: least ``(1 - cos) / 2`` to its first update."""
+        if self._first.size == 0:
+            raise ValueError("join: there are no groups before the start")
+        own = unit_rows(np.asarray(update, dtype=np.float64).reshape(1, -1))[0]
+        leaf = self.leaves()[int(np.argmin((1 - unit_rows(self._first) @ own) / 2))]
+        self.members.put(key, leaf)
+        return leaf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return who is where, and the first updates of the groups."""
+        return {"members": self.members.state_dict(), "first": self._first.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        first = np.array(state["first"], dtype=np.float64)
+        leaves = state["members"]["tree"]["leaves"]
+        if first.size and len(first) != len(leaves):
+            raise ValueError(f"state: {len(first)} first updates for the groups {leaves}")
+        self.members.load_state_dict(state["members"])
+        self._first = first

@@ -1,23 +1,93 @@
-"""IFCA: every client trains the model that fits it best (Ghosh et al., 2020, algorithm 1)."""
+"""IFCA: k models, each client trains the one that fits its data best.
+
+Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
+1. All k models are sent to every participant of every round, which is the price: see
+:func:`extra_bytes`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cohorts.tree import ROOT, Membership
 
-def best_models(losses: ArrayLike) -> NDArray[np.intp]:
-    """Return for each client the model of lowest loss on its data; ties go to the first.
+
+def best_model(losses: ArrayLike) -> NDArray[np.intp]:
+    """Return the model of the lowest loss for each client; -1 if no loss is a number.
 
     Parameters
     ----------
-    losses : array, shape (clients, models)
-        A loss that is not finite is worse than any other.
+    losses : array of float, one row a client and one column a model
+        Ties go to the lower number.
 
     Examples
     --------
-    >>> best_models([[0.5, 0.2], [0.1, np.nan], [0.3, 0.3]]).tolist()
-    [1, 0, 0]
+    >>> best_model([[0.3, 0.2], [0.1, np.nan], [np.nan, np.nan]]).tolist()
+    [1, 0, -1]
     """
     values = np.asarray(losses, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1:
-        raise ValueError(f"losses: expected one row a client, one column a model: {values.shape}")
-    return np.argmin(np.where(np.isfinite(values), values, np.inf), axis=1)
+        raise ValueError(
+            f"losses: expected one row a client, one column a model, got {values.shape}"
+        )
+    values = np.where(np.isnan(values), np.inf, values)
+    best = np.argmin(values, axis=1)
+    return np.where(np.isinf(values.min(axis=1)), -1, best).astype(np.intp)
+
+
+def extra_bytes(models: int, model_bytes: int, participants: int) -> int:
+    """Return what is sent in a round beyond one model each.
+
+    >>> extra_bytes(models=3, model_bytes=1000, participants=10)
+    20000
+    """
+    return (models - 1) * model_bytes * participants
+
+
+class Ifca:
+    """Which model each client trained last.
+
+    Parameters
+    ----------
+    models : int
+        Number of models (k), which must start differently.
+
+    Examples
+    --------
+    >>> ifca = Ifca(models=2)
+    >>> ifca.observe(["a", "b"], [[0.9, 0.1], [0.1, 0.9]])
+    ['0.1', '0.0']
+    """
+
+    def __init__(self, models: int = 2) -> None:
+        if models < 1:
+            raise ValueError(f"models: expected 1 or more, got {models}")
+        self.models, self.members = models, Membership()
+        if models > 1:
+            self.members.split(ROOT, [[] for _ in range(models)])
+
+    def leaves(self) -> list[str]:
+        """Return the names of the models, in the order of the columns of losses."""
+        return self.members.tree.leaves()
+
+    def observe(self, keys: Sequence[str], losses: ArrayLike) -> list[str]:
+        """Return the model of each participant; one without any loss stays where it is."""
+        chosen, leaves = best_model(losses), self.leaves()
+        if len(chosen) != len(keys) or np.asarray(losses).shape[1] != self.models:
+            raise ValueError(f"losses: expected {len(keys)} rows and {self.models} columns")
+        for key, model in zip(keys, chosen, strict=True):
+            if model >= 0:
+                self.members.put(key, leaves[model])
+        return [self.members.leaf_of(key) or leaves[0] for key in keys]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return who is where."""
+        return self.members.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.members.load_state_dict(state)
+        if len(self.leaves()) != self.models:
+            raise ValueError(f"state: {len(self.leaves())} models, expected {self.models}")

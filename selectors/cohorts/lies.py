@@ -93,13 +93,9 @@ class LieCounter:
         """Who is barred, in the order of becoming so."""
         return list(self._barred)
 
-    def barred(self, key: str) -> bool:
-        """Return whether a client is on the blacklist."""
-        return key in self._barred
-
-    def suspected(self, keys: Sequence[str]) -> Flags:
-        """Return who has a strike or is barred."""
-        return np.array([key in self._strikes or key in self._barred for key in keys], dtype=np.bool_)
+    def allowed(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return those of some clients that are not on the blacklist."""
+        return [key for key in keys if key not in self._barred] if self._barred else keys
 
     def count(self, keys: Sequence[str], lied: ArrayLike) -> list[str]:
         """Take note of one round and return who came onto the blacklist by it."""
@@ -108,7 +104,7 @@ class LieCounter:
             raise ValueError(f"lied: expected {len(keys)} flags, one a key, got {flags.shape}")
         before = len(self._barred)
         for key, flag in zip(keys, flags.tolist(), strict=True):
-            if not self.barred(key):
+            if key not in self._barred:
                 self._strike(key, 1 if flag else -1)
         return self.blacklist[before:]
 

@@ -75,7 +75,7 @@ def first_labels(updates: ArrayLike, parts: int) -> Labels:
     if distinct:
         clusters = KMeans(min(parts, distinct), n_init=3, random_state=_SEED)
         found = clusters.fit(points[directed]).labels_
-        labels[directed] = _numbered_as_they_come(found)
+        labels[directed] = numbered_as_they_come(found)
     return labels
 
 
@@ -140,7 +140,7 @@ def _directed(points: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.any(points != 0, axis=1))
 
 
-def _numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
+def numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
     """Return the same clusters, numbered in the order in which they first occur."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     ranks = np.empty(first.size, dtype=np.intp)

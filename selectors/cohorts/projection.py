@@ -8,6 +8,7 @@ of a difference is the difference of the sketches.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,8 +30,8 @@ class Projection:
     seed : int
         Same seed and sizes, same projection.
     coordinates : int
-        About how many coordinates are looked at. Layers share them equally; what a small one does
-        not need goes to the others, so that biases and heads are seen whole.
+        About how many coordinates are looked at. Of small layers, biases and heads, that is all; of
+        large ones a sample.
 
     Examples
     --------
@@ -43,7 +44,7 @@ class Projection:
     """
 
     def __init__(
-        self, sizes: Sequence[int], dimension: int = 256, seed: int = 0, coordinates: int = 16_384
+        self, sizes: Sequence[int], dimension: int = 256, seed: int = 0, coordinates: int = 8192
     ) -> None:
         numbers = {
             "dimension": dimension,
@@ -69,30 +70,37 @@ class Projection:
 
     def sketch(self, layers: Sequence[ArrayLike]) -> Floats:
         """Return the sketch of an update, or of a model, given as arrays in the usual order."""
+        sketch: Floats = self.sketch_each([layers])[0]
+        return sketch
+
+    def sketch_each(self, updates: Sequence[Sequence[ArrayLike]]) -> Floats:
+        """Return the sketches of several updates, one a row."""
         rows = -(-self._factors.size // self.dimension)
         values = np.zeros(rows * self.dimension, dtype=np.float32)
-        self._read([np.asarray(layer) for layer in layers], values)
-        values[: self._factors.size] *= self._factors
-        bins: Floats = values.reshape(rows, self.dimension).sum(axis=0).astype(np.float64)
-        return bins
+        folded, seen = values.reshape(rows, self.dimension), values[: self._factors.size]
+        sketches = np.empty((len(updates), self.dimension))
+        for layers, sketch in zip(updates, sketches, strict=True):
+            self._read([np.asarray(layer) for layer in layers], seen)
+            seen *= self._factors
+            sketch[:] = folded.sum(axis=0)
+        return sketches
 
-    def _read(self, layers: list[NDArray[np.generic]], into: NDArray[np.float32]) -> None:
+    def _read(self, layers: list[NDArray[Any]], into: NDArray[np.float32]) -> None:
         """Copy the coordinates that are looked at, layer after layer."""
         sizes = [layer.size for layer in layers]
         if sizes != self.sizes:
             raise ValueError(f"layers: expected sizes {self.sizes}, got {sizes}")
         start = 0
         for layer, runs, end in zip(layers, self._runs, self._ends, strict=True):
-            flat = layer.reshape(-1)
-            if runs is not None:
-                flat = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)[runs].reshape(-1)
-            into[start:end] = flat
+            flat, place = layer.reshape(-1), into[start:end]
+            if runs is None:
+                place[:] = flat
+            elif flat.dtype == np.float32:
+                whole = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)
+                np.take(whole, runs, axis=0, out=place.reshape(-1, _RUN), mode="clip")
+            else:
+                place[:] = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)[runs].reshape(-1)
             start = end
-
-    def sketch_each(self, updates: Sequence[Sequence[ArrayLike]]) -> Floats:
-        """Return the sketches of several updates, one a row."""
-        rows = [self.sketch(layers) for layers in updates]
-        return np.stack(rows) if rows else np.empty((0, self.dimension))
 
 
 def unit_rows(points: ArrayLike) -> Floats:
@@ -113,16 +121,19 @@ def unit_rows(points: ArrayLike) -> Floats:
 
 
 def _fair_shares(sizes: list[int], total: int) -> list[int]:
-    """Return how many coordinates each layer may show, the smallest served first.
+    """Return how many coordinates of each layer are looked at, in proportion to the square roots.
 
-    >>> _fair_shares([10, 1000, 500], 210)
-    [10, 100, 100]
+    So a large layer shows more than a small one, but less of itself. What a layer does not need
+    goes to the larger ones.
+
+    >>> _fair_shares([10, 10_000, 40_000], 310)
+    [10, 100, 200]
     """
     shares, left = [0] * len(sizes), total
-    ascending = sorted(range(len(sizes)), key=sizes.__getitem__)
-    for turn, i in enumerate(ascending):
-        shares[i] = min(sizes[i], max(1, left // (len(sizes) - turn)))
-        left -= shares[i]
+    weights = sum(size**0.5 for size in sizes)
+    for i in sorted(range(len(sizes)), key=sizes.__getitem__):
+        shares[i] = min(sizes[i], max(1, round(left * sizes[i] ** 0.5 / weights)))
+        left, weights = max(left - shares[i], 0), weights - sizes[i] ** 0.5
     return shares
 
 

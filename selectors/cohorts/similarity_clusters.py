@@ -1,7 +1,7 @@
-"""Clusters of clients by how alike they are, however many there are (affinity propagation).
+"""Clusters of clients by any similarity, with affinity propagation.
 
-Frey and Dueck, 2007. Used by Index-Overlap Similarity (section 5): the number of clusters follows
-from the similarities; nothing has to be said beforehand.
+It finds the number of clusters by itself. Where it does not settle there is one cluster, and the
+caller is told.
 """
 
 import warnings
@@ -14,59 +14,77 @@ from sklearn.exceptions import ConvergenceWarning
 
 
 @dataclass(frozen=True)
-class Clusters:
-    """The cluster of each client, from 0 on, and whether the algorithm came to an end."""
+class SimilarityClusters:
+    """The clusters, and whether they are to be trusted.
+
+    Attributes
+    ----------
+    labels : array of int
+        Cluster of each client, from 0 on.
+    exemplars : array of int
+        Position of the client that stands for each cluster.
+    converged : bool
+        If not, all are in one cluster: worth a warning.
+    """
 
     labels: NDArray[np.intp]
+    exemplars: NDArray[np.intp]
     converged: bool
 
 
 def similarity_clusters(
-    similarity: ArrayLike, damping: float = 0.5, seed: int = 0, preference: float | None = None
-) -> Clusters:
-    """Return clusters by affinity propagation; one cluster if it does not converge.
+    similarity: ArrayLike,
+    preference: float | None = None,
+    damping: float = 0.5,
+    iterations: int = 200,
+    seed: int = 0,
+) -> SimilarityClusters:
+    """Return clusters by affinity propagation.
 
     Parameters
     ----------
-    similarity : array, shape (n, n)
-        Of all pairs, larger means more alike.
-    damping : float
-        Of the messages, from 0.5 to below 1.
-    seed : int
-        Breaks ties.
+    similarity : array of float, one row and one column a client
+        Larger is more alike; the diagonal is not looked at.
     preference : float, optional
-        How ready a client is to stand for others; the median of all pairs by default.
+        How readily a client stands for others: the larger, the more clusters. The median of the
+        similarities if not given.
+    damping : float
+        From 0.5 to below 1.
+    iterations : int
+        At most.
+    seed : int
 
     Examples
     --------
-    >>> alike = [[1, 0.9, 0.1, 0.0], [0.9, 1, 0.0, 0.1], [0.1, 0.0, 1, 0.8], [0.0, 0.1, 0.8, 1]]
-    >>> similarity_clusters(alike)
-    Clusters(labels=array([0, 0, 1, 1]), converged=True)
+    >>> alike = [[1, 0.9, 0.1, 0.2], [0.9, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.8], [0.2, 0.1, 0.8, 1]]
+    >>> similarity_clusters(alike).labels.tolist()
+    [0, 0, 1, 1]
     """
     matrix = np.asarray(similarity, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"similarity: expected a square matrix, got shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise ValueError("similarity: expected finite numbers")
-    pairs = matrix[~np.eye(len(matrix), dtype=bool)]
-    if pairs.size == 0 or np.ptp(pairs) == 0:  # nobody to compare, or all alike
-        return Clusters(np.zeros(len(matrix), dtype=np.intp), True)
-    model = AffinityPropagation(
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.all(np.isfinite(matrix)):
+        raise ValueError(f"similarity: expected a square of finite numbers, got {matrix.shape}")
+    if not 0.5 <= damping < 1:
+        raise ValueError(f"damping: expected 0.5 to below 1, got {damping!r}")
+    others = matrix[~np.eye(len(matrix), dtype=np.bool_)]
+    if others.size == 0 or np.ptp(others) <= 1e-9:  # one client, or all the same to each other
+        return _one_cluster(len(matrix), converged=True)
+    method = AffinityPropagation(
         damping=damping,
-        preference=float(np.median(pairs)) if preference is None else preference,
+        max_iter=iterations,
+        preference=float(np.median(others)) if preference is None else preference,
         affinity="precomputed",
         random_state=seed,
-        max_iter=500,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        labels = model.fit(matrix).labels_
-    if (labels < 0).any():
-        return Clusters(np.zeros(len(matrix), dtype=np.intp), False)
-    return Clusters(_numbered_as_they_come(labels), True)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told by what is returned
+        fitted = method.fit(matrix)
+    labels = np.asarray(fitted.labels_, dtype=np.intp)
+    if np.any(labels < 0) or fitted.n_iter_ >= iterations:
+        return _one_cluster(len(matrix), converged=False)
+    exemplars = np.asarray(fitted.cluster_centers_indices_, dtype=np.intp)
+    return SimilarityClusters(labels, exemplars, converged=True)
 
 
-def _numbered_as_they_come(labels: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the same clusters, numbered in the order in which they first occur."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
+def _one_cluster(clients: int, converged: bool) -> SimilarityClusters:
+    labels = np.zeros(clients, dtype=np.intp)
+    return SimilarityClusters(labels, labels[: min(clients, 1)].copy(), converged)

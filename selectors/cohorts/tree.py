@@ -5,7 +5,8 @@ Client Clustering*. A cohort is named by its path: ``"0"`` is where everyone sta
 child of it, ``"0.1.0"`` a child of that. Numbers as in algorithm 1 (``m + k``) would collide.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 ROOT = "0"
@@ -148,6 +149,62 @@ class CohortTree:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self._children = CohortTree.of_leaves(state["leaves"])._children
+
+
+class Membership:
+    """Who is in which leaf, for methods that assign clients once and for all.
+
+    Examples
+    --------
+    >>> members = Membership()
+    >>> members.split("0", [["a", "b"], ["c"]])
+    ['0.0', '0.1']
+    >>> members.of(["c", "a", "new"])  # who is not known goes where most are
+    {'0.0': ['a', 'new'], '0.1': ['c']}
+    """
+
+    def __init__(self) -> None:
+        self.tree = CohortTree()
+        self._leaf_of: dict[str, str] = {}
+
+    def split(self, leaf: str, groups: Sequence[Sequence[str]]) -> list[str]:
+        """Replace a leaf by one child a group of clients, and return the children."""
+        children = self.tree.split(leaf, len(groups))
+        for child, keys in zip(children, groups, strict=True):
+            self._leaf_of |= dict.fromkeys(keys, child)
+        return children
+
+    def put(self, key: str, leaf: str) -> None:
+        """Move a client to a leaf."""
+        if leaf not in self.tree or self.tree.children(leaf):
+            raise ValueError(f"leaf: expected one of {self.tree.leaves()}, got {leaf!r}")
+        self._leaf_of[key] = leaf
+
+    def of(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return the leaves with those of the clients that are in them."""
+        sizes = Counter(self.leaf_of(key) for key in self._leaf_of)
+        groups: dict[str, list[str]] = {leaf: [] for leaf in self.tree.leaves()}
+        largest = max(groups, key=lambda leaf: sizes[leaf])
+        for key in keys:
+            groups[self.leaf_of(key) or largest].append(key)
+        return groups
+
+    def leaf_of(self, key: str) -> str | None:
+        """Return the leaf of a client; nothing if it is not known, or its cohort was split."""
+        leaf = self._leaf_of.get(key)
+        return None if leaf is None or self.tree.children(leaf) else leaf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the leaves and who is in which."""
+        return {"tree": self.tree.state_dict(), "leaf_of": dict(self._leaf_of)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        tree = CohortTree.of_leaves(state["tree"]["leaves"])
+        unknown = set(state["leaf_of"].values()) - set(tree.cohorts())
+        if unknown:
+            raise ValueError(f"state: members of {sorted(unknown)}; leaves are {tree.leaves()}")
+        self.tree, self._leaf_of = tree, dict(state["leaf_of"])
 
 
 def path_distance(explored: str, other: str) -> int:

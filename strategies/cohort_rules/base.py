@@ -48,15 +48,10 @@ class Scene:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a cohort's participants of one round did: one row of ``signals`` each.
-
-    ``norms`` are the lengths of their updates, ``mean_norm`` is that of their mean.
-    """
+    """What a cohort's participants of one round did: one row of ``signals`` each."""
 
     keys: list[str]
     signals: NDArray[np.float32]
-    norms: NDArray[np.float64]
-    mean_norm: float
 
 
 class CohortRule:

@@ -1,12 +1,12 @@
 """IFCA: k models from the start; every round each client trains the one that fits it best."""
 
-import logging
+import math
 from typing import Any
 
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord
 
 from client_app.trainer import read_arrays
-from cohorts.ifca import best_models
+from cohorts.ifca import Ifca
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import CohortRule, Scene
 from tasks import load_task
@@ -15,21 +15,19 @@ from wire.arrays import to_record
 from wire.keys import ASK_LOSSES, LOSSES
 from wire.records import records_of
 
-_log = logging.getLogger("forager")
-
 
 class IfcaRule(CohortRule):
     """Ask every client for the loss of every model, at the full cost of sending them all."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.count = config.cohort.number
-        self.places: dict[str, str] = {}
+        self.ifca = Ifca(config.cohort.number)
 
     def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
         """Return k models with different initial weights; the first is the run's own."""
-        task, models = load_task(self.config.task_spec()), {"0.0": arrays}
-        for number in range(1, self.count):
+        task, leaves = load_task(self.config.task_spec()), self.ifca.leaves()
+        models = {leaves[0]: arrays}
+        for number, leaf in enumerate(leaves[1:], 1):
             model = build_model(
                 self.config.model,
                 task.input_shape,
@@ -37,27 +35,32 @@ class IfcaRule(CohortRule):
                 seed=self.config.seed + 1000 * number,
                 hidden=self.config.net.hidden,
             )
-            models[f"0.{number}"] = to_record(read_arrays(model))
+            models[leaf] = to_record(read_arrays(model))
         return models
 
     def place(self, scene: Scene) -> list[str]:
         """Return the model of lowest loss for each client; the last known if it does not answer."""
-        names = sorted(scene.models)
         if scene.training:
             replies = scene.ask(scene.keys, ASK_LOSSES, dict(scene.models), {})
-            for key, reply in replies.items():
-                metrics = records_of(reply.content, MetricRecord)
-                losses = metrics[0].get(LOSSES) if metrics else None
-                if not isinstance(losses, list) or len(losses) != len(names):
-                    _log.warning("client %s: no losses that can be compared", key)
-                    continue
-                self.places[key] = names[int(best_models([losses])[0])]
-        return [self.places.get(key, names[0]) for key in scene.keys]
+            told = {key: _losses_in(reply, len(scene.models)) for key, reply in replies.items()}
+            if told:
+                self.ifca.observe(list(told), list(told.values()))
+        leaves = self.ifca.leaves()
+        return [self.ifca.members.leaf_of(key) or leaves[0] for key in scene.keys]
 
     def state_dict(self) -> dict[str, Any]:
         """Return where clients were last."""
-        return {"places": self.places}
+        return self.ifca.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self.places = dict(state["places"])
+        self.ifca.load_state_dict(state)
+
+
+def _losses_in(reply: Message, count: int) -> list[float]:
+    """Return the losses that a client tells, NaN if they are not as many numbers as models."""
+    metrics = records_of(reply.content, MetricRecord)
+    losses = metrics[0].get(LOSSES) if metrics else None
+    if isinstance(losses, list) and len(losses) == count:
+        return [float(loss) for loss in losses]
+    return [math.nan] * count

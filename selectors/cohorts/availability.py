@@ -1,0 +1,134 @@
+"""When clients are there: a trace that repeats, generated or given as arrays.
+
+Phones take part while they charge at night, and only some nights. Times are in seconds.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+DAY = 86_400.0
+
+
+class Availability:
+    """Intervals in which clients are there; after ``period`` everything starts again.
+
+    Parameters
+    ----------
+    clients : int
+        How many there are.
+    owner, start, end : arrays
+        One interval each: the client it is of (its number), and its times, from 0 to ``period``.
+        Those of one client do not overlap.
+    period : float
+
+    Examples
+    --------
+    >>> trace = Availability(2, owner=[0, 1, 0], start=[0, 50, 80], end=[10, 60, 100], period=100)
+    >>> trace.available(5).tolist(), trace.available(155).tolist()
+    ([True, False], [False, True])
+    >>> trace.seconds_left(95).tolist()  # the first one stays over the end of the trace
+    [15.0, 0.0]
+    """
+
+    def __init__(
+        self, clients: int, owner: ArrayLike, start: ArrayLike, end: ArrayLike, period: float
+    ) -> None:
+        self.clients, self.period = clients, float(period)
+        self._owner = np.asarray(owner, dtype=np.intp)
+        self._start = np.asarray(start, dtype=np.float64)
+        self._end = np.asarray(end, dtype=np.float64)
+        shapes = {self._owner.shape, self._start.shape, self._end.shape}
+        if clients < 0 or not period > 0 or len(shapes) > 1 or self._owner.ndim != 1:
+            raise ValueError(
+                f"trace: expected clients from 0 on, a positive period and as many owners as "
+                f"starts and ends, got {clients}, {period} and {sorted(shapes)}"
+            )
+        if np.any((self._owner < 0) | (self._owner >= clients)):
+            raise ValueError(f"owner: expected numbers of clients, 0 to {clients - 1}")
+        if not np.all((self._start >= 0) & (self._start < self._end) & (self._end <= period)):
+            raise ValueError(f"start, end: expected 0 <= start < end <= {period} in all intervals")
+
+    @classmethod
+    def day_and_night(
+        cls,
+        clients: int,
+        seed: int = 0,
+        days: int = 7,
+        nights: float = 0.7,
+        hours: float = 6.0,
+        zones: int = 1,
+    ) -> "Availability":
+        """Return a generated trace: most clients are there by night, in one stretch.
+
+        Parameters
+        ----------
+        clients : int
+        seed : int
+        days : int
+            After which it repeats.
+        nights : float
+            Share of the nights in which a client is there at all.
+        hours : float
+            Mean length of a stretch; the spread is a third of it.
+        zones : int
+            Number of time zones, evenly around the globe, that clients live in.
+
+        Examples
+        --------
+        >>> trace = Availability.day_and_night(1000, days=1)
+        >>> bool(trace.available(2 * 3600).sum() > 5 * trace.available(14 * 3600).sum())
+        True
+        """
+        for name, value, low, high in (("nights", nights, 0, 1), ("hours", hours, 0.1, 24)):
+            if not low <= value <= high:
+                raise ValueError(f"{name}: expected {low} to {high}, got {value!r}")
+        if days < 1 or zones < 1:
+            raise ValueError(f"days, zones: expected 1 or more, got {days} and {zones}")
+        rng = np.random.default_rng(seed)
+        habit = rng.normal(2.0, 1.5, clients) + 24 / zones * rng.integers(zones, size=clients)
+        owner, day = np.nonzero(rng.random((clients, days)) < nights)
+        middle = (24 * day + habit[owner] + rng.normal(0, 1, owner.size)) * 3600
+        length = np.clip(rng.normal(hours, hours / 3, owner.size), 0.1, 24) * 3600
+        return cls(clients, *_wrapped(owner, middle - length / 2, length, days * DAY), days * DAY)
+
+    def seconds_left(self, time: float) -> Floats:
+        """Return for how long each client stays; zero for those that are not there."""
+        now = time % self.period
+        left = np.zeros(self.clients)
+        here = (self._start <= now) & (now < self._end)
+        np.maximum.at(left, self._owner[here], self._end[here] - now)
+        to_the_end = np.flatnonzero((left > 0) & (left >= self.period - now))
+        if to_the_end.size and now > 0:  # who is there at the end may be there at the beginning
+            left[to_the_end] += self.seconds_left(0.0)[to_the_end]
+        return left
+
+    def available(self, time: float) -> NDArray[np.bool_]:
+        """Return who is there."""
+        return np.asarray(self.seconds_left(time) > 0)
+
+    def next_arrival(self, time: float) -> float | None:
+        """Return when the next interval starts, for a server that waits; nothing if there is none.
+
+        >>> Availability(1, [0], [20], [30], period=100).next_arrival(125)
+        220.0
+        """
+        if self._start.size == 0:
+            return None
+        now = time % self.period
+        waits = (self._start - now) % self.period
+        return float(time + np.where(waits > 0, waits, self.period).min())
+
+
+def _wrapped(
+    owner: NDArray[np.intp], start: Floats, length: Floats, period: float
+) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return the intervals within one period; those that cross its end become two."""
+    start = start % period
+    end = np.minimum(start + length, start + period)
+    crossing = end > period
+    owners = np.concatenate([owner, owner[crossing]])
+    starts = np.concatenate([start, np.zeros(np.count_nonzero(crossing))])
+    ends = np.concatenate([np.minimum(end, period), end[crossing] - period])
+    return owners, starts, ends
