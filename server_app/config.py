@@ -20,6 +20,7 @@ from server_app.sections import (
     Cohort,
     Coreset,
     Count,
+    Devices,
     Dp,
     FineTune,
     Groups,
@@ -249,6 +250,7 @@ class RunConfig(_Section):
     aggregation: Aggregation = Aggregation()
     quarantine: Quarantine = Quarantine()
     local: Local = Local()
+    devices: Devices = Devices()
 
     def task_spec(self) -> TaskSpec:
         """Return what ``tasks`` needs to know of this config."""

@@ -34,6 +34,7 @@ class Exchange:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
+    simulated: float = 0.0
 
     def fail(self, client: str, reason: str) -> None:
         """Note a failure; two clients may go by one name."""
@@ -108,10 +109,15 @@ class PatientGrid(GridWrapper):
         started = time.monotonic()
         waiting = self._send(messages, limit, exchange)
         enough = len(messages) if enough is None else enough
+        devices = getattr(self.grid, "devices", None)
         try:
             while waiting and exchange.received < enough:
                 before = len(waiting)
-                yield from self._take(self.pull_messages(list(waiting)), waiting, exchange)
+                for reply in self._take(self.pull_messages(list(waiting)), waiting, exchange):
+                    yield reply
+                    # What has arrived is used, but on a simulated clock it has not yet.
+                    if devices is not None and exchange.received >= enough:
+                        break
                 if len(waiting) < before:
                     continue
                 if time.monotonic() - started > limit:
@@ -120,6 +126,8 @@ class PatientGrid(GridWrapper):
         finally:
             exchange.late += [self.roster.key(node) for node in waiting.values()]
             exchange.seconds = time.monotonic() - started
+            if devices is not None:
+                devices.pass_time(exchange.simulated)
             self._note(exchange)
 
     def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
@@ -151,6 +159,7 @@ class PatientGrid(GridWrapper):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue
+            exchange.simulated = max(exchange.simulated, self._simulated(reply))
             if reply.has_error() and reply.error.code == _EXPIRED:
                 exchange.late.append(self.roster.key(node))
                 continue
@@ -162,6 +171,11 @@ class PatientGrid(GridWrapper):
             exchange.bytes_up += payload_bytes(reply.content)
             self.roster.learn(reply)
             yield reply
+
+    def _simulated(self, reply: Message) -> float:
+        """Return the seconds that an answer took on a simulated clock, if there is one."""
+        durations = getattr(self.grid, "durations", {})
+        return float(durations.pop(reply.metadata.reply_to_message_id, 0.0))
 
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""
@@ -185,5 +199,6 @@ class PatientGrid(GridWrapper):
                 "bytes-down": exchange.bytes_down,
                 "bytes-up": exchange.bytes_up,
                 "seconds": exchange.seconds,
-            },
+            }
+            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {}),
         )

@@ -110,12 +110,12 @@ def markdown(names: Sequence[str]) -> str:
 
 
 def _table(section: str) -> str:
-    told = [
-        f"| `{knob.key}` | `{knob.default}` | {knob.allowed} | {_cell(knob.meaning)} |"
-        for knob in knobs(section)
-    ]
-    head = ["| key | default | allowed | meaning |", "| --- | --- | --- | --- |"]
-    return "\n".join([f"`{section}`: {about(section)}", "", *head, *told])
+    found = knobs(section)
+    rows = [["key", "default", "allowed", "meaning"], ["---"] * 4]
+    rows += [[f"`{k.key}`", f"`{k.default}`", k.allowed, _cell(k.meaning)] for k in found]
+    width = 4 if any(knob.meaning for knob in found) else 3
+    lines = [f"| {' | '.join(row[:width])} |" for row in rows]
+    return "\n".join([f"`{section}`: {about(section)}", "", *lines])
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,7 @@ from server_app.overrides import parse_overrides
 from server_app.report import summary_table
 from server_app.report.history import History
 from server_app.run_folder import RunFolder
+from server_app.simulated_devices import simulated_devices
 from tasks import load_task
 
 
@@ -45,7 +46,12 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     run_config = {**default_config(), **overrides}
     config = read_config(run_config)
     load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?
-    grid = LocalGrid(config.num_clients, run_config, check_wire=config.local.check_wire)
+    grid = LocalGrid(
+        config.num_clients,
+        run_config,
+        check_wire=config.local.check_wire,
+        devices=simulated_devices(config),
+    )
     folder, reason = run(grid, run_config)
     rows = History.from_events(folder.read_events()).rows
     return LocalResult(folder.path, reason, [{"round": n, **rows[n]} for n in sorted(rows)])

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run  # only for the signature of Grid.run
@@ -17,11 +17,15 @@ from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to
 
 from client_app.app import answer
 from client_app.state import ClientState
+from server_app.config import read_config
+from server_app.simulated_devices import SimulatedDevices
+from wire.keys import ARRAYS, NUM_EXAMPLES, SPARSE
 from wire.records import records_of
-from wire.sizes import record_bytes
+from wire.sizes import payload_bytes, record_bytes
 
 _SERVER = 1  # Flower's node id of the SuperLink
 _FIRST_NODE = 1000
+_LEFT = 5  # Flower's code for a node that is gone
 _PULL_BYTES = (
     64 * 2**20
 )  # model bytes that one pull answers at most, so that replies can be consumed as they come
@@ -38,6 +42,9 @@ class LocalGrid(Grid):
         Flower's flat run config, shared by all.
     check_wire : bool (default: False)
         Serialise and read back every message and reply, as a real transport would.
+    devices : SimulatedDevices, optional
+        How fast clients are, and when they are there. Answers then arrive in the order of their
+        simulated times, and a client that leaves before it is done answers with an error.
     """
 
     def __init__(
@@ -46,10 +53,13 @@ class LocalGrid(Grid):
         run_config: dict[str, Any],
         *,
         check_wire: bool = False,
+        devices: SimulatedDevices | None = None,
     ) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, _SERVER, 1
         self._run = Run.create_empty(1)
         self.check_wire = check_wire
+        self.devices = devices
+        self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
         self.contexts = {
             _FIRST_NODE + i: Context(
                 run_id=1,
@@ -85,8 +95,10 @@ class LocalGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of all virtual clients."""
-        return list(self.contexts)
+        """Return the ids of the virtual clients that are there."""
+        if self.devices is None:
+            return list(self.contexts)
+        return [_FIRST_NODE + client for client in self.devices.present()]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Take messages; the work is done when replies are pulled."""
@@ -112,7 +124,8 @@ class LocalGrid(Grid):
                 if id(record) not in sizes:
                     sizes[id(record)] = record_bytes(record)
                 size += sizes[id(record)]
-            if batch and (size > _PULL_BYTES or _kind(message) != _kind(batch[0])):
+            full = size > _PULL_BYTES and self.devices is None  # who is first is known at the end
+            if batch and (full or _kind(message) != _kind(batch[0])):
                 break
             batch.append(message)
         for message in batch:
@@ -122,7 +135,36 @@ class LocalGrid(Grid):
         contexts = [self.contexts[message.metadata.dst_node_id] for message in batch]
         replies = answer(_kind(batch[0]), batch, contexts)
         self._stateful.update(context.node_id for context in contexts if len(context.state))
+        if self.devices is not None:
+            replies = self._as_they_arrive(self.devices, batch, replies)
         return [_by_wire(reply) for reply in replies] if self.check_wire else replies
+
+    def _as_they_arrive(
+        self, devices: SimulatedDevices, messages: list[Message], replies: list[Message]
+    ) -> list[Message]:
+        """Return replies in the order of their simulated times; who left answers with an error."""
+        clients = [message.metadata.dst_node_id - _FIRST_NODE for message in messages]
+        down = [payload_bytes(message.content) for message in messages]
+        up = [0 if reply.has_error() else payload_bytes(reply.content) for reply in replies]
+        samples = [self._samples(reply) for reply in replies]
+        seconds = devices.seconds(clients, samples, down, up)
+        arrived = []
+        for i in sorted(range(len(replies)), key=lambda i: seconds[i]):
+            stays = devices.seconds_left(clients[i])
+            self.durations[messages[i].metadata.message_id] = min(seconds[i], stays)
+            left = Message(Error(_LEFT, "left before it was done"), reply_to=messages[i])
+            arrived.append(replies[i] if seconds[i] <= stays else left)
+        return arrived
+
+    def _samples(self, reply: Message) -> int:
+        """Return how many samples a client went through for its answer, epochs included."""
+        if reply.has_error() or (ARRAYS not in reply.content and SPARSE not in reply.content):
+            return 0  # an answer without a model took no training to speak of
+        context = next(iter(self.contexts.values()))
+        config = read_config(context.run_config)
+        steps = config.local_steps * config.batch_size
+        examples = records_of(reply.content, MetricRecord)[0].get(NUM_EXAMPLES, 0)
+        return steps or round(float(str(examples)) * config.local_epochs)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -136,12 +178,15 @@ class LocalGrid(Grid):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the clients that keep any: on a device the client keeps its own."""
-        return {
+        states = {
             str(node): dict(ClientState(self.contexts[node])) for node in sorted(self._stateful)
         }
+        return states if self.devices is None else states | {"": self.devices.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+        if self.devices is not None and "" in state:
+            self.devices.load_state_dict(state.pop(""))
         for node, sections in state.items():
             client = ClientState(self.contexts[int(node)])
             client.update(sections)

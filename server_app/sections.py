@@ -272,3 +272,25 @@ class Personalise(Section):
     """Epochs that a client fine-tunes a model on its own data before it evaluates it (FTFA)."""
 
     epochs: Count = 0
+
+
+class Devices(Section):
+    """Devices on the local engine's simulated clock.
+
+    Parameters
+    ----------
+    availability : str
+        When clients are there: "always", "day-night" (generated), or an ``.npz`` file with a trace.
+    slow : bool
+        Whether answers take simulated time.
+    seconds_per_sample, bytes_per_second : float
+        Medians: to train on a sample once, and of the connection.
+    spread : float
+        Standard deviation of the logarithm of both; 0 makes all devices alike.
+    """
+
+    availability: str = "always"
+    slow: bool = False
+    seconds_per_sample: Positive = 0.02
+    bytes_per_second: Positive = 1e6
+    spread: NonNegative = 1.0

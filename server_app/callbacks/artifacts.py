@@ -1,6 +1,7 @@
 """Write the run's tables, model and report when it ends."""
 
 import logging
+from collections.abc import Callable
 
 from safetensors.numpy import save
 
@@ -33,11 +34,13 @@ class Artifacts(Callback):
     def on_run_end(self, loop: Loop) -> None:
         """Write all three; one that cannot be written does not cost the others."""
         events = self.folder.read_events()
-        for write in (
+        steps: list[Callable[[], object]] = [
             lambda: self._write_models(loop),
             lambda: self.folder.write_rounds_csv(events),
-            lambda: write_report(self.folder) if self.report else None,
-        ):
+        ]
+        if self.report:
+            steps.append(lambda: write_report(self.folder))
+        for write in steps:
             try:
                 write()
             except OSError as error:

@@ -43,9 +43,11 @@ def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
         ("failed", _counts(state.failed)),
         ("set aside", _counts(state.quarantined)),
         ("bytes", traffic(state)),
-        ("a round", duration(pace) if pace is not None else ""),
-        ("time left", f"about {duration(left)}" if left is not None else "not known yet"),
+        ("a round", _pace(pace) if pace is not None else ""),
     ]
+    if state.finish is None:
+        known = f"about {duration(left)}" if left is not None else "not known yet"
+        lines.append(("time left", known))
     if quiet_seconds > NO_NEWS and state.finish is None:
         lines.append(("no news for", f"{duration(quiet_seconds)}: slow, or killed"))
     return [(name, value) for name, value in lines if value]
@@ -109,6 +111,15 @@ def _training(state: RunState, quiet_seconds: float) -> str:
 def _counts(counts: Counter[str]) -> str:
     named = [f"{key} ({count})" if count > 1 else key for key, count in counts.most_common()]
     return _names(named)
+
+
+def _pace(seconds: float) -> str:
+    """Write how long a round takes.
+
+    >>> _pace(0.0123), _pace(4.2)
+    ('12 ms', '4.2 s')
+    """
+    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else duration(seconds)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -1,0 +1,79 @@
+"""Devices that are slow, or not there, on the local engine's simulated clock."""
+
+import json
+
+import numpy as np
+import pytest
+
+from server_app.config import ConfigError
+from server_app.local import run_local
+
+
+@pytest.fixture
+def small(tmp_path):
+    return {
+        "output-dir": str(tmp_path / "runs"),
+        "report": False,
+        "num-server-rounds": 4,
+        "num-clients": 20,
+        "clients-per-round": 8,
+        "devices.slow": True,
+    }
+
+
+def events(result, kind):
+    lines = (result.folder / "events.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, lines) if e["event"] == kind]
+
+
+def trainings(result):
+    return [e for e in events(result, "exchange") if e["kind"] == "train"]
+
+
+def test_rounds_take_as_long_as_the_slowest_device(small):
+    alike = trainings(run_local({**small, "devices.spread": 0.0}))
+    unlike = trainings(run_local({**small, "devices.spread": 1.0}))
+    assert all(e["simulated-seconds"] > 0 for e in alike + unlike)
+    mean = [np.mean([e["simulated-seconds"] for e in rounds]) for rounds in (alike, unlike)]
+    assert mean[1] > mean[0]
+
+
+def test_over_commitment_does_not_wait_for_the_slowest(small):
+    patient = trainings(run_local(small))
+    hasty = trainings(run_local({**small, "round.over-commit": 0.5}))
+    assert [e["received"] for e in hasty] == [8] * 4
+    assert [len(e["late"]) for e in hasty] == [4] * 4
+    waits = [sum(e["simulated-seconds"] for e in rounds) for rounds in (patient, hasty)]
+    assert waits[1] < waits[0]
+
+
+def test_clients_come_and_go_by_a_trace(small, tmp_path):
+    # Even clients are there in the first half of every 100 seconds, odd ones in the second.
+    owner = np.arange(20)
+    trace = {"owner": owner, "start": owner % 2 * 50.0, "end": owner % 2 * 50.0 + 50.0}
+    np.savez(tmp_path / "trace.npz", **trace, period=100.0)
+    keys = {"devices.availability": str(tmp_path / "trace.npz"), "num-server-rounds": 30}
+    keys |= {"devices.seconds-per-sample": 0.1, "devices.spread": 0.2}
+    result = run_local({**small, **keys})
+    assert result.reason == "completed"
+    halves = [{int(key) % 2 for key in e["chosen"]} for e in events(result, "selected")]
+    assert all(len(half) == 1 for half in halves)
+    assert {0} in halves
+    assert {1} in halves
+    assert any(
+        "left before" in reason for e in trainings(result) for reason in e["failed"].values()
+    )
+
+
+def test_day_and_night_repeats_and_resumes(small):
+    keys = {**small, "devices.availability": "day-night", "num-server-rounds": 6}
+    whole = run_local({**keys, "run-name": "whole"})
+    part = run_local({**keys, "num-server-rounds": 3, "run-name": "part"})
+    resumed = run_local({**keys, "resume-from": str(part.folder)})
+    model = "model.safetensors"
+    assert (resumed.folder / model).read_bytes() == (whole.folder / model).read_bytes()
+
+
+def test_a_trace_that_cannot_be_read_is_named(small):
+    with pytest.raises(ConfigError, match=r"devices.availability = 'nowhere.npz'"):
+        run_local({**small, "devices.availability": "nowhere.npz"})
