@@ -34,7 +34,7 @@ from server_app.sections import (
     Stream,
 )
 from server_app.sections import Section as _Section
-from strategies.registry import AXES, NOT_YET, available
+from strategies.registry import AXES, available
 from tasks.errors import CONFIG_KEYS
 from tasks.spec import TaskSpec
 
@@ -312,10 +312,6 @@ def _wrong_names(axes: Mapping[str, str]) -> list[str]:
         if value not in names:
             hint = nearest(value, list(names))
             problems.append(f"{axis} = {value!r}: unknown; allowed are {allowed}{hint}")
-        elif names[value] == NOT_YET:
-            problems.append(
-                f"{axis} = {value!r}: not available in this version; allowed are {allowed}"
-            )
     return problems
 
 

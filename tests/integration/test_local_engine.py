@@ -338,7 +338,6 @@ def test_more_clients_asked_for_than_there_are(small, said):
 def test_bad_settings_are_refused_before_anything_starts(small, tmp_path):
     for key, value, text in (
         ("strategy", "fedavgg", "did you mean 'fedavg'"),
-        ("strategy", "auxo", "not available in this version"),
         ("fraction-train", 1.5, "fraction-train = 1.5"),
         ("num-server-rounds", "many", "num-server-rounds = 'many'"),
         ("learning-rte", 0.1, "did you mean 'learning-rate'"),

@@ -9,7 +9,7 @@ from compare.budget import Budget
 from compare.candidates import Candidate
 from compare.comparison import Comparison
 from compare.halving import plan
-from compare.measures import level
+from compare.measures import GOALS, level
 
 
 def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") -> Record:
@@ -17,7 +17,9 @@ def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") 
     return Record(name, seed, "d", status, "completed", error, 1.0, {}, rounds)
 
 
-def comparison(runs: dict[str, list[list[dict[str, Any]]]], **reached: int) -> Comparison:
+def comparison(
+    runs: dict[str, list[list[dict[str, Any]]]], goal: str = "server", **reached: int
+) -> Comparison:
     """Runs by strategy, one list of rows a seed; strategies stay to the end by default."""
     seeds = max(len(found) for found in runs.values())
     stages = plan(Budget("rounds", 100), 10)
@@ -28,11 +30,12 @@ def comparison(runs: dict[str, list[list[dict[str, Any]]]], **reached: int) -> C
         list(range(seeds)),
         stages,
         "fedavg",
+        goal,
     )
     for name, found in runs.items():
         result.runs[name] = {seed: record(name, seed, rows) for seed, rows in enumerate(found)}
         result.reached[name] = reached.get(name, len(stages) - 1)
-        levels = [level(rows) for rows in found]
+        levels = [level(rows, GOALS[goal]) for rows in found]
         result.scores[name] = sum(levels) / len(levels) if levels else float("nan")
     return result
 

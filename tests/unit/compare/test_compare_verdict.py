@@ -48,10 +48,10 @@ def test_equal_bytes_cut_the_costly_run_short() -> None:
     for number, row in enumerate(rising):
         row["accuracy"] = number / 100
     cheap, costly = {0: record("a", 0, steady)}, {0: record("b", 0, rising)}
-    assert at_equal(cheap, costly, "rounds").mean < -0.2
+    assert at_equal(cheap, costly, "rounds", "accuracy").mean < -0.2
     # 1,000 bytes pay for ten rounds of the other, of which the last fifth counts.
-    gap = at_equal(cheap, costly, "bytes")
-    assert gap.mean == pytest.approx(level(steady) - (0.09 + 0.10) / 2)
+    gap = at_equal(cheap, costly, "bytes", "accuracy")
+    assert gap.mean == pytest.approx(level(steady, "accuracy") - (0.09 + 0.10) / 2)
 
 
 def test_failed_runs_are_told_and_the_rest_compared() -> None:
@@ -68,3 +68,20 @@ def test_without_client_tests_the_worst_tenth_is_unknown() -> None:
     bare = [[{**row, "clients-accuracy-worst-10": None} for row in run] for run in seeds(0.7)]
     lines = verdict(comparison({"fedavg": bare}))
     assert "The worst tenth of clients was not measured: data.client-test-share is 0." in lines
+
+
+def test_several_models_are_judged_on_the_clients_own_data() -> None:
+    specialised = [
+        [{**row, "clients-accuracy-mean": 0.9} for row in run] for run in seeds(0.4, cost=90.0)
+    ]
+    plain = [[{**row, "clients-accuracy-mean": 0.7} for row in run] for run in seeds(0.7)]
+    found = comparison({"fedavg": plain, "auxo": specialised})
+    lines = verdict(found)
+    assert lines[1].startswith("Accuracy on the server's test data: fedavg reaches 70.5 %")
+    assert (
+        "Accuracy on the clients' own data: 70.0 % with fedavg. "
+        "At equal rounds, against fedavg: auxo (+20.0) better."
+    ) in lines
+    by_clients = comparison({"fedavg": plain, "auxo": specialised}, goal="clients")
+    assert verdict(by_clients)[0] == "Run auxo: it beats fedavg by 20.0 points [20.0, 20.0]."
+    assert document(by_clients)["curves"]["auxo"]["mean"][-1] == 0.9

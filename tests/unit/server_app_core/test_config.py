@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from server_app.config import ConfigError, RunConfig, default_config, nearest, read_config
 from server_app.presets import AXIS_DEFAULTS, PRESETS, fill_axes
-from strategies.registry import AXES, NOT_YET, available
+from strategies.registry import AXES, available
 
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 DEFAULTS = default_config()
@@ -210,28 +210,10 @@ def test_a_misspelt_name_of_an_axis_names_the_nearest() -> None:
     assert "did you mean 'median'?" in problem(aggregator="medain")
 
 
-@pytest.mark.parametrize(
-    ("axis", "name"),
-    [(axis, name) for axis, names in AXES.items() for name in names if names[name] == NOT_YET],
-)
-def test_a_planned_name_is_refused_as_such(axis: str, name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_config({axis: name})
-    text = str(caught.value)
-    assert f"{axis} = {name!r}: not available in this version" in text
-    assert all(other in text for other in available(axis))
-
-
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_runs_or_says_what_is_not_available(preset: str) -> None:
-    axes = PRESETS[preset]
-    missing = [axis for axis, name in axes.items() if AXES[axis][name] == NOT_YET]
-    if missing:
-        text = problem(strategy=preset)
-        assert all(f"{axis} = {axes[axis]!r}: not available" in text for axis in missing)
-    else:
-        config = read_config({"strategy": preset}).flat()
-        assert {axis: config[axis] for axis in axes} == axes
+def test_a_preset_sets_its_axes(preset: str) -> None:
+    config = read_config({"strategy": preset}).flat()
+    assert {axis: config[axis] for axis in PRESETS[preset]} == PRESETS[preset]
 
 
 def test_presets_name_only_axes_and_names_that_exist() -> None:

@@ -14,7 +14,7 @@ from strategies.layer import (
     strategy_state,
     walk,
 )
-from strategies.registry import AXES, NOT_YET, available, resolve
+from strategies.registry import AXES, available, resolve
 from wire import tree
 from wire.arrays import to_record
 
@@ -142,9 +142,3 @@ def test_settings_are_no_state() -> None:
 )
 def test_every_registered_name_can_be_loaded(axis: str, name: str) -> None:
     assert callable(resolve(axis, name))
-
-
-def test_planned_names_are_not_available() -> None:
-    for axis, names in AXES.items():
-        planned = [name for name, where in names.items() if where == NOT_YET]
-        assert not set(planned) & set(available(axis))

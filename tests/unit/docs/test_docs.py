@@ -1,0 +1,121 @@
+"""The documentation: it builds without a warning, its links lead somewhere, its commands exist."""
+
+import importlib.util
+import logging
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from server_app.config import default_config, read_config
+from server_app.knobs import sections
+from server_app.overrides import parse_overrides
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+METHODS = ("cosage", "gcfl", "ode", "auxo", "ios")
+FILES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "docker").rglob("*.md")],
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def commands(text: str) -> list[str]:
+    """Return the lines of a page that are typed into a shell, continued ones joined."""
+    blocks = [body for language, body in BLOCK.findall(text) if not language]
+    return [line for body in blocks for line in body.replace("\\\n", " ").splitlines()]
+
+
+def inline(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    complaints: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("mkdocs").addHandler(handler)
+    try:
+        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
+    finally:
+        logging.getLogger("mkdocs").removeHandler(handler)
+    assert complaints == []
+    return folder
+
+
+def test_it_builds_without_a_warning_and_needs_no_network(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert {"index.html", "run.html", "choosing.html", "cosage.html"} <= {p.name for p in pages}
+    outside = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)"')
+    for page in pages:
+        assert outside.findall(page.read_text()) == []
+
+
+def test_marks_are_filled_in(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not re.search(r"(knobs|results|measured|include): \w+ --", page.read_text()), page
+    for method in METHODS:
+        text = (site / "methods" / f"{method}.html").read_text()
+        measured = (DOCS / "results" / f"{method}.md").exists()
+        assert (f"../results/{method}.html" in text) == measured
+        assert "<th>default</th>" in text
+    assert "make test" in (site / "extending.html").read_text()
+    assert "SuperLink" in (site / "deploying.html").read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_s_page_answers_all_questions(method: str) -> None:
+    text = (DOCS / "methods" / f"{method}.md").read_text()
+    titles = ["The idea", "The knobs", "What the paper claims", "What we measured"]
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == titles
+    idea = text.partition("## The idea")[2].partition("##")[0]
+    assert re.findall(r"^(\d)\. ", idea, re.MULTILINE) == list("12345")
+    assert f"../pictures/{method}.svg" in idea
+    assert read_config({"strategy": method}).strategy == method
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_links_lead_to_files(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", BLOCK.sub("", path.read_text())):
+        assert (path.parent / target).exists(), f"{name(path)}: {target}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_commands_exist(path: Path) -> None:
+    text = path.read_text()
+    targets = "".join(p.read_text() for p in [ROOT / "Makefile", *ROOT.glob("docker/*.mk")])
+    known = set(re.findall(r"^([a-z-]+):", targets, re.MULTILINE))
+    for line in [*commands(text), *inline(text)]:
+        for target in re.findall(r"(?:^|&& )make ([a-z][a-z-]*)", line):
+            assert target in known, f"{name(path)}: make {target}"
+        for module in re.findall(r"python -m ([a-z_]+(?:\.[a-z_]+)*)", line):
+            assert importlib.util.find_spec(module), f"{name(path)}: python -m {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_settings_are_allowed(path: Path) -> None:
+    for line in commands(path.read_text()):
+        if re.match(r"(make|flwr run|python -m (server_app\.local|compare)) ", line):
+            for word in shlex.split(line, comments=True):
+                check_settings(word.removeprefix("CONFIG="))
+    for code in inline(path.read_text()):
+        check_settings(code)
+        section, dot, key = code.partition(".")
+        if dot and section in sections() and re.fullmatch(r"[a-z0-9-]+", key):
+            assert code in default_config(), f"{name(path)}: {code}"
+
+
+def check_settings(text: str) -> None:
+    """Refuse keys and values that a run would refuse; other texts are passed over."""
+    pair = r"[a-z][a-z.-]*=('[^'<]*'|[0-9.]+|true|false)"
+    if re.fullmatch(rf"{pair}( {pair})*", text) and "num-supernodes" not in text:
+        read_config({**default_config(), **parse_overrides([text])})
