@@ -1,0 +1,57 @@
+"""Runs on the local engine whose rows also tell what became of cohorts.
+
+A runner for :func:`benchmarks.sweep.sweep`. Its rows have more columns: ``cohorts`` (how many),
+``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any) and
+``simulated`` (seconds on the simulated clock so far).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sklearn.metrics import adjusted_rand_score
+
+from server_app.config import Scalar, read_config
+from server_app.local import LocalResult, run_local
+from server_app.run_folder import RunFolder
+from tasks.groups import group_of
+
+RUNNER = "benchmarks.cohort_runs:run_with_cohorts"
+
+
+def run_with_cohorts(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
+    """Run one federated training as :func:`server_app.local.run_local` does."""
+    result = run_local({**overrides, "report": False}, quiet=quiet)
+    config = read_config(overrides)
+    planted = config.groups.kind != "none" or config.partition == "class-groups"
+    count = config.groups.count if planted else 0
+    more = cohort_columns(RunFolder.open(result.folder).read_events(), count)
+    rows = [{**row, **more.get(int(row["round"]), {})} for row in result.rounds]
+    return LocalResult(result.folder, result.reason, rows)
+
+
+def cohort_columns(events: Iterable[Mapping[str, Any]], groups: int) -> dict[int, dict[str, float]]:
+    """Return the additional columns by round; ``groups`` is 0 where the truth is not known.
+
+    >>> columns = cohort_columns([
+    ...     {"event": "exchange", "round": 1, "simulated-seconds": 2.5},
+    ...     {"event": "cohorts", "round": 1, "members": {"0.0": 2, "0.1": 2},
+    ...      "moved": {"0": "0.0", "1": "0.1", "2": "0.0", "3": "0.1"}},
+    ... ], groups=2)
+    >>> columns[1]
+    {'simulated': 2.5, 'cohorts': 2, 'ari': 1.0}
+    """
+    rows: dict[int, dict[str, float]] = {}
+    where: dict[str, str] = {}
+    clock = 0.0
+    for event in events:
+        row = rows.setdefault(event["round"], {}) if "round" in event else {}
+        if event["event"] == "exchange":
+            clock += event.get("simulated-seconds", 0.0)
+            row["simulated"] = clock
+        elif event["event"] == "cohorts":
+            where |= event["moved"]
+            row["cohorts"] = len(event["members"])
+            if groups:
+                truth = [group_of(int(key), groups) for key in where]
+                row["ari"] = float(adjusted_rand_score(truth, list(where.values())))
+    return rows
