@@ -5,6 +5,7 @@ CONFIG ?=
 STRATEGIES ?= all
 SEEDS ?= 5
 BUDGET ?= 60 rounds
+ARGS ?=
 RUN ?= latest
 VENV := .venv
 BIN := $(VENV)/bin
@@ -48,9 +49,9 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## Train with `flwr run` in simulation; settings by CONFIG="strategy='fedprox' seed=1"
 	@$(BIN)/python -m server_app.flower_run --run-config "$$CONFIG"
 
-compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET
+compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET, ARGS
 	@$(BIN)/python -m compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
-		--seeds $(SEEDS) --budget "$(BUDGET)"
+		--seeds $(SEEDS) --budget "$(BUDGET)" $(ARGS)
 
 watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
 	@$(BIN)/python -m server_app.watch $(RUN)
@@ -69,7 +70,7 @@ lint: $(STAMP) ## Check style and types
 	$(BIN)/mypy $(addprefix -p ,$(PACKAGES))
 
 docs: $(STAMP) ## Build the documentation into site/
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m benchmarks.speed
@@ -83,3 +84,5 @@ stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 clean: stop ## Remove the environment and all caches; results in runs/ stay
 	rm -rf $(VENV) .flwr-home .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+include docker/docker.mk

@@ -1,22 +1,25 @@
-"""CosAge against the policies its paper compares it with.
+"""CosAge against the policies its paper compares it with, and against variants of itself.
 
 ``python -m benchmarks.cosage small --data features.npz`` runs the paper's small setting (10 clients
 with 5 shards each, 2 chosen), ``large`` its large one (100 clients with 3 shards, 10 chosen),
-``one-shard`` a harder one (100 clients with 1 shard, 10 chosen). Data are the features of a frozen
-backbone (``python -m benchmarks.features``) or any other ``.npz`` file that a linear head can
-learn.
+``one-shard`` a harder one (100 clients with 1 shard of Fashion-MNIST, 10 chosen). ``variants``
+tries other ways to spend CosAge's bytes: of the large setting if there is ``--data``, else of the
+harder one. Data are the features of a frozen backbone (``python -m benchmarks.features``) or any
+other ``.npz`` file that a linear head can learn.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import area, at_round, jitter, total, total_bytes
+from benchmarks.measures import Measure, area, at_round, jitter, series, total, total_bytes
 from benchmarks.plots import plot_curves
 from benchmarks.records import Cell
-from benchmarks.sweep import LOCAL_ENGINE
 from benchmarks.tables import Column, difference_table, summary_table
+from benchmarks.worst_class import RUNNER
 from server_app.config import Scalar
 
 POLICIES = (
@@ -35,7 +38,12 @@ POLICIES = (
 SETTINGS: dict[str, dict[str, Scalar]] = {
     "small": {"num-clients": 10, "split.shards-per-client": 5, "clients-per-round": 2},
     "large": {"num-clients": 100, "split.shards-per-client": 3, "clients-per-round": 10},
-    "one-shard": {"num-clients": 100, "split.shards-per-client": 1, "clients-per-round": 10},
+    "one-shard": {
+        "task": "fashion-mnist",
+        "num-clients": 100,
+        "split.shards-per-client": 1,
+        "clients-per-round": 10,
+    },
 }
 # Section IV: SGD of one epoch with momentum 0.9, learning rate 0.01, batches of 64; 10 % of the
 # head sent
@@ -49,25 +57,56 @@ PAPER: dict[str, Scalar] = {
     "batch-size": 64,
     "checkpoint.every": 0,
 }
+# As many clients as send what 10 send in single precision
+HALF_PRECISION: dict[str, Scalar] = {"top-k.values": "float16", "clients-per-round": 17}
+PIGGYBACK: dict[str, Scalar] = {"summary.mode": "piggyback"}
+VARIANTS: dict[str, dict[str, Scalar]] = {
+    "cosage": {},
+    "aoi": {"client-selector": "aoi"},
+    "piggyback": PIGGYBACK,
+    "p = 2": {"summary.power": 2.0},
+    "p = 8": {"summary.power": 8.0},
+    "printed form": {"summary.form": "printed"},
+    "half resting": {"cosage.silent-ratio": 0.5},
+    "30 asked": {"summary.ask-at-most": 30},
+    "error feedback": {"top-k.error-feedback": True},
+    "17 in half precision": HALF_PRECISION,
+    "17 in half precision, piggyback": {**PIGGYBACK, **HALF_PRECISION},
+    "17 in half precision, aoi": {"client-selector": "aoi", **HALF_PRECISION},
+}
+
+
+def of_last(metric: str, rounds: int) -> Measure:
+    """Mean over the last rounds that measured a metric.
+
+    >>> of_last("loss", 2).of([{"round": r, "loss": 2.0 * r} for r in range(4)])
+    5.0
+    """
+    return Measure((metric,), lambda rows: float(np.mean(series(rows, metric)[1][-rounds:])))
+
+
 COLUMNS = (
     Column("round 10", at_round("accuracy", 10)),
     Column("round 30", at_round("accuracy", 30)),
     Column("round 60", at_round("accuracy", 60)),
     Column("area", area("accuracy"), ".2f"),
     Column("jitter", jitter("accuracy"), ".4f"),
+    Column("worst class", of_last("worst-class", 10)),
     Column("MB", total_bytes(), ".1f", scale=1e-6),
+    Column("MB up", total("bytes-up"), ".2f", scale=1e-6),
     Column("MB selecting", total("bytes-select"), ".1f", scale=1e-6),
 )
+COMPARED = COLUMNS[2:6]
+# More curves than these hide each other.
+DRAWN: tuple[str, ...] = ("cosage", "aoi", "random", "dissimilarity", "cluster-oracle", "all")
+DRAWN_VARIANTS: tuple[str, ...] = ("cosage", "aoi", "piggyback", "30 asked", "17 in half precision")
 
 
-def cells(setting: str, data: Path, rounds: int) -> list[Cell]:
+def cells(setting: str, data: Path | None, rounds: int) -> list[Cell]:
     """Return one run for each policy, and CosAge with half of the clients resting."""
-    common = {
-        **PAPER,
-        **SETTINGS[setting],
-        "data.path": str(data.resolve()),
-        "num-server-rounds": rounds,
-    }
+    common = {**PAPER, **SETTINGS[setting], "num-server-rounds": rounds}
+    if data is not None:
+        common |= {"task": "npz", "data.path": str(data.resolve())}
     rest = {**common, "client-selector": "cosage", "cosage.silent-ratio": 0.5}
     return [
         *(Cell(policy, {**common, "client-selector": policy}) for policy in POLICIES),
@@ -75,18 +114,29 @@ def cells(setting: str, data: Path, rounds: int) -> list[Cell]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None, *, runner: str = LOCAL_ENGINE) -> int:
+def variants(data: Path | None, rounds: int) -> list[Cell]:
+    """Return CosAge and what else can be done with its bytes."""
+    cosage = cells("large" if data else "one-shard", data, rounds)[0].config
+    return [Cell(name, {**cosage, **changes}) for name, changes in VARIANTS.items()]
+
+
+def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run the sweep, print its tables and draw its curves; 1 if a run failed."""
     parser = benchmark_parser("cosage", __doc__, rounds=60, seeds=5)
-    parser.add_argument("setting", choices=list(SETTINGS))
-    parser.add_argument("--data", type=Path, required=True, help="an .npz file of features")
+    parser.add_argument("setting", choices=[*SETTINGS, "variants"])
+    parser.add_argument("--data", type=Path, help="an .npz file of features")
     options = parser.parse_args(arguments)
-    results = run_benchmark(
-        options, cells(options.setting, options.data, options.rounds), runner=runner
-    )
+    if options.data is None and options.setting in ("small", "large"):
+        parser.error(f"--data: {options.setting} needs an .npz file of features")
+    if options.setting == "variants":
+        todo, drawn = variants(options.data, options.rounds), DRAWN_VARIANTS
+    else:
+        todo, drawn = cells(options.setting, options.data, options.rounds), DRAWN
+    results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, COLUMNS).markdown(), end="\n\n")
-    print(difference_table(results, (COLUMNS[2], COLUMNS[3]), "cosage").markdown(), end="\n\n")
-    print("curves:", plot_curves(results, "accuracy", options.out.with_suffix(".svg")))
+    print(difference_table(results, COMPARED, "cosage").markdown(), end="\n\n")
+    picture = options.out.with_suffix(".svg")
+    print("curves:", plot_curves(results, "accuracy", picture, cells=drawn))
     return 1 if results.failures else 0
 
 

@@ -126,7 +126,7 @@ def agreement(matrix: Matrix, truth: Matrix, histograms: NDArray[Any]) -> dict[s
     scores = {f"R@{k}": _recall(matrix, truth, k) for k in (4, 8) if k < len(truth) - 1}
     scores["tau"] = float(kendalltau(matrix[pairs], truth[pairs]).statistic)
     near = min(8, len(truth) - 1)
-    scores["JS"] = float(mixture_divergence(np.clip(matrix, 0, None), histograms, near).mean())
+    scores["JS"] = float(mixture_divergence(np.clip(matrix, 0, None), list(histograms), near).mean())
     labels = similarity_clusters(matrix).labels
     distances = 1 - truth
     np.fill_diagonal(distances, 0.0)
@@ -153,7 +153,7 @@ def align(options: Any) -> int:
         for seed in range(options.seeds):
             config = read_config({**COMMON, **keys, **_data(options.data), "seed": seed})
             found = collect(config, options.clients, options.rounds)
-            truth = histogram_similarity(found.histograms)
+            truth = histogram_similarity(list(found.histograms))
             for name, (matrix, sent) in matrices(found).items():
                 scores = agreement(matrix, truth, found.histograms) | {"bytes": float(sent)}
                 rows.setdefault(name, []).append(scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -42,7 +43,7 @@ class SweepProgress:
         )
         self._task = self._bar.add_task(escape(name), total=total, left="")
 
-    def __enter__(self) -> SweepProgress:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 

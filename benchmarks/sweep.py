@@ -11,8 +11,8 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -21,26 +21,31 @@ from urllib.parse import quote
 from benchmarks.progress import SweepProgress
 from benchmarks.records import Cell, Key, Record, Scalar, SweepError, SweepFile
 from benchmarks.results import Results
-from benchmarks.workers import Reply, check_runner, run_tasks
+from benchmarks.workers import Reply, WorkerPool, check_runner
 
 LOCAL_ENGINE = "server_app.local:run_local"
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """One cell with one seed."""
+
     cell: Cell
     seed: int
 
     @property
     def key(self) -> Key:
+        """What makes two runs the same run."""
         return self.cell.name, self.cell.digest, self.seed
 
     def overrides(self, folder: Path) -> dict[str, Scalar]:
+        """Return the run-config values, with an output folder of its own."""
         # Quoted, so that no two runs share a folder and no name leaves it.
         name = f"{quote(self.cell.name, safe='')}-{self.cell.digest}-{self.seed}"
         return {**self.cell.config, "seed": self.seed, "output-dir": str(folder / name)}
 
     def record(self, reply: Reply) -> Record:
+        """Return the line of the sweep file that says how it ended."""
         return Record(
             cell=self.cell.name,
             seed=self.seed,
@@ -92,16 +97,12 @@ def sweep(
     processes = (os.cpu_count() or 1) if processes is None else processes
     _check(cells, seeds, processes)
     path = path or Path("sweeps") / f"{name}.jsonl"
-    with SweepFile(path) as file:
-        done = {record.key for record in file.records if record.status == "completed"}
-        # Seeds outermost: a sweep stopped half-way still has whole seeds to compare.
-        runs = [_Run(cell, seed) for seed in seeds for cell in cells]
-        todo = [run for run in runs if run.key not in done]
-        if todo:
-            check_runner(runner)
-            with SweepProgress(name, len(todo), processes) as progress:
-                _run_all(todo, file, progress, runner, processes, keep_runs)
-    return Results.load(path, cells, seeds)
+    with open_sweep(path, runner, processes, keep_runs) as runs:
+        missing = runs.missing(cells, seeds)
+        if missing:
+            with SweepProgress(name, len(missing), processes) as progress:
+                runs.run(missing, progress)
+        return runs.results(cells, seeds)
 
 
 def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int) -> None:
@@ -117,22 +118,47 @@ def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int) -> None:
                 raise SweepError(f"{what}: {value!r} is given {count} times; each may occur once")
 
 
-def _run_all(
-    todo: Sequence[_Run],
-    file: SweepFile,
-    progress: SweepProgress,
-    runner: str,
-    processes: int,
-    keep_runs: Path | None,
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch:
+class Sweep:
+    """A sweep file and the workers that fill it, for runs that are decided upon step by step."""
+
+    def __init__(self, file: SweepFile, pool: WorkerPool, folder: Path, keep_runs: bool) -> None:
+        self._file, self._pool, self._folder, self._keep = file, pool, folder, keep_runs
+        self._done = {record.key for record in file.records if record.status == "completed"}
+
+    def missing(self, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Run]:
+        """Return the runs of these cells and seeds that the file does not hold."""
+        # Seeds outermost: a sweep stopped half-way still has whole seeds to compare.
+        runs = [Run(cell, seed) for seed in seeds for cell in cells]
+        return [run for run in runs if run.key not in self._done]
+
+    def run(self, runs: Sequence[Run], progress: SweepProgress) -> None:
+        """Do these runs and write each down as it ends."""
+        check_runner(self._pool.runner)
+        tasks = [run.overrides(self._folder) for run in runs]
+        for position, reply in self._pool.run(tasks):
+            record = runs[position].record(reply)
+            self._file.append(record)
+            if record.status == "completed":
+                self._done.add(record.key)
+            progress.advance(record)
+            if not self._keep:
+                # At once, not at the end: hundreds of runs' checkpoints fill a disk.
+                shutil.rmtree(str(tasks[position]["output-dir"]), ignore_errors=True)
+
+    def results(self, cells: Sequence[Cell], seeds: Sequence[int]) -> Results:
+        """Return what the file says of these cells and seeds."""
+        return Results.load(self._file.path, cells, seeds)
+
+
+@contextmanager
+def open_sweep(
+    path: Path, runner: str, processes: int, keep_runs: Path | None = None
+) -> Iterator[Sweep]:
+    """Open a sweep file with workers to fill it; the parameters are those of `sweep`."""
+    with (
+        SweepFile(path) as file,
+        tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch,
+        WorkerPool(runner, processes, Path(scratch)) as pool,
+    ):
         folder = keep_runs.absolute() if keep_runs else Path(scratch)
-        tasks = [run.overrides(folder) for run in todo]
-        with closing(run_tasks(tasks, runner, processes, Path(scratch))) as replies:
-            for position, reply in replies:
-                record = todo[position].record(reply)
-                file.append(record)
-                progress.advance(record)
-                if keep_runs is None:
-                    # At once, not at the end: hundreds of runs' checkpoints fill a disk.
-                    shutil.rmtree(str(tasks[position]["output-dir"]), ignore_errors=True)
+        yield Sweep(file, pool, folder, keep_runs is not None)

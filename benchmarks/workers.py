@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol, cast
 
 from benchmarks.records import Row, Scalar, SweepError
@@ -68,38 +69,56 @@ def check_runner(runner: str) -> None:
         raise SweepError(f"runner {runner!r}: no such module; write 'module:function'")
 
 
-def run_tasks(
-    tasks: Sequence[Mapping[str, Scalar]], runner: str, processes: int, scratch: Path
-) -> Generator[tuple[int, Reply]]:
-    """Run every task in one of the worker processes.
+class WorkerPool:
+    """Processes that run tasks, at most so many at the same time; they outlive a list of tasks.
 
     Parameters
     ----------
-    tasks : sequence of mapping
-        The run-config values of each run.
     runner : str
         What runs a task, as ``module:function``.
     processes : int
         How many runs go on at the same time.
     scratch : Path
         Existing folder for what the workers print.
-
-    Yields
-    ------
-    tuple of int and Reply
-        Position of a task that ended, and how. Closing the iterator stops the workers.
     """
-    queue = deque(enumerate(tasks))
-    workers: list[_Worker] = []
-    started = 0
-    try:
-        while queue or workers:
-            while queue and len(workers) < processes:
-                workers.append(_Worker(runner, scratch / f"worker-{started}.log"))
-                workers[-1].give(*queue.popleft())
-                started += 1
-            wait([worker.connection for worker in workers], timeout=1.0)
-            for worker in list(workers):
+
+    def __init__(self, runner: str, processes: int, scratch: Path) -> None:
+        self.runner, self.processes, self.scratch = runner, processes, scratch
+        self._busy: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._started = 0
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _stop([*self._busy, *self._idle])
+
+    def run(self, tasks: Sequence[Mapping[str, Scalar]]) -> Generator[tuple[int, Reply]]:
+        """Run every task in one of the processes.
+
+        Parameters
+        ----------
+        tasks : sequence of mapping
+            The run-config values of each run.
+
+        Yields
+        ------
+        tuple of int and Reply
+            Position of a task that ended, and how.
+        """
+        queue = deque(enumerate(tasks))
+        while queue or self._busy:
+            while queue and len(self._busy) < self.processes:
+                self._busy.append(self._worker())
+                self._busy[-1].give(*queue.popleft())
+            wait([worker.connection for worker in self._busy], timeout=1.0)
+            for worker in list(self._busy):
                 reply = worker.reply()
                 if reply is None:
                     continue
@@ -107,11 +126,21 @@ def run_tasks(
                 if queue and worker.process.is_alive():
                     worker.give(*queue.popleft())
                 else:
-                    workers.remove(worker)
-                    _stop([worker])
+                    self._dismiss(worker)
                 yield finished, reply
-    finally:
-        _stop(workers)
+
+    def _worker(self) -> _Worker:
+        if self._idle:
+            return self._idle.pop()
+        self._started += 1
+        return _Worker(self.runner, self.scratch / f"worker-{self._started}.log")
+
+    def _dismiss(self, worker: _Worker) -> None:
+        self._busy.remove(worker)
+        if worker.process.is_alive():
+            self._idle.append(worker)
+        else:
+            _stop([worker])
 
 
 class _Worker:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from client_app.fisher import fisher_diagonal as fisher_diagonal
+
 Array = NDArray[Any]
 
 

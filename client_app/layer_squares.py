@@ -14,7 +14,8 @@ from torch.nn import functional
 Squares = dict[str, Tensor]
 Rule = Callable[[nn.Module, Tensor, Tensor], Squares]
 
-_NUMBERS_AT_ONCE = 2**20  # of per-sample gradients and what they are made from: what a cache holds
+_NUMBERS_AT_ONCE = 2**20  # of per-sample gradients, or what they are made from: what a cache holds
+_FEW_PLACES = 4
 
 
 def rule_for(module: nn.Module) -> Rule | None:
@@ -35,32 +36,59 @@ def rule_for(module: nn.Module) -> Rule | None:
 
 
 def _linear(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
-    if given.ndim == 2:  # the square of an outer product is the outer product of the squares
-        squared = behind.square()
-        return {"weight": squared.T @ given.square(), "bias": squared.sum(dim=0)}
-    given, behind = given.flatten(1, -2), behind.flatten(1, -2)
-    total = torch.zeros_like(layer.weight)
-    for part in _parts(given.shape[0], total.numel()):
-        total += _sum_of_squares(behind[part].transpose(1, 2) @ given[part])
-    return {"weight": total, "bias": _sum_of_squares(behind.sum(dim=1))}
+    assert isinstance(layer, nn.Linear)
+    given, behind = (each.reshape(len(each), 1, -1, each.shape[-1]) for each in (given, behind))
+    weight = _weight_squares(behind.transpose(2, 3), given.transpose(2, 3))
+    return {"weight": weight[0], "bias": _sum_of_squares(behind.sum(dim=(1, 2)))}
 
 
 def _convolution(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-    shape, groups = layer.weight.shape, layer.groups
-    outputs, inputs = shape[0] // groups, shape[1:].numel()
-    total = behind.new_zeros(groups, outputs, inputs)
-    places = behind.shape[2:]
-    behind = behind.flatten(2).unflatten(1, (groups, outputs))
-    for part in _parts(len(given), layer.weight.numel() + groups * inputs * places.numel()):
-        windows = _windows(layer, given[part], places).reshape(-1, groups, inputs, places.numel())
-        total += _sum_of_squares(behind[part] @ windows.transpose(2, 3))
+    shape, groups, places = layer.weight.shape, layer.groups, behind.shape[2:]
+    inputs = shape[1:].numel()
+    behind = behind.reshape(len(behind), groups, shape[0] // groups, -1)
+    total = torch.zeros_like(layer.weight).reshape(groups, -1, inputs)
+    for part in _parts(len(given), groups * inputs * places.numel()):
+        windows = _windows(layer, given[part], places)
+        total += _weight_squares(behind[part], windows.reshape(-1, groups, inputs, places.numel()))
     return {"weight": total.reshape(shape), "bias": _sum_of_squares(behind.sum(dim=3).flatten(1))}
+
+
+def _weight_squares(behind: Tensor, given: Tensor) -> Tensor:
+    """Sum, over samples, the square of the sum over places of outer products.
+
+    Parameters
+    ----------
+    behind : tensor, shape (samples, groups, outputs, places)
+        Gradients in what the layer returned.
+    given : tensor, shape (samples, groups, inputs, places)
+        What the layer was given.
+
+    Returns
+    -------
+    tensor, shape (groups, outputs, inputs)
+    """
+    samples, groups, outputs, places = behind.shape
+    if places <= _FEW_PLACES:
+        # Multiplied out, the square is a sum over pairs of places: one product, nothing per sample.
+        first, second = torch.triu_indices(places, places)
+        times = 1.0 + (first < second)
+        of_pairs = (
+            behind[..., first] * behind[..., second] * times,
+            given[..., first] * given[..., second],
+        )
+        left, right = (pairs.permute(1, 2, 0, 3).flatten(2) for pairs in of_pairs)
+        return (left @ right.transpose(1, 2)).clamp_(min=0)  # what rounding may fall below
+    total = behind.new_zeros(groups, outputs, given.shape[2])
+    for part in _parts(samples, total.numel()):
+        total += _sum_of_squares(behind[part] @ given[part].transpose(2, 3))
+    return total
 
 
 def _windows(layer: nn.Conv1d | nn.Conv2d, given: Tensor, places: torch.Size) -> Tensor:
     """Return a view of what the kernel saw: sample, channel, place in the kernel, place of it."""
-    sides = [side for side in reversed(layer.padding) for _ in range(2)]
+    assert not isinstance(layer.padding, str)  # see rule_for
+    sides = [side for side in reversed(layer.padding) for _ in range(2)]  # the last side first
     padded = functional.pad(given, sides).contiguous()
     in_kernel = [step * gap for step, gap in zip(padded.stride()[2:], layer.dilation, strict=True)]
     of_kernel = [step * gap for step, gap in zip(padded.stride()[2:], layer.stride, strict=True)]

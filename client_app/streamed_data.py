@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from client_app.identity import client_task, signed
 from client_app.job import Job, Outcome
@@ -69,24 +69,30 @@ class StreamedData(Part):
 def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Let every client look at what arrived, and tell how fast its labels come.
 
-    A message that carries a model asks, as an oracle, for the gradient of all the client's data.
+    A message that carries a model asks for nothing but the gradient of all the client's data, as
+    only an oracle could know it.
     """
     contents = []
     for visit in visits(messages, contexts, client_task(contexts[0])):
-        device = StreamDevice(visit)
-        with_model = ARRAYS in entries(visit.message.content)
-        if device.model or not device.looks:
-            device.live_until(visit.round)
-        content = signed(visit.context) | device.report()
-        if with_model:
+        content = signed(visit.context)
+        if ARRAYS in entries(visit.message.content):
             content[ESTIMATE] = to_record({"estimate": _exact_gradient(visit)})
+        else:
+            content |= _live_on(visit)
         content[METRICS] = filled(MetricRecord, {NUM_EXAMPLES: 1})
-        if not device.first_contact or device.arrived:
-            device.save()
-            visit.close()
-        device.store.close()
         contents.append(filled(RecordDict, content))
     return replies_to(messages, contents)
+
+
+def _live_on(visit: Visit) -> dict[str, ConfigRecord]:
+    """Catch up with the stream, if the client can; return its profile."""
+    device = StreamDevice(visit)
+    if device.model or not device.looks:
+        device.live_until(visit.round)
+        device.save()
+        visit.close()
+    device.store.close()
+    return device.report()
 
 
 def _exact_gradient(visit: Visit) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -67,8 +67,8 @@ class StreamDevice:
     def _made_for(self) -> list[str | int]:
         """What the rule, the model and the gradients that are kept depend on."""
         config = self.config
-        model = [config.model, config.net.hidden, config.ode.layers]
-        return [config.task, config.data_selector, *model]
+        what = [config.task, config.data_selector, config.model]
+        return [*what, config.net.hidden, config.ode.layers]
 
     @property
     def looks(self) -> bool:
@@ -167,7 +167,7 @@ class StreamDevice:
 
     def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
         """Return samples with what the rule must know of them."""
-        values = looked.values
+        values: NDArray[Any] | None = looked.values
         if values is not None and looked.norms is not None and self.config.ode.normalize:
             values = values / np.maximum(looked.norms, 1e-12)
         return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)

@@ -3,14 +3,14 @@
 For the last layer all of it has a closed form, from the forward pass alone. With logits
 z = W h + b and d = softmax(z) - onehot(y), a sample's gradient is the outer product of d and
 ``[1, h]``: its norm is the product of theirs, and its projection on G is the scalar product of d
-with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from one
-forward-mode derivative (the directional derivative of every sample's loss along G), and lengths,
-which only normalised values need, from every sample's own gradient.
+with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from a
+second derivative: the gradient of sum(w l), projected on G, is linear in the weights w of the
+samples, and its derivative by w is every sample's projection. Lengths, which only normalised values
+need, take every sample's own gradient.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from tasks.models.head import split_at_head
 Floats = NDArray[np.float32]
 
 _BATCH = 1024
-_AT_ONCE = 16  # samples whose gradients are written out together, where that must be
 
 
 @dataclass(frozen=True)
@@ -113,62 +112,42 @@ class LayersValuation:
             name for name, part in model.named_modules() if list(part.parameters(recurse=False))
         ]
         chosen = set(modules[-layers:])
-        self.parameters = {
-            name: parameter.detach()
+        self.parameters = [
+            parameter
             for name, parameter in model.named_parameters()
             if name.rpartition(".")[0] in chosen
-        }
-        self.size = sum(parameter.numel() for parameter in self.parameters.values())
+        ]
+        self.size = sum(parameter.numel() for parameter in self.parameters)
 
+    @torch.enable_grad()
     def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
         """Look at samples; values are their projections on a direction, if there is one."""
         losses, norms, values = [], [], []
         total = torch.zeros(self.size)
-        tangents = None if direction is None else self._shaped(torch.from_numpy(direction))
+        target = None if direction is None else torch.from_numpy(direction)
         for start in range(0, len(y), _BATCH):
-            inputs, labels = x[start : start + _BATCH], y[start : start + _BATCH]
-            each = partial(self._losses, inputs, labels)
-            if tangents is None:
-                losses.append(each(self.parameters).detach())
-            else:
-                found, projected = torch.func.jvp(each, (self.parameters,), (tangents,))[:2]
-                losses.append(found.detach())
-                values.append(projected.detach())
+            logits = self.model(x[start : start + _BATCH])
+            each = functional.cross_entropy(logits, y[start : start + _BATCH], reduction="none")
+            losses.append(each.detach())
             if self.norms:
-                norms.append(self._lengths(inputs, labels))
-            gradients = torch.func.grad(lambda p, f=each: f(p).sum())(self.parameters)
-            total += torch.cat([gradients[name].flatten() for name in self.parameters])
+                norms.append(torch.stack([self._gradient(loss).norm() for loss in each]))
+            weights = torch.ones_like(each, requires_grad=target is not None)
+            gradient = self._gradient(each @ weights, create_graph=target is not None)
+            total += gradient.detach()
+            if target is not None:
+                values.append(torch.autograd.grad(gradient @ target, weights)[0])
         return Looked(
             _joined(losses),
             _joined(norms) if self.norms else None,
-            _joined(values) if tangents else None,
+            _joined(values) if target is not None else None,
             (total / max(1, len(y))).numpy(),
         )
 
-    def _losses(
-        self, x: torch.Tensor, y: torch.Tensor, parameters: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
-        logits = torch.func.functional_call(self.model, parameters, (x,))
-        return functional.cross_entropy(logits, y, reduction="none")
-
-    def _lengths(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the length of every sample's gradient."""
-
-        def length(sample: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-            loss = partial(self._losses, sample[None], label[None])
-            gradients = torch.func.grad(lambda p: loss(p).sum())(self.parameters)
-            return torch.stack([part.square().sum() for part in gradients.values()]).sum().sqrt()
-
-        lengths: torch.Tensor = torch.func.vmap(length, chunk_size=_AT_ONCE)(x, y)
-        return lengths
-
-    def _shaped(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        sizes = [parameter.numel() for parameter in self.parameters.values()]
-        parts = torch.split(flat, sizes)
-        return {
-            name: part.view_as(parameter)
-            for part, (name, parameter) in zip(parts, self.parameters.items(), strict=True)
-        }
+    def _gradient(self, loss: torch.Tensor, create_graph: bool = False) -> torch.Tensor:
+        parts = torch.autograd.grad(
+            loss, self.parameters, retain_graph=True, create_graph=create_graph
+        )
+        return torch.cat([part.flatten() for part in parts])
 
 
 def _joined(parts: Sequence[torch.Tensor]) -> Floats:

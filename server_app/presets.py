@@ -7,7 +7,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "scaffold": {"objective": "scaffold"},
     "moon": {"objective": "moon"},
     "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
-    "gcfl": {"data-selector": "gcfl"},
+    "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
     "ode": {"data-selector": "ode"},
     "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
     "ios": {"cohorts": "similarity", "similarity": "index-overlap"},

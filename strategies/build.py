@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from flwr.serverapp.strategy import Strategy
 
+from client_app.valuation import valuation
 from client_selectors.base import ClientSelector
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import CohortRule
@@ -17,7 +18,7 @@ from strategies.likeness import SupportReader, likeness, parameter_shapes
 from strategies.neighbours import Neighbours
 from strategies.privacy import CentralNoise, PrivacyLedger
 from strategies.quarantine import Quarantine
-from strategies.registry import STREAM_RULES, resolve
+from strategies.registry import STREAM_RULES, resolve, stream_rule
 from strategies.requirements import check_linear_head
 from strategies.roster import Roster
 from strategies.scaffold import Scaffold
@@ -97,12 +98,14 @@ def trained_together(config: RunConfig, roster: Roster) -> Strategy:
 
 def _streams(strategy: Strategy, config: RunConfig, roster: Roster) -> Streams:
     values = config.data_selector == "ode"
-    if values or config.data_selector in ("gradient-norm", "sld"):
+    if stream_rule(config.data_selector).needs != "nothing":
         check_linear_head(config, f"data-selector = {config.data_selector!r}")
+    task = load_task(config.task_spec())
     return Streams(
         strategy,
         roster,
-        load_task(config.task_spec()).num_classes,
+        task.num_classes,
+        valuation(task.build_model(), config).size if values else 0,
         plans=values,
         estimator=config.ode.estimator,
         clients_per_label=config.ode.clients_per_label,

@@ -18,7 +18,7 @@ from strategies.layer import Layer
 from strategies.quarantine import BadReply, set_aside
 from strategies.roster import Roster
 from stream_selectors.ode import GlobalGradient, coordinate
-from wire.arrays import from_record, to_record
+from wire.arrays import checked_view, to_record
 from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
 from wire.records import attach, detach, entries, filled
 from wire.sizes import record_bytes
@@ -43,6 +43,8 @@ class Streams(Layer):
         Stable names of the clients.
     num_classes : int
         Number of labels.
+    gradient_size : int
+        Number of entries of the gradients that clients report.
     plans : bool (default: True)
         Whether the clients' rule follows a plan and values samples by an estimate; the others only
         report what they store.
@@ -51,7 +53,7 @@ class Streams(Layer):
         of what participants store), "exact" (an oracle that asks everyone for the gradient of all
         its data in every round), or "none": clients keep what the plan wants by lot.
     clients_per_label, labels_per_client : int
-        Limits of the plan; 0 labels for any number.
+        Limits of the plan; 0 for any number.
     quantities, cover : str, bool
         How a client divides its store, and whether every label must have a place; see
         :func:`~stream_selectors.coordination.coordinate`.
@@ -73,6 +75,7 @@ class Streams(Layer):
         inner: Strategy,
         roster: Roster,
         num_classes: int,
+        gradient_size: int,
         *,
         plans: bool = True,
         estimator: str = "incremental",
@@ -88,6 +91,7 @@ class Streams(Layer):
         super().__init__(inner)
         self.roster = roster
         self.num_classes = num_classes
+        self._like = np.empty(gradient_size, dtype=np.float32)
         self.plans = plans
         self.exact = plans and estimator == "exact"
         self.clients_per_label = clients_per_label
@@ -166,19 +170,12 @@ class Streams(Layer):
         return True
 
     def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:
-        size = self.gradient.estimate.size if self.gradient.estimate.ndim else None
         if list(record) != ["estimate"]:
             raise BadReply("an estimate under another name")
         try:
-            estimate = from_record(record)["estimate"]
+            estimate = checked_view(record["estimate"], self._like)
         except Exception as error:  # numpy parses a stranger's header, and may fail in any way
             raise BadReply(f"estimate: {type(error).__name__}: {error}") from error
-        if (
-            estimate.dtype != np.float32
-            or estimate.ndim != 1
-            or (size not in (None, estimate.size))
-        ):
-            raise BadReply(f"estimate of {estimate.dtype} and shape {estimate.shape}, not {size}")
         if not np.isfinite(estimate).all():
             raise BadReply("an estimate that is not finite")
         return estimate
@@ -201,7 +198,7 @@ class Streams(Layer):
         plan = coordinate(
             list(velocities.values()),
             [self.profiles[key]["capacity"] for key in known],
-            self.clients_per_label,
+            self.clients_per_label or len(known),
             self.labels_per_client or None,
             self.quantities,
             self.cover,

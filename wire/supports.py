@@ -35,7 +35,7 @@ class MalformedSupport(MalformedUpdate):
 
 
 class OtherModel(MalformedSupport):
-    """A support of another model, or of another version of it: its indices mean other parameters."""
+    """A support of another model, or version of it: its indices mean other parameters."""
 
 
 class Encoding(IntEnum):
@@ -78,14 +78,8 @@ def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> by
     checked = _checked_indices(indices, size)
     if not 0 <= tag < 2**32:
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
-    bodies = {
-        Encoding.BITMAP: _pack_bitmap(checked, size),
-        Encoding.GAPS: _pack_gaps(checked),
-        Encoding.ENTROPY: pack_indices(checked, size),
-    }
-    encoding = min(Encoding, key=lambda each: len(bodies[each]))
-    header = _HEADER.pack(_MAGIC, _VERSION, encoding, tag, size, checked.size)
-    message = header + bodies[encoding]
+    encoding, body = _smallest(checked, size)
+    message = _HEADER.pack(_MAGIC, _VERSION, encoding, tag, size, checked.size) + body
     return message + _CHECKSUM.pack(zlib.crc32(message))
 
 
@@ -159,6 +153,15 @@ def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
     return array.astype(np.int64)
 
 
+def _smallest(indices: Indices, size: int) -> tuple[Encoding, bytes]:
+    gaps, entropy = _pack_gaps(indices), pack_indices(indices, size)
+    if -(-size // 8) <= min(len(gaps), len(entropy)):  # known before a bitmap is made
+        return Encoding.BITMAP, _pack_bitmap(indices, size)
+    if len(gaps) <= len(entropy):
+        return Encoding.GAPS, gaps
+    return Encoding.ENTROPY, entropy
+
+
 def _pack_bitmap(indices: Indices, size: int) -> bytes:
     bits = np.zeros(size, dtype=np.bool_)
     bits[indices] = True
@@ -182,7 +185,8 @@ def _pack_gaps(indices: Indices) -> bytes:
     table = np.stack(digits, axis=1)
     present = np.concatenate([np.ones_like(table[:, :1]), table[:, 1:]], axis=1) > 0
     more = np.concatenate([present[:, 1:], np.zeros_like(present[:, :1])], axis=1)
-    return ((table & 127) | more * 128).astype(np.uint8)[present].tobytes()
+    coded = ((table & 127) | more * 128).astype(np.uint8)
+    return bytes(coded[present])
 
 
 def _unpack_gaps(body: memoryview, size: int, k: int) -> Indices:

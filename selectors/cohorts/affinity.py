@@ -7,7 +7,7 @@ records explores again.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cohorts.tree import CohortTree, parent_of, path_distance
 OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)
 NO_INDEX = -1
 _ABSURD = 1e6  # rewards are at most 1 and hardly below -10
+_LARGEST = 32_767  # number of a cluster; servers keep them in two bytes
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ class Affinity:
     def _update(self, feedback: Feedback, rate: float) -> None:
         """Update the rewards of the cohort that was tried, and of those that never were."""
         cohort, instant = feedback.cohort, feedback.reward
-        record = self.records.get(cohort, Record())
+        seen = self.records.get(cohort, Record())
+        reward, index = seen.reward, seen.index if feedback.index == NO_INDEX else feedback.index
         if math.isfinite(instant):
             for other in self._untried(besides=cohort):
-                expected = predicted(instant, path_distance(cohort, other), rate)
-                self.records[other] = replace(self.records[other], reward=float(expected))
-            record = replace(record, reward=float(decayed(record.reward, instant, rate)))
-        index = record.index if feedback.index == NO_INDEX else feedback.index
-        self.records[cohort] = replace(record, index=index, known=True)
+                expected = float(predicted(instant, path_distance(cohort, other), rate))
+                self.records[other] = Record(expected, self.records[other].index)
+            reward = float(decayed(reward, instant, rate))
+        self.records[cohort] = Record(reward, index, known=True)
 
     def _untried(self, besides: str) -> list[str]:
         split = {parent_of(cohort) for cohort in self.records}
@@ -151,6 +152,8 @@ class Affinity:
         cohorts, rewards, indices, known = columns
         if not all(math.isfinite(reward) and abs(reward) < _ABSURD for reward in rewards):
             raise ValueError(f"rewards: expected finite numbers, got {rewards}")
+        if not all(NO_INDEX <= int(index) <= _LARGEST for index in indices):
+            raise ValueError(f"indices: expected {NO_INDEX} to {_LARGEST}, got {indices}")
         rows = zip(map(float, rewards), map(int, indices), map(bool, known), strict=True)
         self.records = {str(c): Record(*row) for c, row in zip(cohorts, rows, strict=True)}
         self.serial = int(state["serial"])

@@ -231,6 +231,8 @@ class Auxo:
             what it said last counts.
         """
         self._leaf(leaf)
+        if not keys:  # nothing was seen: no round
+            return Observed({}, [], Gain(0.0, 0.0, 0, 0.0))
         updates = self._checked(keys, sketches, requests)
         strange = self._hear(keys, requests)
         this = self._round(leaf, keys, updates)
@@ -258,24 +260,23 @@ class Auxo:
         if not np.all(np.isfinite(rows)):
             raise ValueError("sketches: expected finite numbers")
         known = {leaf.clusters.centroids.shape[1] for leaf in self._leaves.values()} - {0}
-        if len(keys) and known - {rows.shape[1]}:
+        if known - {rows.shape[1]}:
             raise ValueError(f"sketches: expected dimension {known}, got {rows.shape[1]}")
         return rows
 
     def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
         """Put requests into the cache and return who named cohorts that never existed."""
         leaves, claims = self.leaves(), self.requests.of(keys)
-        strange = []
-        for row, (key, request) in enumerate(zip(keys, requests, strict=True)):
-            if request is None:
-                continue
-            strange += [key] if request.strange(self.tree) else []
-            records = request.inherited(self.tree).records
-            claims.rewards[row] = [records[leaf].reward for leaf in leaves]
-            claims.indices[row] = [records[leaf].index for leaf in leaves]
-            claims.known[row] = [records[leaf].known for leaf in leaves]
+        told = [row for row, request in enumerate(requests) if request is not None]
+        if told:
+            records = [request.inherited(self.tree).records for request in requests if request]
+            columns = [[each[leaf] for leaf in leaves] for each in records]
+            claims.rewards[told] = [[record.reward for record in row] for row in columns]
+            claims.indices[told] = [[record.index for record in row] for row in columns]
+            claims.known[told] = [[record.known for record in row] for row in columns]
         self.requests.tell(keys, claims)
-        return strange
+        pairs = zip(keys, requests, strict=True)
+        return [key for key, request in pairs if request and request.strange(self.tree)]
 
     def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
         """Count a round and return it, with who belongs to the leaf and the rewards."""
@@ -286,7 +287,7 @@ class Auxo:
         fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
         members = fits | alone
         rewards = np.full(len(updates), np.nan, dtype=np.float32)
-        if len(updates) and not alone:  # line 23
+        if not alone:  # line 23
             centre = known_centre(updates, members)
             rewards[:] = instant_reward(np.linalg.norm(updates - centre, axis=1))
         return Round(leaf, column, unit_rows(updates), claims, members, rewards)

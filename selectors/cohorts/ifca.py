@@ -88,6 +88,7 @@ class Ifca:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+        leaves = state["tree"]["leaves"]
+        if len(leaves) != self.models:
+            raise ValueError(f"state: {len(leaves)} models, expected {self.models}")
         self.members.load_state_dict(state)
-        if len(self.leaves()) != self.models:
-            raise ValueError(f"state: {len(self.leaves())} models, expected {self.models}")

@@ -132,7 +132,7 @@ def _fair_shares(sizes: list[int], total: int) -> list[int]:
     shares, left = [0] * len(sizes), total
     weights = sum(size**0.5 for size in sizes)
     for i in sorted(range(len(sizes)), key=sizes.__getitem__):
-        shares[i] = min(sizes[i], max(1, round(left * sizes[i] ** 0.5 / weights)))
+        shares[i] = min(sizes[i], max(_RUN, round(left * sizes[i] ** 0.5 / weights)))
         left, weights = max(left - shares[i], 0), weights - sizes[i] ** 0.5
     return shares
 

@@ -7,6 +7,7 @@ child of it, ``"0.1.0"`` a child of that. Numbers as in algorithm 1 (``m + k``) 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 ROOT = "0"
@@ -20,15 +21,6 @@ def parent_of(cohort: str) -> str | None:
     """
     above, dot, _ = cohort.rpartition(".")
     return above if dot else None
-
-
-def depth_of(cohort: str) -> int:
-    """Return how many splits lie above a cohort.
-
-    >>> depth_of("0"), depth_of("0.1.0")
-    (0, 2)
-    """
-    return cohort.count(".")
 
 
 def in_order(cohorts: Iterable[str]) -> list[str]:
@@ -74,7 +66,7 @@ class CohortTree:
             if cohort != ROOT:
                 tree._children[cohort.rpartition(".")[0]].append(cohort)
         only_child = any(len(below) == 1 for below in tree._children.values())
-        if only_child or sorted(leaves) != sorted(tree.leaves()):
+        if only_child or not leaves or sorted(leaves) != sorted(tree.leaves()):
             raise ValueError(f"leaves: expected all of a tree and each once, got {leaves}")
         return tree
 
@@ -213,9 +205,10 @@ def path_distance(explored: str, other: str) -> int:
     >>> path_distance("0.0.1", "0.1.0")
     2
     """
-    above = {other, *_ancestors(other)}
-    common = next(cohort for cohort in [explored, *_ancestors(explored), ""] if cohort in above)
-    return depth_of(explored) - depth_of(common)
+    numbers = explored.split(".")
+    pairs = zip(numbers, other.split("."), strict=False)
+    common = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    return len(numbers) - max(common, 1)
 
 
 def _ancestors(cohort: str) -> list[str]:

@@ -214,9 +214,7 @@ def _checked_importance(importance: ArrayLike) -> NDArray[np.floating]:
     if not np.isfinite(array).all():
         raise ValueError("importance: expected finite numbers")
     if not array.any():
-        raise ValueError(
-            "importance: expected some above 0, got only zeros, which name no support"
-        )
+        raise ValueError("importance: expected some above 0, got only zeros, which name no support")
     return array
 
 

@@ -1,6 +1,7 @@
 """Selectors that ask clients first, on the local engine and by wire."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from flwr.app import Error, Message
 
 from client_app import app, summaries
 from server_app.local import run_local
+from strategies import build
 from strategies.registry import available
 from strategies.survey import Survey
 
@@ -70,7 +72,7 @@ def queries(result):
 def test_who_holds_the_last_model_is_sent_only_what_changed(small, monkeypatch, selector):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": True})
-    monkeypatch.setattr(Survey, "_in_short", lambda *_: None)
+    monkeypatch.setattr(build, "Survey", partial(Survey, resend=True))
     whole = run_local(settings)
     # The very same similarities and losses: nothing is lost on the way.
     assert [(e["chosen"], e["scores"]) for e in events(short, "selected")] == [

@@ -12,6 +12,7 @@ from client_app.job import Job
 from client_app.objectives.moon import Moon
 from client_app.objectives.scaffold import Scaffold
 from client_app.settings import TrainSettings
+from client_app.stack import sgd_
 from client_app.trainer import Trainer, load_arrays, read_arrays
 from server_app.app import build_loop
 from server_app.config import default_config, read_config
@@ -140,7 +141,8 @@ def moon_by_hand(model, job, mu, temperature):
     load_arrays(received, job.arrays)
     load_arrays(old, job.carried["previous"])
     load_arrays(model, job.arrays)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    parameters = list(model.parameters())
+    momenta = [torch.zeros_like(p) for p in parameters]
     for row in batch_plans([len(job.data)], 4, 2, 0, [job.seed])[0]:
         batch = torch.from_numpy(row[row != UNUSED])
         x, y = job.data.x[batch], job.data.y[batch]
@@ -153,9 +155,9 @@ def moon_by_hand(model, job, mu, temperature):
         right = torch.zeros(len(batch), dtype=torch.int64)
         loss = functional.cross_entropy(head(z), y)
         loss = loss + mu * functional.cross_entropy(pair / temperature, right)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            sgd_(parameters, gradients, momenta, SETTINGS)
     return read_arrays(model)
 
 

@@ -1,0 +1,181 @@
+"""Time and memory of finding cohorts, as shares of what a round costs anyway.
+
+``python -m benchmarks.cohort_speed`` prints three things. What one step of clustering takes for 200
+participants and a model of 1,000,000 parameters (projection included), as a share of the weighted
+mean of the same 200 replies; the two take turns in one run. How long it takes to match 1,000,000
+cached requests to leaves. And how many bytes the server keeps for each client it knows.
+"""
+
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
+from numpy.typing import NDArray
+
+from cohorts.affinity import Affinity
+from cohorts.auxo import Auxo
+from cohorts.matching import Claims, RequestCache
+from cohorts.projection import Projection
+from cohorts.split import SplitRule
+
+Layers = list[NDArray[np.float32]]
+
+_LEAVES = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one way takes.
+
+    Attributes
+    ----------
+    seconds : float
+        Median over the repeats.
+    share : float
+        Of the weighted mean in numpy.
+    """
+
+    seconds: float
+    share: float
+
+
+def replies(count: int, parameters: int, rng: np.random.Generator) -> list[Layers]:
+    """Return models of three layers, a large, a middling and a small one, in four groups."""
+    sizes = [parameters - parameters // 3 - 1000, parameters // 3, 1000]
+    centres = [[rng.standard_normal(size, dtype=np.float32) for size in sizes] for _ in range(4)]
+    return [
+        [layer + rng.normal(0, 0.3, layer.size).astype(np.float32) for layer in centres[i % 4]]
+        for i in range(count)
+    ]
+
+
+def weighted_mean(models: list[Layers]) -> Layers:
+    """Return the mean as Flower's FedAvg computes it, on arrays."""
+    weight = 1 / len(models)
+    mean = [layer * weight for layer in models[0]]
+    for model in models[1:]:
+        for total, layer in zip(mean, model, strict=True):
+            total += layer * weight
+    return mean
+
+
+def with_four_leaves(keys: list[str], sketches: NDArray[np.float64]) -> Auxo:
+    """Return cohorts that were split in four by one round of these participants."""
+    rule = SplitRule(first_round=0, rounds=1, participants=1)
+    auxo = Auxo(parts=_LEAVES, rule=rule, first_cluster_round=0, retry=10**9)
+    if not auxo.observe("0", keys, sketches, [None] * len(keys)).children:
+        raise ValueError("the groups of this workload should be told apart")
+    return auxo
+
+
+def measure_step(
+    participants: int = 200, parameters: int = 1_000_000, repeats: int = 9
+) -> dict[str, Cost]:
+    """Return what aggregating and clustering the same replies take.
+
+    >>> list(measure_step(participants=40, parameters=6000, repeats=1))[:2]
+    ['weighted mean, numpy', 'weighted mean, flwr']
+    """
+    models = replies(participants, parameters, np.random.default_rng(0))
+    keys = [f"client-{i}" for i in range(participants)]
+    project = Projection([layer.size for layer in models[0]])
+    sketches = project.sketch_each(models)
+    auxo, requests = with_four_leaves(keys, sketches), [Affinity() for _ in keys]
+    for key, request in zip(keys, requests, strict=True):
+        request.learn(auxo.feedback_for(key), auxo.tree)
+    leaf = auxo.leaves()[0]
+    records = [
+        RecordDict(
+            {
+                "arrays": ArrayRecord({str(i): Array(layer) for i, layer in enumerate(model)}),
+                "metrics": MetricRecord({FedAvg().weighted_by_key: 1}),
+            }
+        )
+        for model in models
+    ]
+    ways: dict[str, Callable[[], Any]] = {
+        "weighted mean, numpy": lambda: weighted_mean(models),
+        "weighted mean, flwr": lambda: aggregate_arrayrecords(records, FedAvg().weighted_by_key),
+        "sketches": lambda: project.sketch_each(models),
+        "sketches and clusters": lambda: auxo.observe(
+            leaf, keys, project.sketch_each(models), requests
+        ),
+        "sketches and first clusters": lambda: with_four_leaves(keys, project.sketch_each(models)),
+    }
+    seconds = _side_by_side(ways, repeats)
+    limit = seconds["weighted mean, numpy"]
+    return {name: Cost(value, value / limit) for name, value in seconds.items()}
+
+
+def cache_of(clients: int, leaves: int = _LEAVES) -> tuple[list[str], RequestCache]:
+    """Return a cache of random requests of that many clients, and their names."""
+    rng = np.random.default_rng(0)
+    keys = [f"client-{i:07}" for i in range(clients)]
+    cache, claims = RequestCache(), Claims.blank(clients, 1)
+    claims.rewards[:] = rng.normal(size=claims.rewards.shape)
+    claims.indices[:] = rng.integers(-1, leaves, size=claims.indices.shape)
+    cache.tell(keys, claims)
+    cache.split(0, range(leaves))
+    return keys, cache
+
+
+def measure_matching(clients: int = 1_000_000, repeats: int = 3) -> float:
+    """Return the seconds that matching all these clients' requests to leaves takes.
+
+    >>> measure_matching(clients=1000, repeats=1) < 1
+    True
+    """
+    keys, cache = cache_of(clients)
+    sketches = np.repeat(np.eye(_LEAVES), 10, axis=0)
+    auxo = with_four_leaves(keys[: len(sketches)], sketches)
+    auxo.requests = cache
+    return _side_by_side({"match": lambda: auxo.match(keys)}, repeats)["match"]
+
+
+def measure_memory(clients: int = 200_000) -> tuple[float, float]:
+    """Return the bytes for each known client: all, and without the names and their table.
+
+    >>> 0 < measure_memory(clients=1000)[1] < 100
+    True
+    """
+    tracemalloc.start()
+    keys, cache = cache_of(clients)
+    before, _ = tracemalloc.get_traced_memory()
+    del keys
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    list_of_keys = before - after  # the list goes, the names stay: the cache has them
+    return (before - list_of_keys) / clients, cache.nbytes() / clients
+
+
+def _side_by_side(ways: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each, measured in turns after one turn to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            way()
+            if repeat:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def main() -> None:
+    """Print the tables."""
+    print("One round of 200 participants, 1,000,000 parameters; shares of the mean in numpy")
+    for name, cost in measure_step().items():
+        print(f"  {name:30} {1000 * cost.seconds:8.1f} ms {cost.share:6.3f}")
+    print(f"Matching 1,000,000 cached requests to {_LEAVES} leaves: {measure_matching():.2f} s")
+    total, claims = measure_memory()
+    print(f"Server memory for each known client: {total:.0f} bytes, of it {claims:.0f} of requests")
+
+
+if __name__ == "__main__":
+    main()

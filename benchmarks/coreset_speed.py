@@ -1,0 +1,173 @@
+"""Speed of choosing coresets, as ratios to what others take and to the least it can take.
+
+``python -m benchmarks.coreset_speed`` chooses 500 of 5000 gradients of length 2049 by matching
+pursuit. Each step needs the product of all gradients with the residual, so 500 of these products
+are the limit. It is compared with scikit-learn's pursuit, and with solving for the weights from
+scratch at every step. Then it chooses 200 of 2000 samples by facility location, compared with the
+lazy greedy of apricot-select where that is installed; it is not among the requirements.
+
+All sides take turns in one run, so that other load on the machine hits all of them; the ratio of
+the medians is what counts.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import orthogonal_mp
+
+from data_selectors.facility_location import facility_location
+from data_selectors.matching_pursuit import matching_pursuit
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one way of choosing takes, and how well it does.
+
+    Attributes
+    ----------
+    seconds : float
+        Median over the repeats.
+    ratio : float
+        To the way that is listed first.
+    quality : float
+        Of matching pursuit the relative norm of the residual, of facility location the sum of
+        squared distances to the nearest sample chosen; lower is better, NaN where nothing is.
+    """
+
+    seconds: float
+    ratio: float
+    quality: float
+
+
+def pursuit_costs(
+    samples: int = 5000, length: int = 2049, budget: int = 500, repeats: int = 3
+) -> dict[str, Cost]:
+    """Return what each way of matching the mean gradient takes.
+
+    >>> costs = pursuit_costs(samples=60, length=30, budget=5, repeats=1)
+    >>> list(costs)[0], costs["ours, projection"].quality < 1
+    ('the products alone', True)
+    """
+    rng = np.random.default_rng(0)
+    gradients = rng.standard_normal((samples, length), dtype=np.float32)
+    target = gradients.mean(axis=0)
+
+    def products() -> float:
+        for _ in range(budget):
+            gradients @ target
+        return float("nan")
+
+    def pursue(**options: Any) -> float:
+        found = matching_pursuit(gradients, target, budget, tolerance=0.0, **options)
+        return float(found.residuals[-1] / np.linalg.norm(target))
+
+    def scikit_learn() -> float:
+        weights = orthogonal_mp(gradients.T, target, n_nonzero_coefs=budget, precompute=False)
+        return _left(gradients, target, weights)
+
+    ways = {
+        "the products alone": products,
+        "ours, distance": pursue,
+        "ours, projection": lambda: pursue(rule="projection"),
+        "ours, projection, nonnegative": lambda: pursue(rule="projection", nonnegative=True),
+        "ours, distance, 5 a step": lambda: pursue(step=5),
+        "ours, projection, no ridge": lambda: pursue(rule="projection", ridge=0.0),
+        "scikit-learn (no ridge)": scikit_learn,
+        "solved from scratch, projection": lambda: _from_scratch(gradients, target, budget),
+    }
+    return _side_by_side(ways, repeats)
+
+
+def location_costs(
+    samples: int = 2000, length: int = 64, budget: int = 200, repeats: int = 3
+) -> dict[str, Cost]:
+    """Return what each way of choosing by facility location takes.
+
+    >>> list(location_costs(samples=40, length=3, budget=5, repeats=1))[0]
+    'ours'
+    """
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((samples, length), dtype=np.float32)
+    ways: dict[str, Callable[[], float]] = {
+        "ours": lambda: _spread(features, facility_location(features, budget))
+    }
+    if find_spec("apricot") is not None:
+        selection = import_module("apricot").FacilityLocationSelection
+
+        def apricot() -> float:
+            chosen = selection(budget, metric="euclidean", optimizer="lazy").fit(features).ranking
+            return _spread(features, chosen)
+
+        ways["apricot-select, lazy"] = apricot
+    return _side_by_side(ways, repeats)
+
+
+def _from_scratch(gradients: Array, target: Array, budget: int, ridge: float = 0.5) -> float:
+    """Return the relative residual of the projection rule with a new solution at every step."""
+    chosen: list[int] = []
+    residual = target
+    for _ in range(budget):
+        scores = gradients @ residual
+        scores[chosen] = -np.inf
+        chosen.append(int(np.argmax(scores)))
+        rows = gradients[chosen]
+        weights = np.linalg.solve(rows @ rows.T + ridge * np.eye(len(rows)), rows @ target)
+        residual = (target - weights @ rows).astype(target.dtype)
+    return float(np.linalg.norm(residual) / np.linalg.norm(target))
+
+
+def _left(gradients: Array, target: Array, weights: Array) -> float:
+    return float(np.linalg.norm(target - weights @ gradients) / np.linalg.norm(target))
+
+
+def _spread(features: Array, chosen: Array) -> float:
+    """Return the sum of squared distances to the nearest sample chosen: the objective."""
+    rows = features.astype(np.float64)
+    squares = (rows**2).sum(axis=1)
+    distances = squares[:, None] + squares[chosen] - 2 * rows @ rows[chosen].T
+    return float(distances.min(axis=1).sum())
+
+
+def _side_by_side(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, Cost]:
+    """Return the cost of each, measured in turns after one turn to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    qualities: dict[str, float] = {}
+    for repeat in range(repeats + 1):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            qualities[name] = way()
+            if repeat:
+                seconds[name].append(time.perf_counter() - started)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    limit = next(iter(medians.values()))
+    return {name: Cost(medians[name], medians[name] / limit, qualities[name]) for name in ways}
+
+
+def _show(costs: dict[str, Cost]) -> None:
+    for name, cost in costs.items():
+        print(f"  {name:32} {cost.seconds:8.3f} s {cost.ratio:7.2f} {cost.quality:12.4f}")
+
+
+def main() -> None:
+    """Print both tables."""
+    print("Matching pursuit, 500 of 5000 gradients of length 2049, float32:")
+    print("seconds, ratio to the products alone, relative residual")
+    _show(pursuit_costs())
+    print("Facility location, 200 of 2000 samples of length 64, float32:")
+    print("seconds, ratio to ours, sum of squared distances to the nearest")
+    _show(location_costs())
+    if find_spec("apricot") is None:
+        print("  apricot-select is not installed: pip install apricot-select to compare")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""GCFL against the other ways to spend a budget of samples, and against training on all of them.
+
+``python -m benchmarks.gcfl motivating`` is the paper's experiment with blobs (section 2),
+``cifar --data cifar10.npz`` its main one (10 clients, Dirichlet 0.4, a two-layer CNN, six kinds and
+levels of noise), ``fashion`` the same on Fashion-MNIST with a smaller network, ``ablations --data
+cifar10.npz`` how GCFL depends on its settings at 40 % flipped labels, ``better`` what else can be
+done with the same budget (on Fashion-MNIST unless there is ``--data``). ``--noise`` and
+``--methods`` run a part of it.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.command import benchmark_parser, run_benchmark
+from benchmarks.coreset_runs import RUNNER
+from benchmarks.measures import best, final, total
+from benchmarks.plots import plot_curves
+from benchmarks.records import Cell
+from benchmarks.results import Results
+from benchmarks.tables import Column, difference_table, summary_table
+from server_app.config import Scalar
+
+Settings = dict[str, Scalar]
+
+# Section 6.3: SGD with learning rate 0.01, momentum 0.9, weight decay 5e-4, cosine annealing,
+# batches of 32; one local epoch. The plain mean of eq. 2, all clients in every round.
+PAPER: Settings = {
+    "num-clients": 10,
+    "client-selector": "all",
+    "weighting": "uniform",
+    "split.alpha": 0.4,
+    "learning-rate": 0.01,
+    "momentum": 0.9,
+    "weight-decay": 5e-4,
+    "schedule.kind": "cosine",
+    "batch-size": 32,
+    "coreset.budget": 0.1,
+    "coreset.every": 10,
+    "checkpoint.every": 0,
+    "report": False,
+}
+METHODS: dict[str, Settings] = {
+    "fedavg": {},
+    "fedprox": {"objective": "prox"},
+    "scaffold": {"objective": "scaffold"},
+    "moon": {"objective": "moon"},
+    "random": {"data-selector": "random"},
+    "facility-location": {"data-selector": "facility-location"},
+    "crust": {"data-selector": "crust"},
+    "gradmatch": {"data-selector": "gradmatch"},
+    "gcfl": {"data-selector": "gcfl"},
+    "nearest": {"data-selector": "nearest"},
+    "skyline": {"data-selector": "skyline"},
+    "fedavg + fine-tuning": {"fine-tune.epochs": 1},
+    "gcfl + fine-tuning": {"data-selector": "gcfl", "fine-tune.epochs": 1},
+}
+NOISES: dict[str, Settings] = {
+    "clean": {"noise": "none"},
+    "closed-20": {"noise": "closed-set", "corruption.rate": 0.2},
+    "closed-40": {"noise": "closed-set", "corruption.rate": 0.4},
+    "closed-60": {"noise": "closed-set", "corruption.rate": 0.6},
+    "open-40": {"noise": "open-set", "corruption.rate": 0.4},
+    "attribute-40": {"noise": "attribute", "corruption.rate": 0.4},
+}
+EXPERIMENTS: dict[str, Settings] = {
+    "motivating": {"task": "blobs", "model": "softmax", "partition": "iid"},
+    "cifar": {"task": "npz", "model": "cnn"},
+    "fashion": {"task": "fashion-mnist", "model": "small-cnn"},
+    "ablations": {"task": "npz", "model": "cnn"},
+    "better": {"task": "fashion-mnist", "model": "mlp"},
+}
+# What one experiment leaves out by default: figure 2 has one level of noise and few methods.
+DEFAULT_NOISES = {"motivating": ["closed-40"], "ablations": ["closed-40"], "better": ["closed-40"]}
+DEFAULT_METHODS = {
+    "motivating": ["fedavg", "random", "gcfl", "nearest", "skyline"],
+    "ablations": ["gcfl", "nearest"],
+    "better": ["gcfl"],
+}
+# Steps a round of a client of average size (2000 samples) at a budget of 10 %
+STEPS = 7
+ABLATIONS: dict[str, Settings] = {
+    "as it is": {},
+    # Shares of the test pool of 5000 that are 2, 5 and 10 % of 20,000 training samples
+    "server data 2 %": {"data.validation-share": 0.08},
+    "server data 10 %": {"data.validation-share": 0.4},
+    **{
+        f"budget {share:.0%}, same steps": {"coreset.budget": share, "local-steps": STEPS}
+        for share in (0.05, 0.1, 0.2, 0.3)
+    },
+    **{f"alpha {alpha:g}": {"split.alpha": alpha} for alpha in (0.1, 1.0, 10.0)},
+    **{
+        f"participation {share:.0%}": {"client-selector": "random", "fraction-train": share}
+        for share in (0.5, 0.75)
+    },
+    **{f"K = {every}": {"coreset.every": every} for every in (1, 5, 20)},
+}
+BETTER: dict[str, Settings] = {
+    "as it is": {},
+    "first choice at once": {"coreset.first-round": 0},
+    "first choice after 5": {"coreset.first-round": 5},
+    "weights": {"coreset.use-weights": True},
+    "projection": {"coreset.rule": "projection"},
+    "nearest": {"coreset.rule": "nearest"},
+    "projection, K = 5": {"coreset.rule": "projection", "coreset.every": 5},
+    "projection, weights": {"coreset.rule": "projection", "coreset.use-weights": True},
+    "random, K = 1": {"data-selector": "random", "coreset.every": 1},
+    "own target": {"coreset.target": "own"},
+    "all classes at once": {"coreset.per-class": False},
+    "5 a step": {"coreset.step": 5},
+    "small ridge": {"coreset.ridge": 1e-3},
+}
+COLUMNS = (
+    Column("final", final("accuracy")),
+    Column("best", best("accuracy")),
+    Column("clean", final("clean-share")),
+    Column("choosing s", total("choose-seconds"), ".1f"),
+    Column("training s", total("train-seconds"), ".1f"),
+    Column("MB down", total("bytes-down"), ".1f", scale=1e-6),
+    Column("MB guidance", total("bytes-guidance"), ".2f", scale=1e-6),
+)
+COMPARED = COLUMNS[:2]
+
+
+def cells(options: Namespace) -> list[Cell]:
+    """Return the runs of an experiment: noises times methods, times variants where it has any."""
+    common = {**PAPER, **EXPERIMENTS[options.experiment], "num-server-rounds": options.rounds}
+    common["evaluate-every"] = options.evaluate_every
+    if options.data is not None:
+        common |= {"task": "npz", "data.path": str(options.data.resolve())}
+    if options.model:
+        common["model"] = options.model
+    variants = {"ablations": ABLATIONS, "better": BETTER}.get(options.experiment, {"": {}})
+    return [
+        Cell(_name(noise, method, variant), {**common, **NOISES[noise], **METHODS[method], **more})
+        for noise in options.noise or DEFAULT_NOISES.get(options.experiment, list(NOISES))
+        for method in options.methods or DEFAULT_METHODS.get(options.experiment, list(METHODS))
+        for variant, more in variants.items()
+    ]
+
+
+def _name(noise: str, method: str, variant: str) -> str:
+    return ", ".join(filter(None, (noise, method, variant)))
+
+
+def show(results: Results, cells: Sequence[Cell], curves: Path) -> None:
+    """Print a table for each kind of noise, with the differences to its GCFL, and draw curves."""
+    groups: dict[str, list[str]] = {}
+    for cell in cells:
+        groups.setdefault(cell.name.partition(", ")[0], []).append(cell.name)
+    known = [c for c in COLUMNS if _measured(results, c)]
+    for noise, names in groups.items():
+        print(f"### {noise}\n")
+        print(summary_table(results, known, cells=names).markdown(), end="\n\n")
+        baseline = next((name for name in names if name.startswith(f"{noise}, gcfl")), None)
+        if baseline and len(names) > 1:
+            table = difference_table(results, COMPARED, baseline, cells=names)
+            print(table.markdown(), end="\n\n")
+        path = curves.with_name(f"{curves.stem}-{noise}.svg")
+        print("curves:", plot_curves(results, "accuracy", path, cells=names), end="\n\n")
+
+
+def _measured(results: Results, column: Column) -> bool:
+    rows = [row for runs in results.runs.values() for run in runs.values() for row in run.rows]
+    return all(any(metric in row for row in rows) for metric in column.measure.metrics)
+
+
+def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
+    """Run the sweep, print its tables and draw its curves; 1 if a run failed."""
+    parser = benchmark_parser("gcfl", __doc__, rounds=100, seeds=3)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--data", type=Path, help="an .npz file of images")
+    parser.add_argument("--noise", nargs="*", choices=NOISES, help="these only")
+    parser.add_argument("--methods", nargs="*", choices=METHODS, help="these only")
+    parser.add_argument("--model", default="", help="another model than the experiment's")
+    parser.add_argument("--evaluate-every", type=int, default=5, help="rounds")
+    options = parser.parse_args(arguments)
+    if options.data is None and EXPERIMENTS[options.experiment]["task"] == "npz":
+        parser.error(f"--data: {options.experiment} needs an .npz file of images")
+    todo = cells(options)
+    results = run_benchmark(options, todo, runner=runner)
+    show(results, todo, options.out)
+    return 1 if results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""ODE against the other rules for a stream, and against parts of itself.
+
+``python -m benchmarks.ode synthetic`` runs the paper's synthetic task (200 users), ``fashion`` its
+image task (50 clients), ``har --data users.npz`` activity recognition by user, ``traffic --data
+traffic.npz`` traffic classification (30 clients). ``--what`` says what is compared: the ``methods``
+of the paper's table 2, ODE's ``parts``, or how ODE and the reservoir bear other ``settings``.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.command import benchmark_parser, run_benchmark
+from benchmarks.measures import Measure, series
+from benchmarks.plots import plot_curves
+from benchmarks.records import Cell
+from benchmarks.results import Results
+from benchmarks.stream_runs import RUNNER
+from benchmarks.tables import Column, Table, difference_table, summary_table
+from server_app.config import Scalar
+
+Settings = dict[str, Scalar]
+
+BASELINE = "reservoir"
+METHODS: dict[str, Settings] = {
+    BASELINE: {"data-selector": "reservoir"},
+    "fifo": {"data-selector": "fifo"},
+    "high-loss": {"data-selector": "high-loss"},
+    "gradient-norm": {"data-selector": "gradient-norm"},
+    "fedbalancer": {"data-selector": "fedbalancer"},
+    "sld": {"data-selector": "sld"},
+    "ode": {"data-selector": "ode"},
+    "ode, exact gradient": {"data-selector": "ode", "ode.estimator": "exact"},
+    "ode, all labels": {"data-selector": "ode", "ode.clients-per-label": 0},
+    "unlimited": {"data-selector": "unlimited"},
+    "all data": {"data-selector": "full"},
+    "reservoir, equal weights": {"data-selector": "reservoir", "weighting": "uniform"},
+}
+ALL_LABELS: Settings = {"ode.clients-per-label": 0}
+PARTS: dict[str, Settings] = {
+    "ode": {},
+    "without valuation": {"ode.estimator": "none"},
+    "without estimators": {"ode.estimator": "stored"},
+    "without coordination": {"ode.coordinate": False},
+    "labels not covered": {"ode.cover": False},
+    "2 labels a client": {"ode.labels-per-client": 2},
+    "matched quantities": {"ode.quantities": "matched"},
+    "ode, all labels": ALL_LABELS,
+    "all labels, without valuation": {**ALL_LABELS, "ode.estimator": "none"},
+    "all labels, without estimators": {**ALL_LABELS, "ode.estimator": "stored"},
+    "all labels, participants only": {**ALL_LABELS, "ode.estimator": "participants"},
+    "all labels, normalised values": {**ALL_LABELS, "ode.normalize": True},
+}
+# Table 1 and appendix C.2: 5 local epochs of full batches, each client's data in 500 rounds
+PAPER: Settings = {
+    "local-epochs": 5,
+    "batch-size": 100_000,
+    "stream.velocity": 0.002,
+    "schedule.kind": "step",
+    "schedule.every": 100,
+    "schedule.factor": 0.95,
+    "checkpoint.every": 0,
+}
+TASKS: dict[str, Settings] = {
+    "synthetic": {
+        "task": "synthetic",
+        "partition": "natural",
+        "model": "softmax",
+        "num-clients": 200,
+        "fraction-train": 0.05,
+        "stream.capacity": 10,
+    },
+    "fashion": {
+        "task": "fashion-mnist",
+        "partition": "shards",
+        "model": "lenet",
+        "num-clients": 50,
+        "fraction-train": 0.1,
+        "stream.capacity": 5,
+    },
+    "har": {
+        "task": "npz",
+        "partition": "natural",
+        "model": "dnn",
+        "fraction-train": 0.1,
+        "stream.capacity": 5,
+    },
+    "traffic": {
+        "task": "npz",
+        "partition": "dirichlet",
+        "model": "dnn",
+        "num-clients": 30,
+        "fraction-train": 0.2,
+        "stream.capacity": 10,
+    },
+}
+RATES = {"synthetic": 0.03, "fashion": 0.02, "har": 0.01, "traffic": 0.05}
+ROBUSTNESS: dict[str, Settings] = {
+    "2 epochs": {"local-epochs": 2},
+    "10 epochs": {"local-epochs": 10},
+    "5 % take part": {"fraction-train": 0.05},
+    "50 % take part": {"fraction-train": 0.5},
+    "5 stored": {"stream.capacity": 5},
+    "20 stored": {"stream.capacity": 20},
+    "20 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.2},
+    "40 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.4},
+}
+
+
+def of_last(metric: str, evaluations: int = 3) -> Measure:
+    """Mean of a metric over the last rounds that measured it.
+
+    >>> of_last("loss").of([{"round": r, "loss": 2.0 * r} for r in range(5)])
+    6.0
+    """
+
+    def mean(rows: Sequence[object]) -> float | None:
+        values = series(rows, metric)[1]  # type: ignore[arg-type]
+        return float(values[-evaluations:].mean()) if len(values) else None
+
+    return Measure((metric,), mean)
+
+
+COLUMNS = (
+    Column("clients' accuracy", of_last("clients-accuracy-mean"), ".1f", 100),
+    Column("pooled accuracy", of_last("accuracy"), ".1f", 100),
+    Column("labels stored", of_last("labels"), ".1f"),
+    Column("labels a client", of_last("labels-per-client"), ".1f"),
+)
+
+
+def speed_ups(results: Results, metric: str, baseline: str = BASELINE) -> Table:
+    """Return how many times sooner each cell reaches the baseline's final accuracy.
+
+    Both are read off the mean curve over seeds; the final accuracy is the mean of the last three
+    evaluations.
+    """
+    target = results.estimate(baseline, of_last(metric)).mean
+    first = {cell: _reaches(results, cell, metric, target) for cell in results.cells}
+    rows = [["cell", f"reaches {target:.1%} in round", "speed-up"]]
+    for cell, reached in first.items():
+        ratio = "never" if reached is None else f"{(first[baseline] or np.nan) / reached:.2f}"
+        rows.append([cell, f"{reached or '-'}", ratio])
+    return Table(rows)
+
+
+def _reaches(results: Results, cell: str, metric: str, target: float) -> int | None:
+    rounds, heights = results.curve(cell, metric)
+    reached = rounds[np.array([height.mean for height in heights]) >= target]
+    return int(reached[0]) if len(reached) else None
+
+
+def cells(options: Namespace) -> list[Cell]:
+    """Return what an option of the command line asks to run."""
+    common: Settings = {
+        **PAPER,
+        **TASKS[options.task],
+        "learning-rate": options.rate or RATES[options.task],
+        "num-server-rounds": options.rounds,
+        "evaluate-every": options.every,
+    }
+    if options.data is not None:
+        common["data.path"] = str(options.data.resolve())
+        users = _users(options.data)
+        common |= {"num-clients": users} if users else {}
+    if common["partition"] == "natural":
+        common["fraction-evaluate"] = 1.0
+    if options.capacity:
+        common["stream.capacity"] = options.capacity
+    if options.what == "methods":
+        chosen = {name: METHODS[name] for name in options.methods or METHODS}
+        return [Cell(name, {**common, **own}) for name, own in chosen.items()]
+    ode = {**common, **METHODS["ode"]}
+    if options.what == "parts":
+        baseline = Cell(BASELINE, {**common, **METHODS[BASELINE]})
+        return [baseline, *(Cell(name, {**ode, **own}) for name, own in PARTS.items())]
+    return [
+        Cell(f"{method}, {name}", {**common, **METHODS[method], **own})
+        for name, own in ROBUSTNESS.items()
+        for method in (BASELINE, "ode", "ode, all labels")
+    ]
+
+
+def _users(path: Path) -> int:
+    """Return how many users a file has; 0 if its samples have no owner."""
+    with np.load(path) as file:
+        return len(np.unique(file["user_train"])) if "user_train" in file.files else 0
+
+
+def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
+    """Run the sweep, print its tables and draw its curves; 1 if a run failed."""
+    parser = benchmark_parser("ode", __doc__, rounds=150, seeds=3)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--what", choices=("methods", "parts", "settings"), default="methods")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, help="only these")
+    parser.add_argument("--data", type=Path, help="an .npz file, which har and traffic need")
+    parser.add_argument("--capacity", type=int, help="samples a client stores; as in the paper")
+    parser.add_argument("--rate", type=float, help="learning rate; the task's own")
+    parser.add_argument("--every", type=int, default=5, help="rounds between evaluations")
+    options = parser.parse_args(arguments)
+    if options.data is None and options.task in ("har", "traffic"):
+        parser.error(f"--data: {options.task} needs an .npz file")
+    results = run_benchmark(options, cells(options), runner=runner)
+    report(results, options.out)
+    return 1 if results.failures else 0
+
+
+def report(results: Results, out: Path) -> None:
+    """Print the tables and draw the curves."""
+    rows = [row for runs in results.runs.values() for run in runs.values() for row in run.rows]
+    by_clients = any("clients-accuracy-mean" in row for row in rows)
+    columns = COLUMNS if by_clients else COLUMNS[1:]
+    metric = "clients-accuracy-mean" if by_clients else "accuracy"
+    print(summary_table(results, columns).markdown(), end="\n\n")
+    if BASELINE in results.cells:
+        print(difference_table(results, columns[:-2], BASELINE).markdown(), end="\n\n")
+        print(speed_ups(results, metric).markdown(), end="\n\n")
+    print("curves:", plot_curves(results, metric, out.with_suffix(".svg")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

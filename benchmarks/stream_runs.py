@@ -1,0 +1,56 @@
+"""Runs on the local engine that also measure which labels the clients store.
+
+This is a runner for :func:`benchmarks.sweep.sweep`: its rows have two columns more, ``labels`` that
+any client stores, and ``labels-per-client`` on average. It draws no report, which would take longer
+than a short run.
+"""
+
+import logging
+from typing import Any
+
+from server_app.app import build_loop, speak
+from server_app.callbacks.artifacts import Artifacts
+from server_app.config import Scalar, default_config, read_config
+from server_app.local import LocalResult
+from server_app.local_grid import LocalGrid
+from server_app.report.history import History
+
+RUNNER = "benchmarks.stream_runs:run_stream"
+
+
+class Unsaved(LocalGrid):
+    """A grid whose clients are not put into checkpoints: reading all their stores takes time."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: no run goes on from here."""
+        return {}
+
+
+def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
+    """Run one federated training as :func:`server_app.local.run_local` does, and watch labels."""
+    speak(logging.WARNING if quiet else logging.INFO)
+    run_config: dict[str, Any] = {**default_config(), **overrides}
+    config = read_config(run_config)
+    folder, loop = build_loop(Unsaved(config.num_clients, run_config), run_config)
+    loop.callbacks = [part for part in loop.callbacks if not isinstance(part, Artifacts)]
+    reason = loop.run()
+    events = list(folder.read_events())
+    stored = {e["round"]: e for e in events if e["event"] == "streams"}
+    rows = History.from_events(events).rows
+    return LocalResult(
+        folder.path,
+        reason,
+        [{"round": n, **rows[n], **_labels(stored.get(n))} for n in sorted(rows)],
+    )
+
+
+def _labels(event: dict[str, Any] | None) -> dict[str, float]:
+    """Return what an event says of the stored labels.
+
+    >>> _labels({"stored": [4, 0, 2], "classes": 1.5})
+    {'labels': 2.0, 'labels-per-client': 1.5}
+    """
+    if event is None:
+        return {}
+    labels = sum(count > 0 for count in event["stored"])
+    return {"labels": float(labels), "labels-per-client": event["classes"]}

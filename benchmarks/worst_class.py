@@ -1,0 +1,63 @@
+"""Runs on the local engine that also measure the class that the model does worst on.
+
+A selector that hardly ever takes the holders of a class can hide behind a good mean. This is a
+runner for :func:`benchmarks.sweep.sweep`: its rows have one column more, ``worst-class``.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord
+from torch import nn
+
+from client_app.trainer import load_arrays
+from server_app.app import build_loop, speak
+from server_app.config import Scalar, default_config, read_config
+from server_app.local import LocalResult
+from server_app.local_grid import LocalGrid
+from server_app.report.history import History
+from tasks import Split, load_task
+from wire.arrays import from_record
+
+RUNNER = "benchmarks.worst_class:run_watched"
+
+
+def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
+    """Run one federated training as :func:`server_app.local.run_local` does, and watch classes."""
+    speak(logging.WARNING if quiet else logging.INFO)
+    run_config: dict[str, Any] = {**default_config(), **overrides}
+    config = read_config(run_config)
+    task = load_task(config.task_spec())
+    folder, loop = build_loop(LocalGrid(config.num_clients, run_config), run_config)
+    worst: dict[int, float] = {}
+    model, test, plain = task.build_model(), task.server_data().test, loop.evaluate
+
+    def evaluate(arrays: ArrayRecord) -> tuple[float, float]:
+        worst[loop.round] = worst_class_accuracy(model, arrays, test)
+        return plain(arrays)
+
+    loop.evaluate = evaluate
+    reason = loop.run()
+    rows = History.from_events(folder.read_events()).rows
+    rounds = [{"round": n, **rows[n], "worst-class": worst.get(n)} for n in sorted(rows)]
+    return LocalResult(folder.path, reason, rounds)
+
+
+@torch.no_grad()
+def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Split) -> float:
+    """Return the lowest accuracy that a model has on the samples of any one class.
+
+    >>> from wire.arrays import to_record
+    >>> identity = to_record({"weight": torch.eye(2).numpy()})
+    >>> data = Split(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([0, 1, 1]))
+    >>> worst_class_accuracy(nn.Linear(2, 2, bias=False), identity, data)
+    0.5
+    """
+    load_arrays(model, from_record(arrays))
+    model.eval()
+    guesses = [model(data.x[i : i + 512]).argmax(1) for i in range(0, len(data), 512)]
+    right = (torch.cat(guesses) == data.y).double()
+    held = torch.bincount(data.y)
+    share = torch.bincount(data.y, weights=right) / held
+    return float(share[held > 0].min())

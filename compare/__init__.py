@@ -1,0 +1,1 @@
+"""Which strategy fits my data? ``python -m compare -c "task='digits'"`` runs them and tells."""

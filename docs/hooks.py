@@ -1,0 +1,74 @@
+"""What mkdocs does with these pages beside building them.
+
+In a page, ``<!-- knobs: cosage summary -->`` becomes tables of settings, read from the run config;
+``<!-- results: cosage -->`` a link to what was measured, or a word that nothing was yet;
+``<!-- measured: gcfl -->`` the same behind a claim in a table, or nothing;
+``<!-- include: CONTRIBUTING.md -->`` the text of a file outside of this folder.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from server_app.knobs import markdown
+
+DOCS = Path(__file__).resolve().parent
+_RELATIVE = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*|)\)")
+_MARK = re.compile(r"<!-- (knobs|results|measured|include): ([^>]*?) -->")
+
+
+def on_config(config: Any) -> Any:
+    """Add all results to the navigation."""
+    files = sorted((DOCS / "results").glob("*.md"), key=lambda path: (path.stem != "README", path))
+    config["nav"].append({"What was measured": [f"results/{path.name}" for path in files]})
+    return config
+
+
+def on_page_markdown(text: str, page: Any, **_: Any) -> str:
+    """Replace the marks of one page."""
+    return expand(text, page.file.src_uri.count("/"))
+
+
+def expand(text: str, depth: int = 0) -> str:
+    """Replace the marks in a text that lies so many folders deep.
+
+    >>> expand("<!-- results: nothing -->")
+    'Not measured yet.'
+    """
+    fill: dict[str, Callable[[str], str]] = {
+        "knobs": lambda names: markdown(names.split()),
+        "results": lambda name: _results(name, depth),
+        "measured": lambda name: _measured(name, depth),
+        "include": lambda path: _body(DOCS.parent / path, depth),
+    }
+    return _MARK.sub(lambda mark: fill[mark[1]](mark[2]), text)
+
+
+def _results(name: str, depth: int) -> str:
+    link = _link(name, depth)
+    return f"All numbers, with the commands: {link}." if link else "Not measured yet."
+
+
+def _measured(name: str, depth: int) -> str:
+    link = _link(name, depth)
+    return f"; measured: {link}" if link else ""
+
+
+def _link(name: str, depth: int) -> str:
+    """Return a link to a file of results, if there is one."""
+    exists = (DOCS / "results" / f"{name}.md").exists()
+    return f"[{name}.md]({'../' * depth}results/{name}.md)" if exists else ""
+
+
+def _body(path: Path, depth: int) -> str:
+    """Return a file without its title, as part of another page; its links still lead somewhere."""
+
+    def moved(link: re.Match[str]) -> str:
+        target = (path.parent / link[2]).resolve()
+        if target.is_relative_to(DOCS):
+            return f"[{link[1]}]({'../' * depth}{target.relative_to(DOCS).as_posix()}{link[3]})"
+        return f"{link[1]} (`{target.relative_to(DOCS.parent).as_posix()}`)"
+
+    _, _, body = path.read_text(encoding="utf-8").partition("\n")
+    return _RELATIVE.sub(moved, body.strip())

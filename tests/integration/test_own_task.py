@@ -1,0 +1,93 @@
+"""docs/your-own-task.md, followed to the letter."""
+
+import csv
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from sklearn.datasets import load_breast_cancer
+
+from client_app.app import answer
+from client_app.trainer import read_arrays
+from compare.command import main as compare
+from server_app.config import default_config, read_config
+from server_app.local import main as run_local
+from server_app.overrides import parse_overrides
+from tasks import load_task
+from wire.arrays import from_record, to_record
+
+PAGE = Path(__file__).parents[2] / "docs" / "your-own-task.md"
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+PROGRAMS = [text.removeprefix("# ").split("\n", 1) for language, text in BLOCKS if language]
+COMMANDS = [
+    shlex.split(line) for language, text in BLOCKS if not language for line in text.splitlines()
+]
+
+
+def command(*start: str) -> list[str]:
+    """Return the arguments of the page's first command that starts like this."""
+    return next(c[len(start) :] for c in COMMANDS if c[: len(start)] == list(start))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the page's programs, and a CSV file as the page describes it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in PROGRAMS:
+        (tmp_path / name).write_text(text)
+        monkeypatch.delitem(sys.modules, Path(name).stem, raising=False)
+    data = load_breast_cancer()
+    with (tmp_path / "readings.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["site", *(f"x{i}" for i in range(1, 31)), "label"])
+        for number, (x, y) in enumerate(zip(data.data, data.target, strict=True)):
+            writer.writerow([f"site-{number % 8 + 1}", *x, data.target_names[y]])
+    runpy.run_path(str(tmp_path / "prepare.py"))
+    return tmp_path
+
+
+def test_the_same_files_are_compared_run_and_put_on_devices(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("compare.command.render", lambda found: "")  # drawing has its own tests
+    assert compare([*command("python", "-m", "compare"), "--processes", "1"]) == 0
+    assert (place / "comparisons" / "npz" / "compare.json").exists()
+    assert "Run fedavg" in capsys.readouterr().out
+
+    arguments = command("python", "-m", "server_app.local")
+    monkeypatch.setattr(sys, "argv", ["local", *arguments])
+    assert run_local() == 0
+    accuracy = re.search(r"final accuracy +([0-9.]+) %", capsys.readouterr().out)
+    assert accuracy
+    assert float(accuracy[1]) > 85
+
+    run = parse_overrides(command("flwr", "run", ".", "mine", "--stream", "-c"))
+    settings = {**default_config(), **run, "data.path": "mine.npz"}
+    for site in ("site-1", "site-8"):
+        assert trained_on_device(settings, f"devices/{site}.npz")
+
+
+def trained_on_device(settings: dict[str, object], data_path: str) -> bool:
+    """Let one device answer one round of training; tell whether its model changed."""
+    model = load_task(read_config(settings).task_spec()).build_model()
+    before = read_arrays(model)
+    node = {"client-id": "site", "data-path": data_path}
+    context = Context(1, 2, node_config=node, state=RecordDict(), run_config=settings)
+    content = RecordDict({"arrays": to_record(before), "config": ConfigRecord({"server-round": 1})})
+    message = Message(content, dst_node_id=2, message_type="train")
+    (reply,) = answer("train", [message], [context])
+    assert not reply.has_error(), reply.error
+    after = from_record(next(iter(reply.content.array_records.values()), ArrayRecord()))
+    return any(not np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_data_from_code(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = next(c[3:] for c in COMMANDS if "mytask:load" in " ".join(c))
+    monkeypatch.setattr(sys, "argv", ["local", *arguments])
+    assert run_local() == 0

@@ -1,0 +1,54 @@
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import gcfl
+from benchmarks.coreset_runs import run_with_coresets
+from server_app.config import read_config
+
+
+def options(experiment: str, **given: Any) -> Namespace:
+    given = {"noise": None, "methods": None, "model": "", "data": Path("x.npz"), **given}
+    return Namespace(experiment=experiment, rounds=7, evaluate_every=2, **given)
+
+
+@pytest.mark.parametrize("experiment", gcfl.EXPERIMENTS)
+def test_every_run_of_an_experiment_has_a_name_of_its_own_and_a_valid_config(
+    experiment: str,
+) -> None:
+    cells = gcfl.cells(options(experiment))
+    assert len({cell.name for cell in cells}) == len(cells)
+    for cell in cells:
+        config = read_config(dict(cell.config))
+        assert (config.num_server_rounds, config.weighting) == (7, "uniform")
+
+
+def test_a_part_can_be_asked_for() -> None:
+    cells = gcfl.cells(options("cifar", noise=["clean", "open-40"], methods=["gcfl", "moon"]))
+    assert [cell.name for cell in cells] == [
+        "clean, gcfl",
+        "clean, moon",
+        "open-40, gcfl",
+        "open-40, moon",
+    ]
+
+
+def test_data_are_needed_where_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        gcfl.main(["cifar"])
+    assert "--data: cifar needs" in capsys.readouterr().err
+
+
+def test_rows_tell_what_clients_trained_on(tmp_path: Path) -> None:
+    (cell,) = gcfl.cells(options("motivating", methods=["gcfl"], data=None))
+    result = run_with_coresets(
+        {**cell.config, "num-server-rounds": 2, "output-dir": str(tmp_path), "task": "digits"}
+    )
+    assert result.reason == "completed"
+    first, second = result.rounds[1:]
+    assert (first["bytes-guidance"], second["bytes-guidance"]) == (0, 10 * 10 * 65 * 4)
+    assert 0 < second["choose-seconds"] < second["train-seconds"] + second["seconds"]
+    assert 0 < second["clean-share"] < 1
+    assert second["coreset-size"] > 100
