@@ -77,6 +77,11 @@ bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.sparse_uplink
 	$(BIN)/python -m benchmarks.selection_speed
+	$(BIN)/python -m benchmarks.summary_overhead
+	$(BIN)/python -m benchmarks.coreset_speed
+	$(BIN)/python -m benchmarks.stream_speed
+	$(BIN)/python -m benchmarks.cohort_speed
+	$(BIN)/python -m benchmarks.overlap_speed
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'
