@@ -3,7 +3,10 @@
 A million offers to a queue of the best stand against ``heapq.heappushpop`` on a heap of the same
 size, which is the limit for a queue in Python. The coordination of 10,000 clients with 100 labels
 stands against one ``numpy.argsort`` of the same velocities; its objective, on small instances,
-against the linear program of eq. 10 of the ODE paper. All sides take turns in one run.
+against the linear program of eq. 10 of the ODE paper. Valuing 10,000 images by the last layer of
+LeNet stands against one forward pass over them, which is the limit, and against a loop that asks
+autograd for the last layer's gradient of one image after the other. All sides take turns in one
+run.
 """
 
 import heapq
@@ -15,10 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
+from torch import nn
+from torch.nn import functional
 
+from client_app.valuation import HeadValuation
 from stream_selectors.ode import ValueStore, coordinate
+from tasks.models import build_model, split_at_head
 
 Floats = NDArray[np.float64]
 
@@ -192,6 +200,54 @@ def _gap(missed: list[float], off: list[float]) -> Gap:
     return Gap(len(missed), statistics.median(missed), max(missed), within, statistics.mean(off))
 
 
+def measure_valuation(count: int = 10_000, looped: int = 300) -> dict[str, float]:
+    """Return the seconds that it takes to value images, and those of a forward pass over them.
+
+    The loop goes over the first few images only; its time is scaled up to all of them.
+
+    >>> list(measure_valuation(64, 4))
+    ['forward pass', 'values', 'loop of autograd']
+    """
+    generator = torch.Generator().manual_seed(0)
+    model = build_model("lenet", (1, 28, 28), 10).eval()
+    x = torch.rand(count, 1, 28, 28, generator=generator)
+    y = torch.randint(10, (count,), generator=generator)
+    valuation = HeadValuation(model)
+    direction = torch.randn(valuation.size, generator=generator)
+    ways: dict[str, Callable[[], Any]] = {
+        "forward pass": lambda: _forward(model, x),
+        "values": lambda: valuation.look(x, y, direction.numpy()),
+        "loop of autograd": lambda: _loop(model, x[:looped], y[:looped], direction),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(5):
+        for name, way in ways.items():
+            seconds[name].append(_seconds(way))
+    found = {name: statistics.median(values) for name, values in seconds.items()}
+    return found | {"loop of autograd": found["loop of autograd"] * count / looped}
+
+
+@torch.no_grad()
+def _forward(model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    return [model(part) for part in x.split(1024)]
+
+
+def _loop(
+    model: nn.Module, x: torch.Tensor, y: torch.Tensor, direction: torch.Tensor
+) -> list[float]:
+    """Return the values of images, from the last layer's gradient of each."""
+    body, head = split_at_head(model)
+    values = []
+    for sample, label in zip(x, y, strict=True):
+        with torch.no_grad():
+            features = body(sample[None])
+        loss = functional.cross_entropy(head(features), label[None])
+        weight, bias = torch.autograd.grad(loss, [head.weight, head.bias])
+        gradient = torch.cat([bias[:, None], weight], dim=1).flatten()
+        values.append(float(gradient @ direction))
+    return values
+
+
 def _seconds(way: Callable[[], Any]) -> float:
     """Return the seconds of work, which other load on the machine does not add to."""
     started = time.process_time()
@@ -219,6 +275,10 @@ def main() -> None:
             f"  {name:8} {gap.solved} instances: median {gap.median:6.1%}, worst {gap.worst:6.1%},"
             f" {gap.within:.0%} within 5 %; labels' shares off by {gap.off:.1%}"
         )
+    print("Valuing 10,000 images by the last layer of LeNet; ratio to one forward pass over them")
+    seconds = measure_valuation()
+    for name, value in seconds.items():
+        print(f"  {name:24} {1000 * value:7.0f} ms {value / seconds['forward pass']:6.2f}")
 
 
 if __name__ == "__main__":

@@ -23,13 +23,14 @@ from tasks import TaskError
 from wire.files import write_atomically
 
 # What a comparison sets unless the user does: clients hold out data of their own, to see how the
-# worst of them fare; each run has one core.
+# worst of them fare; each run has one core; the page of each would take longer than many a run.
 COMMON: dict[str, Scalar] = {
     "fraction-evaluate": 1.0,
     "data.client-test-share": 0.2,
     "checkpoint.every": 10,
     "checkpoint.keep": 1,
     "local.threads": 1,
+    "report": False,
 }
 MOST_EVALUATIONS = 100
 _SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", "resume-from")

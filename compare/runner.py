@@ -20,7 +20,6 @@ from compare.budget import LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
 from compare.meter import EVENT, Meter, MeteredGrid
 from compare.rows import rows_of
 from server_app.app import build_loop, speak
-from server_app.callbacks.artifacts import Artifacts
 from server_app.callbacks.checkpoint import CheckpointError
 from server_app.config import Scalar, default_config, read_config
 from server_app.local import LocalResult
@@ -84,8 +83,7 @@ def _play(folder: RunFolder, run_config: dict[str, Any], budget: Budget) -> str:
         shutil.rmtree(folder.path, ignore_errors=True)
         _, loop = build_loop(grid, {**run_config, "run-name": folder.path.name})
     meter = Meter(grid, budget, _last_cost(folder.read_events()))
-    # The page of each run would take longer than many a run; it can be had afterwards.
-    loop.callbacks = [meter, *(c for c in loop.callbacks if not isinstance(c, Artifacts))]
+    loop.callbacks = [meter, *loop.callbacks]
     return loop.run()
 
 

@@ -11,6 +11,7 @@ from server_app.report.wording import data_size, plural
 
 MARGIN = 0.02  # accuracies that are closer than two points are as good as equal
 FEW_SEEDS = 3
+STOPPED = "*"
 BETTER, EQUAL, OPEN, WORSE = "better", "no difference", "not decided", "worse"
 
 
@@ -121,7 +122,8 @@ def _sort_out(axis: str, when: str, best: Finding, others: Sequence[Finding]) ->
     for finding in others:
         gap = finding.against[axis]
         if gap.count:
-            kinds[judge(gap)].append(f"{finding.name} ({100 * gap.mean:+.1f})")
+            mark = "" if finding.to_the_end else STOPPED
+            kinds[judge(gap)].append(f"{finding.name}{mark} ({100 * gap.mean:+.1f})")
     told = [f"{', '.join(names)} {kind}" for kind, names in kinds.items() if names]
     return f"{when}, against {best.name}: {'; '.join(told)}." if told else ""
 
@@ -154,23 +156,25 @@ def _bytes_a_round(finding: Finding) -> float:
 
 
 def _caveats(comparison: Comparison, found: Sequence[Finding]) -> list[str]:
-    lines = []
-    hasty = [
-        f.name
-        for f in found
-        if f.seeds and not f.to_the_end and judge(f.against["rounds"]) != WORSE
-    ]
-    if hasty:
-        lines.append(
-            f"Stopped early for being behind, though not by more than chance: {', '.join(hasty)}. "
-            "--to-the-end gives all of them the whole budget."
-        )
+    lines = [_stopped([f for f in found if f.seeds and not f.to_the_end])]
     if len(comparison.seeds) < FEW_SEEDS:
         lines.append(f"With {plural(len(comparison.seeds), 'seed')} chance cannot be judged well.")
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found if f.failed]
     if failed:
         lines.append(f"Failed: {', '.join(failed)}; runs.jsonl says why.")
     return lines
+
+
+def _stopped(found: Sequence[Finding]) -> str:
+    """Say who was stopped early, and that this is not the last word on them."""
+    if not found:
+        return ""
+    text = (
+        f"{STOPPED} Stopped early for being behind, and compared there: a slow starter may catch "
+        "up later. --to-the-end gives all of them the whole budget."
+    )
+    close = [f.name for f in found if judge(f.against["rounds"]) != WORSE]
+    return f"{text} Behind by no more than chance: {', '.join(close)}." if close else text
 
 
 def _percent(share: float) -> str:

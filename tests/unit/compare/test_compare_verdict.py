@@ -25,8 +25,10 @@ def test_a_clear_lead_is_named_and_who_was_stopped_is_compared_where_it_was() ->
     lines = verdict(slow)
     assert lines[0] == "Run fedyogi: it beats fedavg by 10.0 points [10.0, 10.0]."
     assert lines[1].endswith(
-        "At equal rounds, against fedyogi: fedavg (-10.0), late (-50.0) worse."
+        "At equal rounds, against fedyogi: fedavg (-10.0), late* (-50.0) worse."
     )
+    assert lines[-1].startswith("* Stopped early for being behind")
+    assert "no more than chance" not in lines[-1]
     assert best_of(slow) == "fedyogi"
     assert [finding.name for finding in findings(slow)] == ["fedyogi", "fedavg", "late"]
 
