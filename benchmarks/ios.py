@@ -126,7 +126,8 @@ def agreement(matrix: Matrix, truth: Matrix, histograms: NDArray[Any]) -> dict[s
     scores = {f"R@{k}": _recall(matrix, truth, k) for k in (4, 8) if k < len(truth) - 1}
     scores["tau"] = float(kendalltau(matrix[pairs], truth[pairs]).statistic)
     near = min(8, len(truth) - 1)
-    scores["JS"] = float(mixture_divergence(np.clip(matrix, 0, None), list(histograms), near).mean())
+    weights = np.clip(matrix, 0, None)
+    scores["JS"] = float(mixture_divergence(weights, list(histograms), near).mean())
     labels = similarity_clusters(matrix).labels
     distances = 1 - truth
     np.fill_diagonal(distances, 0.0)

@@ -229,7 +229,7 @@ def measure_valuation(count: int = 10_000, looped: int = 300) -> dict[str, float
 
 @torch.no_grad()
 def _forward(model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
-    return [model(part) for part in x.split(1024)]
+    return [model(part) for part in torch.split(x, 1024)]
 
 
 def _loop(

@@ -283,6 +283,7 @@ class Streams(Layer):
             "quota": self.quota,
             "class-weights": self.class_weights,
             "planned": self._planned,
+            "shares": self._shares,
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -292,6 +293,7 @@ class Streams(Layer):
         self.quota = dict(state["quota"])
         self.class_weights = list(state["class-weights"])
         self._planned = dict(state["planned"])
+        self._shares = dict(state["shares"])
 
 
 def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str, Any]:

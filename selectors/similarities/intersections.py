@@ -53,7 +53,7 @@ class _Layout:
 # Many sets: the product dominates. Few: the calls do, so that longer blocks are better.
 _MANY = _Layout(np.float32, bits=8, cell=255, block=2040, width=56)
 _FEW = _Layout(np.float64, bits=17, cell=4096, block=16384, width=56)
-_FROM = 128
+_FROM = 64
 
 
 def intersection_sizes(supports: Sequence[Indices], threads: int | None = None) -> Counts:

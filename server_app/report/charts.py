@@ -189,7 +189,7 @@ def _steps(axes: "Axes", rounds: list[int], top: Any, base: Any, label: str, col
 
 
 def _edges(rounds: list[int]) -> "NDArray[np.float64]":
-    return np.arange(rounds[0], rounds[-1] + 2) - 0.5
+    return np.arange(rounds[0], rounds[-1] + 2, dtype=np.float64) - 0.5
 
 
 def _finish(axes: "Axes", y_label: str) -> None:

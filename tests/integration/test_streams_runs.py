@@ -1,5 +1,6 @@
 """Clients that keep what they can of a stream, on the local engine and by wire."""
 
+import errno
 import json
 import os
 
@@ -8,6 +9,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from client_app.app import answer
+from client_app.record_log import RecordLog
 from client_app.trainer import read_arrays
 from server_app.config import default_config, read_config
 from server_app.local import run_local
@@ -23,17 +25,23 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True)
+def no_report(monkeypatch):
+    """Drawing it takes longer than all the rounds."""
+    monkeypatch.setattr("server_app.callbacks.artifacts.write_report", lambda folder: None)
+
+
 @pytest.fixture
 def small(tmp_path, cache):
     return {
         "output-dir": str(tmp_path / "runs"),
-        "report": False,
         "data.cache-dir": cache,
         "num-server-rounds": 3,
         "num-clients": 6,
         "clients-per-round": 3,
         "stream.capacity": 8,
         "data-selector": "ode",
+        "checkpoint.every": 0,
     }
 
 
@@ -61,13 +69,14 @@ def test_every_rule_runs_by_wire_within_its_capacity(small, rule):
 @pytest.mark.parametrize(
     "also",
     [
-        {"ode.estimator": "participants", "ode.noise": 0.01},
-        {"ode.estimator": "exact"},
-        {"ode.layers": 0, "model": "mlp"},
-        {"ode.coordinate": False, "ode.normalize": True},
+        {"ode.estimator": "participants", "ode.noise": 0.01, "ode.labels-per-client": 2},
+        {"ode.estimator": "stored", "ode.clients-per-label": 0},
+        {"ode.estimator": "none", "stream.drift": 0.5},
+        {"ode.estimator": "exact", "ode.layers": 0, "ode.normalize": True, "model": "mlp"},
+        {"ode.coordinate": False, "ode.normalize": True, "aggregator": "fedyogi"},
         {"ode.quantities": "matched", "stream.ingest": "every-round", "stream.burst": 2},
-        {"client-selector": "cosage", "uplink": "top-k", "objective": "prox", "stream.drift": 0.5},
-        {"cohorts": "auxo", "aggregator": "fedyogi"},
+        {"client-selector": "cosage", "uplink": "top-k", "objective": "prox"},
+        {"cohorts": "auxo"},
     ],
     ids=lambda also: ",".join(also),
 )
@@ -79,20 +88,21 @@ def test_ode_composes(small, also):
 
 
 def test_the_plan_reaches_the_stores(small):
-    result = run_local({**small, "num-server-rounds": 6, "clients-per-round": 6})
+    result = run_local({**small, "clients-per-round": 6})
     plan = events(result, "planned")
     assert len(plan) == 1  # nobody came or went, and the streams are steady
     stored = events(result, "streams")[-1]["stored"]
     assert all(have <= most for have, most in zip(stored, plan[0]["stored"], strict=True))
     # From the second round on there is an estimate of the global gradient to send.
     sent = [e["bytes-down"] for e in events(result, "guidance")]
-    assert sent[1] > sent[0] + 6 * 4 * 10 * 65
+    assert sent[1] >= sent[0] + 6 * 4 * 10 * 65
 
 
 def test_a_resumed_run_goes_on_as_if_never_stopped(small):
-    whole = run_local({**small, "num-server-rounds": 5, "run-name": "whole"})
-    part = run_local({**small, "num-server-rounds": 3, "run-name": "part"})
-    resumed = run_local({**small, "num-server-rounds": 5, "resume-from": str(part.folder)})
+    saved = {**small, "checkpoint.every": 1}
+    whole = run_local({**saved, "num-server-rounds": 5, "run-name": "whole"})
+    part = run_local({**saved, "num-server-rounds": 3, "run-name": "part"})
+    resumed = run_local({**saved, "num-server-rounds": 5, "resume-from": str(part.folder)})
     assert last_model(resumed) == last_model(whole)
 
 
@@ -101,46 +111,69 @@ def test_without_room_the_run_ends_and_says_why(small):
         run_local({**small, "stream.capacity": 0, "round.give-up-after": 0.1})
 
 
-def device(tmp_path, **node):
-    config = {**default_config(), "data-selector": "ode", "stream.capacity": 6}
-    node = {"partition-id": 0, "num-partitions": 4, "state-dir": str(tmp_path / "state"), **node}
-    return Context(1, 7, node, RecordDict(), config)
-
-
-def train_message(server_round, quota=None):
-    task = load_task_of_defaults()
-    content = RecordDict(
-        {
-            ARRAYS: to_record(read_arrays(task.build_model())),
-            CONFIG: ConfigRecord({ROUND: server_round}),
-        }
-    )
-    if quota is not None:
-        told = {"quota": quota, "class-weights": [1.0] * 10}
-        content[PLAN] = ConfigRecord(told)
-    return Message(content, dst_node_id=7, message_type="train")
+def device(tmp_path, node=None, **config):
+    run = {**default_config(), "data-selector": "ode", "stream.capacity": 6, **config}
+    home = {"partition-id": 0, "num-partitions": 4, "state-dir": str(tmp_path / "state")}
+    return Context(1, 7, {**home, **(node or {})}, RecordDict(), run)
 
 
 def load_task_of_defaults():
     return load_task(read_config({"data-selector": "ode"}).task_spec())
 
 
+def train_message(server_round, **plan):
+    model = load_task_of_defaults().build_model()
+    content = RecordDict(
+        {ARRAYS: to_record(read_arrays(model)), CONFIG: ConfigRecord({ROUND: server_round})}
+    )
+    if plan:
+        content[PLAN] = ConfigRecord({name.replace("_", "-"): told for name, told in plan.items()})
+    return Message(content, dst_node_id=7, message_type="train")
+
+
+def trained(context, server_round, **plan):
+    return answer("train", [train_message(server_round, **plan)], [context])[0]
+
+
+def fill(folder, name, x, y):
+    folder.mkdir(exist_ok=True)
+    np.savez(folder / name, x=x, y=y)
+    os.utime(folder / name, (1, 1))  # written long ago
+
+
 def test_a_device_keeps_its_store_on_disk_between_processes(tmp_path):
-    first = answer("train", [train_message(1)], [device(tmp_path)])[0]
-    assert (tmp_path / "state").glob("*.samples")
+    first = trained(device(tmp_path), 1)
+    assert list((tmp_path / "state").glob("*.samples"))
     told = first.content[PLAN]
     assert sum(told["stored"]) == 6
-    again = answer("train", [train_message(2)], [device(tmp_path)])[0]
-    assert again.content[PLAN]["arrived"] >= told["arrived"]
+    again = trained(device(tmp_path), 2)
+    assert again.content[PLAN]["arrived"] > told["arrived"]
     assert sum(again.content[PLAN]["stored"]) == 6
     estimate = again.content[ESTIMATE]["estimate"].numpy()
     assert estimate.shape == (10 * 65,)
     assert np.isfinite(estimate).all()
 
 
+def test_a_client_weighs_what_its_samples_weigh_else_how_fast_they_come(tmp_path):
+    weights = [0.5 + label for label in range(10)]
+    reply = trained(device(tmp_path), 1, quota=[1] * 6 + [0] * 4, class_weights=weights)
+    stored = np.array(reply.content[PLAN]["stored"])
+    assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(stored @ weights)
+    other = device(tmp_path / "b", **{"data-selector": "reservoir"})
+    reply = trained(other, 1)
+    assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(
+        sum(reply.content[PLAN]["velocity"])
+    )
+
+
 def test_a_plan_larger_than_the_store_is_cut_down(tmp_path):
-    reply = answer("train", [train_message(1, [5] * 10)], [device(tmp_path)])[0]
-    assert sum(reply.content[PLAN]["stored"]) <= 6
+    reply = trained(device(tmp_path), 1, quota=[5] * 10, class_weights=[1.0] * 10)
+    assert 0 < sum(reply.content[PLAN]["stored"]) <= 6
+
+
+def test_capacity_in_bytes_is_a_limit_too(tmp_path):
+    reply = trained(device(tmp_path, **{"stream.capacity-bytes": 3 * 64 * 4 + 7}), 1)
+    assert sum(reply.content[PLAN]["stored"]) == reply.content[PLAN]["capacity"] == 3
 
 
 def test_a_device_without_model_only_tells_its_profile(tmp_path):
@@ -153,24 +186,60 @@ def test_a_device_without_model_only_tells_its_profile(tmp_path):
 
 
 def test_a_store_of_another_task_is_refused(tmp_path):
-    answer("train", [train_message(1)], [device(tmp_path)])
-    other = device(tmp_path)
-    other.run_config["task"] = "blobs"
-    reply = answer("train", [train_message(2)], [other])[0]
+    trained(device(tmp_path), 1)
+    reply = trained(device(tmp_path, task="blobs"), 2)
     assert reply.has_error()
     assert "holds samples of task 'digits'" in reply.error.reason
 
 
+def test_what_another_rule_left_behind_is_no_hindrance(tmp_path):
+    trained(device(tmp_path, **{"data-selector": "reservoir"}), 4)
+    reply = trained(device(tmp_path), 1)
+    assert sum(reply.content[PLAN]["stored"]) == 6
+    assert reply.content[PLAN]["arrived"] < 100  # it began anew
+
+
 def test_a_folder_that_fills_is_a_stream(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    context = device(tmp_path, **{"stream-path": str(folder)})
-    nothing = answer("train", [train_message(1)], [context])[0]
+    context = device(tmp_path, {"stream-path": str(tmp_path / "in")})
+    nothing = trained(context, 1)
     assert nothing.has_error()
     assert "nothing that arrived" in nothing.error.reason
     data = load_task_of_defaults().client_data(0, 4).train
-    np.savez(folder / "a.npz", x=data.x[:20].numpy(), y=data.y[:20].numpy())
-    os.utime(folder / "a.npz", (1, 1))  # written long ago
-    reply = answer("train", [train_message(2)], [context])[0]
-    assert reply.content[PLAN]["arrived"] == 20
+    x, y = data.x[:20].numpy().copy(), data.y[:20].numpy().copy()
+    x[3], y[5] = np.nan, 77  # neither can be of any use
+    fill(tmp_path / "in", "a.npz", x, y)
+    # No plan knows this client's labels yet: it keeps what it can until there is one.
+    reply = trained(context, 2, class_weights=[1.0] * 10)
+    assert reply.content[PLAN]["arrived"] == 18
     assert sum(reply.content[PLAN]["stored"]) == 6
+    fill(tmp_path / "in", "b.npz", x[:3], y[:3])
+    again = trained(context, 3, class_weights=[1.0] * 10)
+    assert again.content[PLAN]["arrived"] == 21
+
+
+def test_a_client_that_has_nothing_of_its_labels_remembers_what_it_saw(tmp_path):
+    data = load_task_of_defaults().client_data(0, 4).train
+    zeros = np.flatnonzero(data.y.numpy() == int(data.y[0]))[:4]
+    fill(tmp_path / "in", "a.npz", data.x[zeros].numpy(), data.y[zeros].numpy())
+    context = device(tmp_path, {"stream-path": str(tmp_path / "in")})
+    other = [0] * 10
+    other[(int(data.y[0]) + 1) % 10] = 6
+    assert trained(context, 1, quota=other, class_weights=[1.0] * 10).has_error()
+    question = Message(
+        RecordDict({CONFIG: ConfigRecord({ROUND: 2})}), dst_node_id=7, message_type=INGEST
+    )
+    told = answer(INGEST, [question], [context])[0].content[PLAN]
+    assert told["arrived"] == len(zeros)
+    assert told["velocity"][int(data.y[0])] > 0
+
+
+def test_on_a_full_disk_a_device_trains_on_what_it_has(tmp_path, monkeypatch):
+    first = trained(device(tmp_path), 1)
+
+    def full(log, records):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(RecordLog, "append", full)
+    reply = trained(device(tmp_path), 60)
+    assert reply.content[PLAN]["arrived"] > first.content[PLAN]["arrived"]
+    assert list(reply.content[PLAN]["stored"]) == list(first.content[PLAN]["stored"])

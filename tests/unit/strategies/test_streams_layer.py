@@ -1,0 +1,178 @@
+"""The server's side of streams: profiles, plans, the estimate of the global gradient."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import Arrays, FakeGrid, Notes, answer, honest_records, one_round, small_model
+from flwr.app import ConfigRecord, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+
+from strategies.layer import Layer
+from strategies.roster import Roster
+from strategies.streams import Streams
+from wire.arrays import from_record, to_record
+from wire.keys import CLIENT, CLIENT_KEY, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN
+
+SIZE = 4
+
+
+def profile(velocity: list[float], **other: Any) -> ConfigRecord:
+    told: dict[str, Any] = {"capacity": 6, "stored": [0] * len(velocity), "arrived": 9, "kept": 3}
+    return ConfigRecord({**told, "velocity": velocity, **other})
+
+
+def gradient(*values: float) -> Arrays:
+    return {"estimate": np.array(values, dtype=np.float32)}
+
+
+class Device:
+    """A client that tells its profile, and its gradient when it trains."""
+
+    def __init__(self, velocity: list[float], *values: float, **other: Any) -> None:
+        self.velocity, self.values, self.other = velocity, values, other
+
+    def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
+        records: dict[str, Any] = {CLIENT: ConfigRecord({CLIENT_KEY: key})}
+        if message.metadata.message_type == INGEST:
+            records[METRICS] = MetricRecord({NUM_EXAMPLES: 1})
+        else:
+            records = honest_records(message, key)
+            if self.values:
+                records[ESTIMATE] = to_record(gradient(*self.values))
+        return [answer(message, {**records, PLAN: profile(self.velocity, **self.other)})]
+
+
+def streams(**settings: Any) -> tuple[Streams, Notes]:
+    inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    layer = Streams(inner, Roster(), 3, SIZE, **settings)
+    layer.journal = Notes()
+    return layer, layer.journal
+
+
+def play(layer: Layer, grid: FakeGrid, number: int = 1) -> dict[str, dict[str, Any]]:
+    """Play a round; return the records that each client was told of its stream."""
+    before = len(grid.of_kind("train"))
+    one_round(layer, to_record(small_model()), grid, number)
+    return {
+        grid.nodes[message.metadata.dst_node_id]: dict(message.content.items())
+        for message in grid.of_kind("train")[before:]
+    }
+
+
+def test_clients_are_asked_once_and_told_what_to_store() -> None:
+    layer, notes = streams(clients_per_label=1)
+    grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 1.0])})
+    told = play(layer, grid)
+    assert list(told["0"][PLAN]["quota"]) == [6, 0, 0]
+    assert list(told["1"][PLAN]["quota"]) == [0, 3, 3]
+    weights = np.array(told["0"][PLAN]["class-weights"])
+    assert weights @ [6, 3, 3] == pytest.approx(12)  # all places taken: as many as are stored
+    assert ESTIMATE not in told["0"]
+    play(layer, grid, 2)
+    assert len(grid.of_kind(INGEST)) == 2
+    assert len(notes.of("planned")) == 1
+
+
+def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:
+    layer, _ = streams()
+    first, second = Device([1.0, 0.0, 0.0], 4, 0, 0, 0), Device([1.0, 2.0, 0.0], 0, 4, 0, 0)
+    grid = FakeGrid("01", {"0": first, "1": second})
+    play(layer, grid)
+    told = play(layer, grid, 2)
+    assert from_record(told["0"][ESTIMATE])["estimate"].tolist() == [1, 3, 0, 0]
+    # Whoever leaves counts no more.
+    grid.nodes = {node: key for node, key in grid.nodes.items() if key == "1"}
+    play(layer, grid, 3)
+    told = play(layer, grid, 4)
+    assert from_record(told["1"][ESTIMATE])["estimate"].tolist() == [0, 4, 0, 0]
+
+
+def test_a_new_plan_is_made_only_when_something_changed() -> None:
+    layer, notes = streams(drift=0.2)
+    grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])})
+    play(layer, grid)
+    grid.behaviours = {"0": Device([4.5, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
+    play(layer, grid, 2)
+    play(layer, grid, 3)
+    assert len(notes.of("planned")) == 1  # a little faster: the plan stays
+    grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
+    play(layer, grid, 4)
+    play(layer, grid, 5)
+    assert len(notes.of("planned")) == 2  # much faster
+    grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.1])}
+    play(layer, grid, 6)
+    told = play(layer, grid, 7)
+    assert len(notes.of("planned")) == 3  # a label that nobody had: however rare, it has a place
+    assert told["1"][PLAN]["quota"][2] > 0
+    grid.nodes[900] = "2"
+    grid.behaviours = {**grid.behaviours, "2": Device([0.0, 0.0, 1.0])}
+    assert list(play(layer, grid, 8)["2"][PLAN]["quota"]) == [0, 0, 6]
+
+
+def test_a_client_whose_labels_are_not_known_yet_is_not_told_to_store_nothing() -> None:
+    layer, _ = streams()
+    grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([0.0, 0.0, 0.0])})
+    told = play(layer, grid)
+    assert "quota" not in told["1"][PLAN]
+    assert len(told["1"][PLAN]["class-weights"]) == 3
+    grid.behaviours = {**grid.behaviours, "1": Device([0.0, 0.0, 2.0])}
+    assert list(play(layer, grid, 2)["1"][PLAN]["quota"]) == [0, 0, 6]  # it was asked again
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        Device([1.0, 1.0], 0, 0, 0, 0),
+        Device([1.0, -1.0, 0.0]),
+        Device([1.0, float("nan"), 0.0]),
+        Device([1.0, 1.0, 0.0], capacity=-3),
+        Device([1.0, 1.0, 0.0], 0, 0, 0),
+        Device([1.0, 1.0, 0.0], 0, 0, 0, float("nan")),
+    ],
+    ids=["labels", "negative", "nan", "capacity", "size", "gradient"],
+)
+def test_what_makes_no_sense_is_set_aside_and_the_round_goes_on(lie: Device) -> None:
+    layer, notes = streams()
+    grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0], 1, 0, 0, 0), "1": lie})
+    play(layer, grid)
+    told = play(layer, grid, 2)
+    assert {event["client"] for event in notes.of("quarantined")} == {"1"}
+    assert from_record(told["0"][ESTIMATE])["estimate"].tolist() == [1, 0, 0, 0]
+
+
+def test_the_oracle_asks_everyone_for_the_gradient_of_this_round() -> None:
+    layer, _ = streams(estimator="exact")
+
+    class Exact(Device):
+        def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
+            if message.metadata.message_type == INGEST and message.content.array_records:
+                return [answer(message, {ESTIMATE: to_record(gradient(*self.values))})]
+            return Device(self.velocity)(message, key, look)
+
+    grid = FakeGrid(
+        "01", {"0": Exact([1.0, 0.0, 0.0], 4, 0, 0, 0), "1": Exact([3.0, 0.0, 0.0], 0, 4, 0, 0)}
+    )
+    told = play(layer, grid)
+    assert from_record(told["0"][ESTIMATE])["estimate"].tolist() == [1, 3, 0, 0]
+
+
+def test_rules_without_a_plan_are_told_nothing() -> None:
+    layer, notes = streams(plans=False)
+    told = play(layer, FakeGrid("0", {"0": Device([1.0, 1.0, 0.0])}))
+    assert not {PLAN, ESTIMATE} & set(told["0"])
+    assert notes.of("streams")[0]["arrived"] == 9
+
+
+def test_state_survives() -> None:
+    layer, _ = streams()
+    devices = {"0": Device([4.0, 1.0, 0.0], 1, 2, 3, 4), "1": Device([1.0, 2.0, 1.0], 4, 3, 2, 1)}
+    play(layer, FakeGrid("01", devices))
+    again, notes = streams()
+    again.load_state_dict(layer.state_dict())
+    left, right = (play(part, FakeGrid("01", devices), 2) for part in (layer, again))
+    assert not notes.of("planned")
+    for key in "01":
+        assert dict(left[key][PLAN]) == dict(right[key][PLAN])
+        estimates = [from_record(told[key][ESTIMATE])["estimate"] for told in (left, right)]
+        np.testing.assert_array_equal(*estimates)
