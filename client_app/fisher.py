@@ -81,7 +81,8 @@ def fisher_diagonal(
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model into evaluation mode, and each of its modules back into the mode it had."""
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    for module in training:
+        module.training = False
     try:
         yield
     finally:

@@ -36,7 +36,9 @@ def rule_for(module: nn.Module) -> Rule | None:
 
 
 def _linear(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
-    assert isinstance(layer, nn.Linear)
+    if given.ndim == 2:  # the square of an outer product is the outer product of the squares
+        squared = behind.square()
+        return {"weight": squared.T @ given.square(), "bias": squared.sum(dim=0)}
     given, behind = (each.reshape(len(each), 1, -1, each.shape[-1]) for each in (given, behind))
     weight = _weight_squares(behind.transpose(2, 3), given.transpose(2, 3))
     return {"weight": weight[0], "bias": _sum_of_squares(behind.sum(dim=(1, 2)))}
@@ -71,18 +73,22 @@ def _weight_squares(behind: Tensor, given: Tensor) -> Tensor:
     samples, groups, outputs, places = behind.shape
     if places <= _FEW_PLACES:
         # Multiplied out, the square is a sum over pairs of places: one product, nothing per sample.
-        first, second = torch.triu_indices(places, places)
-        times = 1.0 + (first < second)
-        of_pairs = (
-            behind[..., first] * behind[..., second] * times,
-            given[..., first] * given[..., second],
-        )
-        left, right = (pairs.permute(1, 2, 0, 3).flatten(2) for pairs in of_pairs)
-        return (left @ right.transpose(1, 2)).clamp_(min=0)  # what rounding may fall below
+        left, right = (_pairs(each).permute(1, 0, 3, 2).flatten(1, 2) for each in (behind, given))
+        return (left.transpose(1, 2) @ right).clamp_(min=0)  # what rounding may fall below
     total = behind.new_zeros(groups, outputs, given.shape[2])
     for part in _parts(samples, total.numel()):
         total += _sum_of_squares(behind[part] @ given[part].transpose(2, 3))
     return total
+
+
+def _pairs(values: Tensor) -> Tensor:
+    """Return the products of all pairs of places, so that those of two tensors give the square."""
+    places = values.shape[-1]
+    if places == 1:
+        return values.square()
+    first, second = torch.triu_indices(places, places, device=values.device)
+    twice = 2.0 ** ((first < second) / 2)  # once in each tensor, half each
+    return values[..., first] * values[..., second] * twice
 
 
 def _windows(layer: nn.Conv1d | nn.Conv2d, given: Tensor, places: torch.Size) -> Tensor:

@@ -14,7 +14,7 @@ from strategies.cohort_rules.base import Observed
 from strategies.likeness import SupportReader
 from wire.arrays import from_record
 from wire.keys import ARRAYS, SUPPORT
-from wire.records import records_of, sent_arrays
+from wire.records import sent_arrays
 from wire.supports import MalformedSupport
 
 _log = logging.getLogger("forager")
@@ -54,7 +54,7 @@ class Signal:
         before = self._sent[reply.metadata.src_node_id]
         if id(before) not in self._sketches:
             self._sketches[id(before)] = self.sketch(from_record(before))
-        after = from_record(records_of(reply.content, ArrayRecord)[0])
+        after = from_record(sent_arrays(reply, ARRAYS))
         signal = self.sketch(after) - self._sketches[id(before)]
         self._seen[cohort].append((key, signal))
         return True

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 
 from client_selectors.base import Candidates, ClientSelector, Positions
 
+_POOL = 10  # times as many as are chosen are compared, the oldest first: all pairs would be slow
+
 
 def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
     """Return positions by farthest-first traversal: each new one is least like those before.
@@ -49,7 +51,10 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
 
 
 class SupportDiversity(ClientSelector):
-    """Clients whose supports cover each other least, by the signatures that they sent last."""
+    """Clients whose supports cover each other least, by the signatures that they sent last.
+
+    Of very many candidates those that were not chosen for longest are compared.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset({"signature"})
 
@@ -60,4 +65,5 @@ class SupportDiversity(ClientSelector):
             signatures = np.full((len(candidates), 1), np.nan)
         order = rng.permutation(len(candidates))  # so that ties are broken at random
         ages = candidates.observed("age")[order]
-        return order[spread_out(signatures[order], ages, count)]
+        pool = np.argsort(-ages, kind="stable")[: _POOL * count]
+        return order[pool[spread_out(signatures[order[pool]], ages[pool], count)]]

@@ -43,7 +43,7 @@ CLASSES: dict[str, Callable[[], ClientSelector]] = {
 }
 REGISTERED = available("client-selector")
 NAMES = sorted({*REGISTERED, *CLASSES})
-OBSERVATIONS = {"similarity", "loss", "histogram", "utility", "seconds"}
+OBSERVATIONS = {"similarity", "loss", "histogram", "utility", "seconds", "signature"}
 selectors = pytest.mark.parametrize("name", NAMES)
 
 
@@ -62,6 +62,7 @@ def observe(size: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         "similarity": rng.uniform(-1, 1, size),
         "loss": rng.random(size),
         "histogram": rng.integers(0, 4, (size, 4)),
+        "signature": rng.integers(0, 9, (size, 6)),
         "utility": np.where(participated, rng.random(size), np.nan),
         "seconds": np.where(participated, rng.random(size), np.nan),
         "num-examples": rng.integers(1, 90, size),

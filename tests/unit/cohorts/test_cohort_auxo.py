@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,15 @@ def test_outsiders_are_rewarded_less_than_members() -> None:
     rewards = auxo.observe("0.0", guests, updates[[0, 2, 4, 6, 1]], [None] * 5).feedback
     assert rewards[keys[1]].reward < 0 < min(rewards[key].reward for key in keys[:8:2])
     assert rewards[keys[1]].cohort == "0.0"
+
+
+def test_who_just_tries_a_cohort_is_no_cluster_of_it() -> None:
+    """Else guests and members would be told apart, and the cohort split between them."""
+    auxo, keys, updates = split_in_two(rule=replace(EAGER, smallest_share=0.3))
+    updates[::2] = [1.0, 0.1, 0.0]
+    seen = auxo.observe("0.0", keys, updates, [None] * 12)
+    assert seen.children == []
+    assert {seen.feedback[guest].index for guest in keys[1::2]} == {-1}
 
 
 def test_there_are_no_rewards_while_there_is_one_cohort() -> None:

@@ -4,6 +4,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from cohorts.heterogeneity import Gain
 from cohorts.online import OnlineClusters, assign, best_parts, first_labels
+from cohorts.projection import unit_rows
 from cohorts.split import SplitRule, SplitWatch
 
 
@@ -81,22 +82,22 @@ def test_one_direction_is_one_part() -> None:
 
 
 def test_clusters_that_are_found_afresh_void_the_old_numbers() -> None:
-    """The first round told nothing; later two groups appear."""
-    clusters = OnlineClusters(2, SplitRule(), retry=2)
-    noise = np.random.default_rng(0).normal(size=(20, 16))
-    labels, _ = clusters.step(noise, np.full(20, -1))
-    first = clusters.indices_of(labels)
-    assert set(first.tolist()) == {0, 1}
-    points, truth = groups(2, 10)
-    wrong = np.where(np.arange(20) % 2, first, 0)
-    for _ in range(4):
-        labels, gain = clusters.step(points, wrong)
-    # Reassigned or found afresh: either way the groups are told apart, and old numbers with new
-    # meaning are never mistaken.
+    """Two groups become three, all at right angles: no split in two is worth it any more."""
+    clusters = OnlineClusters(3, SplitRule(), retry=2)
+    two, _ = groups(2, 9)
+    labels, _ = clusters.step(unit_rows(two), [-1] * 18)
+    old = clusters.indices_of(labels)
+    assert set(old.tolist()) == {0, 1}
+    three, truth = groups(3, 6)
+    first_try = clusters.indices_of(clusters.step(unit_rows(three), old)[0])
+    assert set(first_try.tolist()) <= {0, 1}
+    labels, gain = clusters.step(unit_rows(three), first_try)
     assert adjusted_rand_score(truth, labels) == 1
     assert clusters.rule.gains(gain)
-    clusters.first, clusters.parts = 2, 2
-    assert clusters.labels_of([0, 1, 2, 3, 4, -1]).tolist() == [-1, -1, 0, 1, -1, -1]
+    new = clusters.indices_of(labels)
+    assert set(new.tolist()) == {2, 3, 4}
+    assert set(clusters.labels_of(old).tolist()) == {-1}
+    assert clusters.labels_of(new).tolist() == labels.tolist()
 
 
 def test_members_that_never_meet_are_still_told_apart() -> None:
@@ -108,7 +109,7 @@ def test_members_that_never_meet_are_still_told_apart() -> None:
         rng = np.random.default_rng(seed)
         truth = rng.permutation(np.repeat(np.arange(4), 8))
         points = centres[truth] + 0.3 * rng.normal(size=(32, 16))
-        labels, _ = clusters.step(points / np.linalg.norm(points, axis=1)[:, None], [-1] * 32)
+        labels, _ = clusters.step(unit_rows(points), [-1] * 32)
         named = named or dict(zip(truth.tolist(), labels.tolist(), strict=True))
         assert labels.tolist() == [named[group] for group in truth.tolist()]
 
