@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.ode synthetic`` runs the paper's synthetic task (200 users), ``fashion`` its
 image task (50 clients), ``har --data users.npz`` activity recognition by user, ``traffic --data
-traffic.npz`` traffic classification (30 clients). ``--what`` says what is compared: the ``methods``
-of the paper's table 2, ODE's ``parts``, or how ODE and the reservoir bear other ``settings``.
+traffic.npz`` traffic classification (30 clients), ``few`` a federation of 8 clients with 2 labels
+each, where a plan can leave a label out. ``--what`` says what is compared: the ``methods`` of the
+paper's table 2, ODE's ``parts``, or how ODE and the reservoir bear other ``settings``.
 """
 
 import sys
@@ -96,8 +97,17 @@ TASKS: dict[str, Settings] = {
         "fraction-train": 0.2,
         "stream.capacity": 10,
     },
+    "few": {
+        "task": "digits",
+        "partition": "dirichlet",
+        "model": "softmax",
+        "num-clients": 8,
+        "fraction-train": 0.25,
+        "stream.capacity": 10,
+        "ode.labels-per-client": 2,
+    },
 }
-RATES = {"synthetic": 0.03, "fashion": 0.02, "har": 0.01, "traffic": 0.05}
+RATES = {"synthetic": 0.03, "fashion": 0.02, "har": 0.01, "traffic": 0.05, "few": 0.1}
 ROBUSTNESS: dict[str, Settings] = {
     "2 epochs": {"local-epochs": 2},
     "10 epochs": {"local-epochs": 10},

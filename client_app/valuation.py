@@ -102,7 +102,7 @@ class LayersValuation:
     layers : int
         How many layers with parameters, counted from the last; 0 for all.
     norms : bool (default: False)
-        Whether lengths of gradients are wanted, which takes much longer than values.
+        Whether values need the lengths of gradients, which take much longer than they do.
     """
 
     def __init__(self, model: nn.Module, layers: int, norms: bool = False) -> None:
@@ -129,7 +129,7 @@ class LayersValuation:
             logits = self.model(x[start : start + _BATCH])
             each = functional.cross_entropy(logits, y[start : start + _BATCH], reduction="none")
             losses.append(each.detach())
-            if self.norms:
+            if self.norms and target is not None:
                 norms.append(torch.stack([self._gradient(loss).norm() for loss in each]))
             weights = torch.ones_like(each, requires_grad=target is not None)
             gradient = self._gradient(each @ weights, create_graph=target is not None)
@@ -138,7 +138,7 @@ class LayersValuation:
                 values.append(torch.autograd.grad(gradient @ target, weights)[0])
         return Looked(
             _joined(losses),
-            _joined(norms) if self.norms else None,
+            _joined(norms) if self.norms and target is not None else None,
             _joined(values) if target is not None else None,
             (total / max(1, len(y))).numpy(),
         )

@@ -21,7 +21,7 @@ from strategies.roster import Roster
 from strategies.stock import RunningMean
 from wire.arrays import from_record, to_record
 from wire.keys import ARRAYS, CONFIG, HISTOGRAM, ROUND, SUMMARY, SUPPORT, WANTS
-from wire.records import attach, records_of, sent_arrays
+from wire.records import attach, sent_arrays
 
 _log = logging.getLogger("forager")
 
@@ -100,7 +100,7 @@ class Neighbours(Layer):
             if not reply.has_error():
                 node = reply.metadata.src_node_id
                 key = self.roster.key(node)
-                arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+                arrays = from_record(sent_arrays(reply, ARRAYS))
                 self.models[key] = {name: np.array(array) for name, array in arrays.items()}
                 try:
                     self.likeness.hear(key, reply, self._sent[node])

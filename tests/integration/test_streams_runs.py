@@ -77,6 +77,7 @@ def test_every_rule_runs_by_wire_within_its_capacity(small, rule):
         {"ode.quantities": "matched", "stream.ingest": "every-round", "stream.burst": 2},
         {"client-selector": "cosage", "uplink": "top-k", "objective": "prox"},
         {"cohorts": "auxo"},
+        {"cohorts": "neighbours", "similarity": "cosine"},
     ],
     ids=lambda also: ",".join(also),
 )
