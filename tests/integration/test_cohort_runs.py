@@ -22,6 +22,7 @@ def planted(tmp_path, cache):
     return {
         "output-dir": str(tmp_path / "runs"),
         "report": False,
+        "round.give-up-after": 5.0,
         "data.cache-dir": cache,
         "num-server-rounds": 9,
         "num-clients": 20,
