@@ -5,6 +5,7 @@ gradient in what it returned. So the squares of all samples come from a few batc
 no pass per sample is needed. Samples are along the first dimension of all tensors.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -87,7 +88,8 @@ def _pairs(values: Tensor) -> Tensor:
     if places == 1:
         return values.square()
     first, second = torch.triu_indices(places, places, device=values.device)
-    twice = 2.0 ** ((first < second) / 2)  # once in each tensor, half each
+    # Once in each tensor, half each
+    twice = torch.where(first < second, math.sqrt(2.0), 1.0).to(values.dtype)
     return values[..., first] * values[..., second] * twice
 
 
