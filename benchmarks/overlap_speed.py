@@ -219,12 +219,11 @@ def _print_importance() -> None:
     print("Importance of a batch of 64, one thread; ratios to a forward and backward pass")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for model in ("mlp", "lenet", "small-cnn", "cnn"):
-        seconds = importance_seconds(model, (1, 28, 28), batch=64, repeats=15)
-        print(f" {model}")
-        _print_ratios(seconds, "forward and backward")
-    print(" resnet18 on 32 x 32 x 3")
-    _print_ratios(importance_seconds("resnet18", (3, 32, 32), 64, 3), "forward and backward")
+    images = [(model, (1, 28, 28), 25) for model in ("mlp", "lenet", "small-cnn", "cnn")]
+    others = [("mlp", (10_000,), 15), ("resnet18", (3, 32, 32), 3)]
+    for model, shape, repeats in images + others:
+        print(f" {model} on {' x '.join(map(str, shape))}")
+        _print_ratios(importance_seconds(model, shape, 64, repeats), "forward and backward")
     torch.set_num_threads(threads)
 
 

@@ -8,6 +8,7 @@ kinds that ``layer_squares.py`` knows; any other model goes through torch.func.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,17 +65,22 @@ def fisher_diagonal(
         )
     if batch_size < 1:
         raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
-    total: Tensor | None = None
+    flat, totals = _zeros_like(parameters)
+    layers = _layers(model, totals)
     with _evaluating(model), torch.enable_grad():
         for start in range(0, len(samples), batch_size):
             batch = (samples[start : start + batch_size], labels[start : start + batch_size])
-            squares = _by_layers(model, loss, *batch)
-            if squares is None:
-                squares = _by_samples(model, loss, *batch)
-            flat = torch.cat([squares[name].flatten() for name in parameters])
-            total = flat if total is None else total.add_(flat)
-    assert total is not None
-    return np.asarray(total.div_(len(samples)).cpu().numpy())
+            if layers is None or not _add_by_layers(layers, model, loss, *batch):
+                _add_by_samples(totals, model, loss, *batch)
+    return np.asarray(flat.div_(len(samples)).cpu().numpy())
+
+
+def _zeros_like(parameters: dict[str, nn.Parameter]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a flat tensor of zeros, and a view of it in the shape of each parameter."""
+    sizes = [each.numel() for each in parameters.values()]
+    flat = next(iter(parameters.values())).new_zeros(sum(sizes))
+    parts = zip(parameters.items(), torch.split(flat, sizes), strict=True)
+    return flat, {name: part.view(each.shape) for (name, each), part in parts}
 
 
 @contextmanager
@@ -90,61 +96,70 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _by_layers(
-    model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
-) -> dict[str, Tensor] | None:
-    """Return the sums of squares by the layers' rules, or None if these do not apply."""
-    rules = _rules(model)
-    if rules is None:
-        return None
-    calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in rules}
-    edges: dict[str, GradientEdge] = {}
+@dataclass
+class _Layer:
+    """A layer that is trained, where its squares are added up, and what is seen of it in a pass."""
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def note(_: nn.Module, given: tuple[Tensor, ...], returned: Tensor) -> None:
-            calls[name].append((given[0].detach(), returned))
-            if returned.requires_grad:  # before another module can change it in place
-                edges[name] = get_gradient_edge(returned)
+    module: nn.Module
+    rule: Rule
+    totals: dict[str, Tensor]
+    given: list[Tensor] = field(default_factory=list)
+    edge: GradientEdge | None = None
 
-        return note
+    def note(self, _: nn.Module, given: tuple[Tensor, ...], returned: Tensor) -> None:
+        """Remember one call of the layer."""
+        self.given.append(given[0].detach())
+        if returned.requires_grad:  # before another module can change it in place
+            self.edge = get_gradient_edge(returned)
 
-    handles = [model.get_submodule(name).register_forward_hook(watch(name)) for name in rules]
+    def called_once(self, samples: int) -> bool:
+        """Tell whether the layer was called once, with a batch of samples, and has gradients."""
+        once = len(self.given) == 1 and self.edge is not None
+        return once and self.given[0].ndim > 1 and len(self.given[0]) == samples
+
+
+def _layers(model: nn.Module, totals: dict[str, Tensor]) -> list[_Layer] | None:
+    """Return all layers that are trained, or None if one has no rule or shares its weights."""
+    layers: list[_Layer] = []
+    seen: set[nn.Parameter] = set()
+    for path, module in model.named_modules():
+        own = {
+            name: each
+            for name, each in module.named_parameters(recurse=False)
+            if each.requires_grad
+        }
+        if not own:
+            continue
+        rule = rule_for(module)
+        if rule is None or not seen.isdisjoint(own.values()):
+            return None
+        seen.update(own.values())
+        prefix = f"{path}." if path else ""
+        layers.append(_Layer(module, rule, {name: totals[prefix + name] for name in own}))
+    return layers
+
+
+def _add_by_layers(
+    layers: list[_Layer], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
+) -> bool:
+    """Add the squares of a batch by the layers' rules, or tell that these do not apply."""
+    handles = [layer.module.register_forward_hook(layer.note) for layer in layers]
     try:
         outputs = model(inputs)
     finally:
         for handle in handles:
             handle.remove()
-    if edges.keys() != rules.keys() or not all(_once(call, len(inputs)) for call in calls.values()):
-        return None
-    total = _sum_of_losses(loss, outputs, targets)
-    behind = torch.autograd.grad(total, list(edges.values()), materialize_grads=True)
-    squares: dict[str, Tensor] = {}
-    with torch.no_grad():
-        for name, gradient in zip(edges, behind, strict=True):
-            of_layer = rules[name](model.get_submodule(name), calls[name][0][0], gradient)
-            prefix = f"{name}." if name else ""
-            squares |= {prefix + parameter: value for parameter, value in of_layer.items()}
-    return squares
-
-
-def _rules(model: nn.Module) -> dict[str, Rule] | None:
-    """Return the rule of each layer that is trained, or None if one has none or shares weights."""
-    everything = dict(model.named_parameters(remove_duplicate=False))
-    if len(everything) > len(list(model.parameters())):
-        return None
-    rules: dict[str, Rule] = {}
-    for name, module in model.named_modules():
-        if any(each.requires_grad for each in module.parameters(recurse=False)):
-            rule = rule_for(module)
-            if rule is None:
-                return None
-            rules[name] = rule
-    return rules
-
-
-def _once(calls: list[tuple[Tensor, Tensor]], samples: int) -> bool:
-    """Tell whether a layer was called once, with a batch of samples."""
-    return len(calls) == 1 and calls[0][0].ndim > 1 and calls[0][0].shape[0] == samples
+    applies = all(layer.called_once(len(inputs)) for layer in layers)
+    if applies:
+        total = _sum_of_losses(loss, outputs, targets)
+        edges = [layer.edge for layer in layers if layer.edge is not None]
+        behind = torch.autograd.grad(total, edges, materialize_grads=True)
+        with torch.no_grad():
+            for layer, gradient in zip(layers, behind, strict=True):
+                layer.rule(layer.module, layer.given[0], gradient, layer.totals)
+    for layer in layers:
+        layer.given, layer.edge = [], None
+    return applies
 
 
 def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -159,19 +174,19 @@ def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     return losses.sum()
 
 
-def _by_samples(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Return the sums of squares of any model that torch.func can differentiate."""
+def _add_by_samples(
+    totals: dict[str, Tensor], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
+) -> None:
+    """Add the squares of a batch of any model that torch.func can differentiate."""
     trained = {name: each.detach() for name, each in model.named_parameters() if each.requires_grad}
 
     def of_one(parameters: dict[str, Tensor], sample: Tensor, target: Tensor) -> Tensor:
         output = functional_call(model, parameters, (sample.unsqueeze(0),))
         return loss(output, target.unsqueeze(0)).sum()
 
-    squares = {name: torch.zeros_like(each) for name, each in trained.items()}
     step = max(1, _NUMBERS_AT_ONCE // sum(each.numel() for each in trained.values()))
     for start in range(0, len(inputs), step):
         part = (inputs[start : start + step], targets[start : start + step])
         gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(trained, *part)
-        for name, square in squares.items():
-            square += gradients[name].square().sum(dim=0)
-    return squares
+        for name, total in totals.items():
+            total += gradients[name].square().sum(dim=0)

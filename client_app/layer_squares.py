@@ -3,6 +3,9 @@
 The gradient of a sample in a layer's weight is an outer product of what the layer was given and the
 gradient in what it returned. So the squares of all samples come from a few batched products, and
 no pass per sample is needed. Samples are along the first dimension of all tensors.
+
+Rules add to totals that they are given: another copy of a large layer would take longer to make
+than its squares.
 """
 
 import math
@@ -12,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Squares = dict[str, Tensor]
-Rule = Callable[[nn.Module, Tensor, Tensor], Squares]
+Totals = dict[str, Tensor]  # of a layer's trained parameters, by the names they have in it
+Rule = Callable[[nn.Module, Tensor, Tensor, Totals], None]
 
-_NUMBERS_AT_ONCE = 2**20  # of per-sample gradients, or what they are made from: what a cache holds
+_NUMBERS_AT_ONCE = 2**18  # of per-sample gradients, or what they are made from: what a cache holds
 _FEW_PLACES = 4
 
 
@@ -36,25 +39,28 @@ def rule_for(module: nn.Module) -> Rule | None:
     return _RULES.get(type(module))  # a subclass may compute something else
 
 
-def _linear(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
+def _linear(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals) -> None:
     if given.ndim == 2:  # the square of an outer product is the outer product of the squares
         squared = behind.square()
-        return {"weight": squared.T @ given.square(), "bias": squared.sum(dim=0)}
+        if "weight" in totals:
+            totals["weight"].addmm_(squared.T, given.square())
+        _add(totals, bias=squared.sum(dim=0))
+        return
     given, behind = (each.reshape(len(each), 1, -1, each.shape[-1]) for each in (given, behind))
     weight = _weight_squares(behind.transpose(2, 3), given.transpose(2, 3))
-    return {"weight": weight[0], "bias": _sum_of_squares(behind.sum(dim=(1, 2)))}
+    _add(totals, weight=weight[0], bias=_sum_of_squares(behind.sum(dim=(1, 2))))
 
 
-def _convolution(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
+def _convolution(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals) -> None:
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
     shape, groups, places = layer.weight.shape, layer.groups, behind.shape[2:]
     inputs = shape[1:].numel()
     behind = behind.reshape(len(behind), groups, shape[0] // groups, -1)
-    total = torch.zeros_like(layer.weight).reshape(groups, -1, inputs)
     for part in _parts(len(given), groups * inputs * places.numel()):
         windows = _windows(layer, given[part], places)
-        total += _weight_squares(behind[part], windows.reshape(-1, groups, inputs, places.numel()))
-    return {"weight": total.reshape(shape), "bias": _sum_of_squares(behind.sum(dim=3).flatten(1))}
+        windows = windows.reshape(-1, groups, inputs, places.numel())
+        _add(totals, weight=_weight_squares(behind[part], windows).reshape(shape))
+    _add(totals, bias=_sum_of_squares(behind.sum(dim=3).flatten(1)))
 
 
 def _weight_squares(behind: Tensor, given: Tensor) -> Tensor:
@@ -104,7 +110,7 @@ def _windows(layer: nn.Conv1d | nn.Conv2d, given: Tensor, places: torch.Size) ->
     return padded.as_strided(size, (*padded.stride()[:2], *in_kernel, *of_kernel))
 
 
-def _embedding(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
+def _embedding(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals) -> None:
     assert isinstance(layer, nn.Embedding)
     tokens, gradients = given.flatten(1), behind.reshape(-1, behind.shape[-1])
     if layer.padding_idx is not None:
@@ -114,12 +120,11 @@ def _embedding(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
     held, places = torch.unique(samples * layer.num_embeddings + tokens, return_inverse=True)
     per_sample = gradients.new_zeros(held.numel(), gradients.shape[1])
     per_sample.index_add_(0, places.flatten(), gradients)
-    total = torch.zeros_like(layer.weight)
-    return {"weight": total.index_add_(0, held % layer.num_embeddings, per_sample.square())}
+    totals["weight"].index_add_(0, held % layer.num_embeddings, per_sample.square())
 
 
-def _normalisation(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
-    """Return the squares of scale and shift, which multiply and follow the normalised input."""
+def _normalisation(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals) -> None:
+    """Add the squares of scale and shift, which multiply and follow the normalised input."""
     if isinstance(layer, nn.LayerNorm):
         normalised = functional.layer_norm(given, layer.normalized_shape, eps=layer.eps)
         extra = range(1, given.ndim - len(layer.normalized_shape))
@@ -136,7 +141,13 @@ def _normalisation(layer: nn.Module, given: Tensor, behind: Tensor) -> Squares:
     scale, shift = behind * normalised, behind
     if dims:
         scale, shift = scale.sum(dim=dims), shift.sum(dim=dims)
-    return {"weight": _sum_of_squares(scale), "bias": _sum_of_squares(shift)}
+    _add(totals, weight=_sum_of_squares(scale), bias=_sum_of_squares(shift))
+
+
+def _add(totals: Totals, **squares: Tensor) -> None:
+    """Add the squares of those parameters that are trained."""
+    for name in totals.keys() & squares.keys():
+        totals[name] += squares[name]
 
 
 def _sum_of_squares(gradients: Tensor) -> Tensor:

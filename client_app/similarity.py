@@ -8,8 +8,8 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from server_app.config import RunConfig
-from similarities.power_norm import power_cosine
+from server_app.config import RunConfig, Summary
+from similarities.power_norm import Reference
 from wire import sparse
 from wire.arrays import flat_floats
 from wire.keys import REFERENCE
@@ -32,18 +32,15 @@ def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: Ru
     payload = config.get(REFERENCE)
     if not isinstance(payload, bytes):
         raise ValueError(f"{REFERENCE}: the last global update is missing")
-    return compare(_decoded(payload, change.size), change, run_config)
+    return float(_decoded(payload, change.size, run_config.summary).similarity(change))
 
 
-def compare(
-    reference: NDArray[np.float32], change: NDArray[np.float32], run_config: RunConfig
-) -> float:
-    """Return CosAge's similarity of a change to a global update (eq. 7)."""
-    summary = run_config.summary
-    return float(power_cosine(reference, change, p=summary.power, form=summary.form))
+def as_reference(update: NDArray[np.float32], summary: Summary) -> Reference:
+    """Return a global update, ready to compare changes with as the run config says."""
+    return Reference(update, summary.power, summary.form)
 
 
 @lru_cache(maxsize=1)
-def _decoded(payload: bytes, size: int) -> NDArray[np.float32]:
+def _decoded(payload: bytes, size: int, summary: Summary) -> Reference:
     """Decode an update once for all clients of a process that were sent the same."""
-    return sparse.decode(payload, size=size)
+    return as_reference(sparse.decode(payload, size=size), summary)

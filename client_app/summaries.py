@@ -18,11 +18,12 @@ from client_app.held_model import HeldModel, hold, received_model
 from client_app.identity import client_config, client_data, signed
 from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
-from client_app.similarity import compare, flat_change, similarity
+from client_app.similarity import as_reference, flat_change, similarity
 from client_app.trainer import evaluate
 from client_app.training import prepare, trainer_of
 from client_app.visit import Visit, message_config, parts_of, visits
 from server_app.config import RunConfig
+from similarities.power_norm import Reference
 from tasks import Task, load_task
 from wire.arrays import from_record
 from wire.changes import LACKS_BASE
@@ -93,9 +94,16 @@ def _similarities(
     return [
         similarity(message_config(visit.message), change, config)
         if model.difference is None or REFERENCE in message_config(visit.message)
-        else compare(model.difference, change, config)
+        else float(_last_change(model, config).similarity(change))
         for visit, model, change in zip(clients, models, changes, strict=True)
     ]
+
+
+@lru_cache(maxsize=1)
+def _last_change(model: HeldModel, config: RunConfig) -> Reference:
+    """Return how a model came about, once for all clients of a process that were sent the same."""
+    assert model.difference is not None
+    return as_reference(model.difference, config.summary)
 
 
 def _losses(clients: list[Visit], config: RunConfig) -> list[float]:

@@ -59,7 +59,7 @@ class Visit:
     carried: dict[str, Arrays] = field(default_factory=dict)
     reply: dict[str, ArrayRecord | ConfigRecord] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def config(self) -> RunConfig:
         """The run config."""
         return client_config(self.context)

@@ -55,53 +55,71 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
     >>> round(power_cosine([1, 2, 3], [3, 2, 1], p=2, form="printed"), 4)
     0.0732
     """
-    if form not in FORMS:
-        raise ValueError(f"form: expected one of {FORMS}, got {form!r}")
-    if not p >= 1:
-        raise ValueError(f"p: expected a number from 1 on, got {p!r}")
-    reference, updates = _floats(u), _floats(v)
-    if reference.ndim != 1:
-        raise ValueError(f"u: expected one vector, got shape {reference.shape}")
-    if updates.ndim not in (1, 2) or updates.shape[-1] != reference.size:
-        raise ValueError(f"v: expected vectors of length {reference.size}, got {updates.shape}")
-    score = _unit_form if form == "unit" else _printed_form
-    us, rows = reference[None], np.atleast_2d(updates)
-    with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite become NaN
-        top_u, tops = _largest(us), _largest(rows)
-        values = score(us, rows, top_u, tops, p)
-    values[~np.isfinite(top_u + tops)] = np.nan
-    return values if updates.ndim == 2 else float(values[0])
+    return Reference(u, p, form).similarity(v)
 
 
-def _unit_form(u: Floats, rows: Floats, top_u: Floats, tops: Floats, p: float) -> Floats:
-    """Return (||u+v||^2 - ||u-v||^2) / 4 of vectors of p-norm 1."""
-    width = _BLOCK // max(1, len(rows)) + 1
-    norm_u = _norm(_blocks(u, width, top_u), p)
-    norms = _norm(_blocks(rows, width, tops), p)
-    plus, minus = _norms_of_sum_and_difference(
-        _blocks(u, width, top_u, norm_u), _blocks(rows, width, tops, norms), p
-    )
-    values: Floats = (plus**2 - minus**2) / 4
-    return np.minimum(1.0, np.maximum(-1.0, values))  # what rounding may exceed
+class Reference:
+    """An update that many are compared with, prepared once; for the rest see `power_cosine`.
 
+    >>> Reference([1, 2, 3]).similarity([-1, -2, -3])
+    -1.0
+    """
 
-def _printed_form(u: Floats, rows: Floats, top_u: Floats, tops: Floats, p: float) -> Floats:
-    """Return (||u+v|| - ||u-v||) / (4 ||u|| ||v||), brought to a common scale to be safe."""
-    width = _BLOCK // max(1, len(rows)) + 1
-    scale = np.maximum(top_u, tops)
-    plus, minus = _norms_of_sum_and_difference(
-        _blocks(np.broadcast_to(u, rows.shape), width, scale), _blocks(rows, width, scale), p
-    )
-    sizes = _norm(_blocks(u, width, top_u), p) * _norm(_blocks(rows, width, tops), p)
-    # scale / (top_u * tops), of which the larger one cancels
-    values: Floats = (plus - minus) / 4 / _or_one(sizes) / _or_one(np.minimum(top_u, tops))
-    return values
+    def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
+        if form not in FORMS:
+            raise ValueError(f"form: expected one of {FORMS}, got {form!r}")
+        if not p >= 1:
+            raise ValueError(f"p: expected a number from 1 on, got {p!r}")
+        vector = _floats(u)
+        if vector.ndim != 1:
+            raise ValueError(f"u: expected one vector, got shape {vector.shape}")
+        self._p, self._score = p, self._unit_form if form == "unit" else self._printed_form
+        self._u = vector[None]
+        with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite, NaN will come
+            self._top = _largest(self._u)
+            self._norm = _norm(_blocks(self._u, _BLOCK, self._top), p)
+            if form == "unit":
+                self._u = self._u / _or_one(self._top)
+                self._u /= _or_one(self._norm)
+
+    def similarity(self, v: ArrayLike) -> Any:
+        """Return the similarity of an update, or of one in each row."""
+        updates = _floats(v)
+        if updates.ndim not in (1, 2) or updates.shape[-1] != self._u.size:
+            raise ValueError(f"v: expected vectors of length {self._u.size}, got {updates.shape}")
+        rows = np.atleast_2d(updates)
+        with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite become NaN
+            tops = _largest(rows)
+            values = self._score(rows, tops, _BLOCK // max(1, len(rows)) + 1)
+        values[~np.isfinite(self._top + tops)] = np.nan
+        return values if updates.ndim == 2 else float(values[0])
+
+    def _unit_form(self, rows: Floats, tops: Floats, width: int) -> Floats:
+        """Return (||u+v||^2 - ||u-v||^2) / 4 of vectors of p-norm 1."""
+        norms = _norm(_blocks(rows, width, tops), self._p)
+        plus, minus = _norms_of_sum_and_difference(
+            _blocks(self._u, width), _blocks(rows, width, tops, norms), self._p
+        )
+        values: Floats = (plus**2 - minus**2) / 4
+        return np.minimum(1.0, np.maximum(-1.0, values))  # what rounding may exceed
+
+    def _printed_form(self, rows: Floats, tops: Floats, width: int) -> Floats:
+        """Return (||u+v|| - ||u-v||) / (4 ||u|| ||v||), brought to a common scale to be safe."""
+        scale = np.maximum(self._top, tops)
+        u = np.broadcast_to(self._u, rows.shape)
+        plus, minus = _norms_of_sum_and_difference(
+            _blocks(u, width, scale), _blocks(rows, width, scale), self._p
+        )
+        sizes = _or_one(self._norm * _norm(_blocks(rows, width, tops), self._p))
+        # scale / (top of u * tops), of which the larger one cancels
+        values: Floats = (plus - minus) / 4 / sizes / _or_one(np.minimum(self._top, tops))
+        return values
 
 
 def _blocks(rows: Floats, width: int, *divisors: Floats) -> Iterator[Floats]:
     """Yield so many columns at a time, each row divided by each of its divisors.
 
-    They are yielded in one and the same array, which the receiver may overwrite.
+    If there are any, in one and the same array, which the receiver may overwrite.
     """
     columns = [_or_one(divisor)[:, None] for divisor in divisors]
     buffer = np.empty((len(rows), min(width, rows.shape[1])))
@@ -115,6 +133,7 @@ def _blocks(rows: Floats, width: int, *divisors: Floats) -> Iterator[Floats]:
 def _norms_of_sum_and_difference(
     left: Iterable[Floats], right: Iterable[Floats], p: float
 ) -> tuple[Floats, Floats]:
+    """Return both p-norms of each row; overwrites the blocks on the right."""
     plus = minus = np.zeros(1)
     for a, b in zip(left, right, strict=True):
         minus = _added(minus, b - a, p)

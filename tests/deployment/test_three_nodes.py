@@ -54,10 +54,10 @@ def test_a_run_goes_on_when_a_supernode_is_killed_in_training(federation, tmp_pa
         PROJECT,
         {
             "client-selector": "all",
-            "num-server-rounds": 3,
+            "num-server-rounds": 2,
             "local-steps": 2000,  # a second or more of training
             "local.trainer": "serial",
-            "round.deadline": 40.0,
+            "round.deadline": 30.0,
             "data.cache-dir": str(tmp_path / "cache"),
             "output-dir": str(run.parent),
             "run-name": run.name,
@@ -84,7 +84,7 @@ def test_a_run_goes_on_when_a_supernode_is_killed_in_training(federation, tmp_pa
 
     log = "\n".join(federation.cli.log(run_id))  # ends with the run
     assert wait_for_end(federation.cli, run_id).succeeded, log
-    assert [e["round"] for e in events(run, "round-finished")] == [1, 2, 3]
+    assert [e["round"] for e in events(run, "round-finished")] == [1, 2]
     assert events(run, "run-finished")[0]["reason"] == "completed"
     first, *later = [e for e in events(run, "exchange") if e["kind"] == "train"]
     assert first["received"] == 3

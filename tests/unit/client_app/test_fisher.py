@@ -147,8 +147,12 @@ def test_equals_the_mean_of_squared_gradients_of_single_samples(name: str) -> No
     model, targets = seeded(build).eval(), labels(7)
     result = fisher_diagonal(model, functional.cross_entropy, inputs, targets)
     np.testing.assert_allclose(result, one_by_one(model, inputs, targets), rtol=1e-4, atol=1e-9)
-    found = fisher._by_layers(model, functional.cross_entropy, inputs, targets)
-    assert (found is not None) == by_layers
+    totals = {each: torch.zeros_like(value) for each, value in model.named_parameters()}
+    layers = fisher._layers(model, totals)
+    found = layers is not None and fisher._add_by_layers(
+        layers, model, functional.cross_entropy, inputs, targets
+    )
+    assert found == by_layers
 
 
 @pytest.mark.parametrize("name", ["residual", "twice"])
