@@ -11,6 +11,11 @@ from pathlib import Path
 
 CREDENTIALS = Path("/credentials")
 STATE = Path("/state")
+ADVICE = """This device is {name}. If it ends with code 305:
+  2004: the server has not enrolled its key, has revoked it, or has not yet noticed that its last
+        session crashed (that takes a minute; nothing to do)
+  CERTIFICATE_VERIFY_FAILED: it has another server's ca.crt, or the server's certificate does not
+        name {server}"""
 
 
 def node_config(name: str, data: Path, partition: str) -> str:
@@ -66,7 +71,7 @@ def main() -> None:
         arguments = command(os.environ)
     except (FileNotFoundError, ValueError) as error:
         sys.exit(str(error))
-    print(" ".join(arguments), flush=True)
+    print(ADVICE.format(name=os.environ["NAME"], server=os.environ["SERVER"]), flush=True)
     os.execvp(arguments[0], arguments)
 
 
