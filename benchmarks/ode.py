@@ -50,6 +50,7 @@ PARTS: dict[str, Settings] = {
     "2 labels a client": {"ode.labels-per-client": 2},
     "matched quantities": {"ode.quantities": "matched"},
     "ode, all labels": ALL_LABELS,
+    "all labels, exact gradient": {**ALL_LABELS, "ode.estimator": "exact"},
     "all labels, without valuation": {**ALL_LABELS, "ode.estimator": "none"},
     "all labels, without estimators": {**ALL_LABELS, "ode.estimator": "stored"},
     "all labels, participants only": {**ALL_LABELS, "ode.estimator": "participants"},

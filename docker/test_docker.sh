@@ -3,7 +3,7 @@
 # re-installation, a device that joins and one that is shut out. Ends with "passed", with
 # "skipped: why", or with an error. It works on a copy of the project and, where no Docker daemon
 # runs, with one of its own; of all that it starts and builds nothing is left. As root it installs
-# the Debian packages that it needs, which stay.
+# the Debian packages that it needs, which stay, as does the build cache of a daemon that was there.
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/forager-docker.XXXXXX")
@@ -37,6 +37,8 @@ start_daemon() {
     docker info >/dev/null 2>&1 && return 0
     test "$(id -u)" = 0 || skip "no Docker daemon in reach, and only root can start one"
     ip link show docker0 >/dev/null 2>&1 && old_bridge=yes || old_bridge=''
+    old_forward=$(cat /proc/sys/net/ipv4/ip_forward)
+    old_policy=$(iptables -S FORWARD 2>/dev/null | head -n 1)
     export DOCKER_HOST="unix://$work/docker.sock"
     dockerd --host "$DOCKER_HOST" --data-root "$work/data" --exec-root "$work/exec" \
         --pidfile "$work/dockerd.pid" >"$work/dockerd.log" 2>&1 &
@@ -56,9 +58,11 @@ stop_daemon() {
     test -z "$old_bridge" || return 0
     # The daemon leaves its bridge and its firewall rules behind.
     ip link delete docker0 2>/dev/null || true
+    echo "$old_forward" >/proc/sys/net/ipv4/ip_forward
+    test -z "$old_policy" || eval "iptables $old_policy"
     local table rule chain
     for table in filter nat; do
-        iptables -t $table -S 2>/dev/null | sed -n '/DOCKER/s/^-A \(PREROUTING\|OUTPUT\|FORWARD\|POSTROUTING\)/-D \1/p' |
+        iptables -t $table -S 2>/dev/null | sed -n '/DOCKER\|docker0/s/^-A \(PREROUTING\|OUTPUT\|FORWARD\|POSTROUTING\)/-D \1/p' |
             while read -r rule; do eval "iptables -t $table $rule" || true; done
         for chain in $(iptables -t $table -S 2>/dev/null | sed -n 's/^-N \(DOCKER.*\)/\1/p'); do
             iptables -t $table -F "$chain" || true
@@ -122,12 +126,15 @@ online() { test "$(forager list 2>/dev/null | grep -c ' online ')" = "$1"; }
 rounds() { inside sh -c "cat /results/$1/events.jsonl 2>/dev/null" | grep -c '"event":"round-finished"' || true; }
 reached() { test "$(rounds "$1")" -ge "$2"; }
 healthy() { test "$(docker inspect --format '{{.State.Health.Status}}' "$(container "$1")")" = healthy; }
+memory() { for node in 1 2 3; do docker exec "$(container node-$node)" sh -c 'sha256sum /state/*.safetensors' || fail "node-$node remembers nothing"; done; }
 answers() { docker exec "$(container superlink)" python -IS /app/docker/health.py grpc:9100 open:control:8000 >/dev/null 2>&1; }
 crash() { kill -9 "$(docker inspect --format '{{.State.Pid}}' "$(container "$1")")"; }  # not by Docker, which would not restart it
 restarts() { docker inspect --format '{{.RestartCount}}' "$(container "$1")"; }
 
 submit() {  # submit NAME ROUNDS: a run of all clients, in the background
-    CONFIG="client-selector='all' num-server-rounds=$2 local-steps=500 round.deadline=150.0 run-name='$1'" \
+    # Error feedback is something that a device has to remember.
+    CONFIG="client-selector='all' num-server-rounds=$2 local-steps=500 round.deadline=150.0 run-name='$1'
+        uplink='top-k' top-k.error-feedback=true" \
         forager submit >"$work/run.log" 2>&1 &
     follower=$!
 }
@@ -220,11 +227,13 @@ finish
 test "$(rounds resumed)" = 6 || fail 'the resumed run has not six rounds'
 step 'resumed'
 
+remembered=$(memory)
 forager down >/dev/null 2>&1
 forager up >"$work/up.log" 2>&1 || { tail -n 20 "$work/up.log" >&2; fail 'it does not start again'; }
 within 120 'three nodes online again' online 3
 test "$(forager list 2>/dev/null | awk '{print $1, $3}')" = "$ids" || fail 're-installed nodes have other ids'
-step 're-installed: same nodes, same ids'
+test "$(memory)" = "$remembered" || fail 're-installed nodes have lost their state'
+step 're-installed: same nodes, same ids, same state'
 
 forager ca >"$work/ca.crt"
 forager device-key <"$work/ca.crt" >"$work/camera.pub" 2>"$work/up.log"
