@@ -46,8 +46,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo '$(VENV) is ready'
 
-run: $(STAMP) ## Train with `flwr run` in simulation; settings by CONFIG="strategy='fedprox' seed=1"
-	@$(BIN)/python -m server_app.flower_run --run-config "$$CONFIG"
+run: $(STAMP) ## Train by CosAge with `flwr run` in simulation, or as CONFIG="strategy='fedprox' seed=1" says
+	@$(BIN)/python -m server_app.flower_run --run-config "$${CONFIG:-strategy='cosage'}"
 
 compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET, ARGS
 	@$(BIN)/python -m compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
