@@ -209,7 +209,7 @@ class Cohorts(Layer):
     ) -> Scene:
         keys = [self.roster.key(node) for node in nodes]
         ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
-        return Scene(server_round, keys, self.models, self.rounds, training, ask)
+        return Scene(server_round, keys, self.models, self.rounds, training, ask, self.journal)
 
     def _ask(
         self,

@@ -25,6 +25,22 @@ from wire.supports import MalformedSupport, decode_support, model_tag
 
 Matrix = NDArray[np.float64]
 
+MOST_DRAWN = 200  # clients whose similarities the journal shows
+
+
+def drawn(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the journal says of a similarity matrix: no more clients than can be drawn.
+
+    >>> drawn(["a", "b"], np.array([[1.0, 0.25], [0.25, 1.0]]), {"a": "0", "b": "1"})
+    {'clients': ['a', 'b'], 'matrix': [[1.0, 0.25], [0.25, 1.0]], 'labels': {'a': '0', 'b': '1'}}
+    """
+    shown = list(keys)[:MOST_DRAWN]
+    return {
+        "clients": shown,
+        "matrix": matrix[: len(shown), : len(shown)].round(3).tolist(),
+        "labels": {key: labels[key] for key in shown},
+    }
+
 
 class Likeness:
     """What is known of each client, and how alike that makes them."""

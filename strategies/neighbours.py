@@ -15,8 +15,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from strategies.cohort_rules.base import ONLY
 from strategies.layer import Layer
-from strategies.likeness import Likeness
+from strategies.likeness import Likeness, drawn
 from strategies.roster import Roster
 from strategies.stock import RunningMean
 from wire.arrays import from_record, to_record
@@ -42,6 +43,8 @@ class Neighbours(Layer):
         What makes clients neighbours.
     count : int (default: 8)
         Neighbours of each client, itself not counted.
+    first, every : int (default: 2, 5)
+        The similarities are written down in round ``first``, and every so many rounds after it.
     timeout : float (default: 60.0)
         Seconds to wait for label histograms, where the likeness is the oracle's.
     """
@@ -55,16 +58,20 @@ class Neighbours(Layer):
         likeness: Likeness,
         *,
         count: int = 8,
+        first: int = 2,
+        every: int = 5,
         timeout: float = 60.0,
     ) -> None:
         super().__init__(inner)
         self.roster = roster
         self.likeness = likeness
         self.count = count
+        self.first, self.every = first, every
         self.timeout = timeout
         self.models: dict[str, dict[str, NDArray[Any]]] = {}  # what each client trained last
         self._sent: dict[int, ArrayRecord] = {}
         self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
+        self._matrix: NDArray[np.float64] = np.empty((0, 0))  # of the clients in it
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -93,6 +100,10 @@ class Neighbours(Layer):
         result = super().aggregate_train(server_round, self._keeping(replies))
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         self.journal("neighbours", round=server_round, graph=graph, values=self.likeness.values)
+        if graph and (server_round - self.first) % self.every == 0:
+            labels = dict.fromkeys(graph, ONLY)
+            shown = drawn(list(graph), self._matrix, labels)
+            self.journal("similarity", round=server_round, **shown)
         return result
 
     def _keeping(self, replies: Iterable[Message]) -> Iterator[Message]:
@@ -124,7 +135,8 @@ class Neighbours(Layer):
         self._weights = {}
         if len(keys) < 2:
             return
-        matrix = np.clip(self.likeness.matrix(keys), 0.0, None)
+        self._matrix = self.likeness.matrix(keys)
+        matrix = np.clip(self._matrix, 0.0, None)
         np.fill_diagonal(matrix, matrix.max())  # nobody is closer to a client than itself
         for row, key in enumerate(keys):
             nearest = np.argsort(-matrix[row], kind="stable")[: self.count + 1]

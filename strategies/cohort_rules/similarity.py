@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, Message
 from cohorts.similarity_clusters import similarity_clusters
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
-from strategies.likeness import likeness
+from strategies.likeness import drawn, likeness
 from wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
 
 _log = logging.getLogger("forager")
@@ -51,7 +51,8 @@ class SimilarityRule(CohortRule):
         keys = [key for key in scene.keys if key in self.likeness.told]
         if len(keys) < 2:
             return None
-        found = similarity_clusters(self.likeness.matrix(keys), seed=self.seed)
+        matrix = self.likeness.matrix(keys)
+        found = similarity_clusters(matrix, seed=self.seed)
         if not found.converged:
             _log.warning("round %d: clustering did not converge: one cohort", scene.round)
         self.generation += 1
@@ -60,6 +61,8 @@ class SimilarityRule(CohortRule):
         self.clusters = {
             key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
         }
+        shown = drawn(keys, matrix, self.clusters)
+        scene.journal("similarity", round=scene.round, **shown)
         self._report = {"converged": bool(found.converged), "clusters": len(set(labels))}
         return _origins(self.clusters, old)
 

@@ -77,6 +77,15 @@ def test_indices_alone_travel_for_clustering(planted):
         {**planted, "cohorts": "similarity", "similarity": "index-overlap", "num-server-rounds": 3}
     )
     assert [e["values-used"] for e in events(result, "cohorts")] == [False] * 3
+    (drawn,) = events(result, "similarity")  # in round 2
+    assert set(drawn["clients"]) == set(drawn["labels"]) == {str(i) for i in range(20)}
+    assert [len(row) for row in drawn["matrix"]] == [20] * 20
+    assert drawn["labels"] == cohorts_of(result)
+    same = [drawn["labels"][key] == drawn["labels"]["0"] for key in drawn["clients"]]
+    near = drawn["matrix"][drawn["clients"].index("0")]
+    assert min(s for s, own in zip(near, same, strict=True) if own) > max(
+        s for s, own in zip(near, same, strict=True) if not own
+    )
     asked = {e["kind"] for e in events(result, "exchange")}
     assert asked == {"query.identify", "train"}  # supports rode on training replies
 
@@ -109,6 +118,9 @@ def test_neighbours_by_wire(planted, similarity):
     graph = events(result, "neighbours")[-1]["graph"]
     assert set(graph) == {str(i) for i in range(20)}
     assert all(len(near) == 5 and key in near for key, near in graph.items())
+    (drawn,) = events(result, "similarity")
+    assert drawn["round"] == 2
+    assert len(drawn["clients"]) == len(drawn["matrix"]) == 20
     if similarity in ("index-overlap", "cosine"):
         own = [
             sum(int(n) % GROUPS == int(key) % GROUPS for n in near) for key, near in graph.items()
