@@ -198,6 +198,10 @@ class Cohorts(Layer):
         total = sum(sizes[cohort] for cohort in self.models) or 1
         return {cohort: (arrays, sizes[cohort] / total) for cohort, arrays in self.models.items()}
 
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.rule.collected()
+
     def _start(self, arrays: ArrayRecord) -> None:
         if not self.models:
             self.models = dict(self.rule.start(arrays))

@@ -44,9 +44,10 @@ class Neighbours(Layer):
     count : int (default: 8)
         Neighbours of each client, itself not counted.
     first, every : int (default: 2, 5)
-        The similarities are written down in round ``first``, and every so many rounds after it.
+        In round ``first``, and every so many rounds after it, the similarities are written down,
+        and supports are fetched where clients send only signatures.
     timeout : float (default: 60.0)
-        Seconds to wait for label histograms, where the likeness is the oracle's.
+        Seconds to wait for what clients are asked for besides training.
     """
 
     own_records = (SUPPORT,)
@@ -80,6 +81,8 @@ class Neighbours(Layer):
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if self.likeness.question == SUMMARY:
             self._ask_truth(server_round, grid)
+        if self._due(server_round):
+            self._fetch(server_round, grid)
         self._link()
         mixed = [self._personal(message) for message in messages]
         self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in mixed}
@@ -100,11 +103,14 @@ class Neighbours(Layer):
         result = super().aggregate_train(server_round, self._keeping(replies))
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         self.journal("neighbours", round=server_round, graph=graph, values=self.likeness.values)
-        if graph and (server_round - self.first) % self.every == 0:
+        if graph and self._due(server_round):
             labels = dict.fromkeys(graph, ONLY)
             shown = drawn(list(graph), self._matrix, labels)
             self.journal("similarity", round=server_round, **shown)
         return result
+
+    def _due(self, server_round: int) -> bool:
+        return server_round >= self.first and (server_round - self.first) % self.every == 0
 
     def _keeping(self, replies: Iterable[Message]) -> Iterator[Message]:
         for reply in replies:
@@ -113,21 +119,41 @@ class Neighbours(Layer):
                 key = self.roster.key(node)
                 arrays = from_record(sent_arrays(reply, ARRAYS))
                 self.models[key] = {name: np.array(array) for name, array in arrays.items()}
-                try:
-                    self.likeness.hear(key, reply, self._sent[node])
-                except ValueError as error:
-                    _log.warning("client %s: cannot be compared: %s", key, error)
+                self._hear(reply, self._sent[node])
             yield reply
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
-        unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in self.likeness.told]
-        content = RecordDict({CONFIG: ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM})})
-        questions = [Message(content, dst_node_id=n, message_type=SUMMARY) for n in unknown]
-        for reply in grid.send_and_receive(questions, timeout=self.timeout) if unknown else ():
+        known = self.likeness.told
+        unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in known]
+        self._ask(unknown, grid, {ROUND: server_round, WANTS: HISTOGRAM})
+
+    def _fetch(self, server_round: int, grid: Grid) -> None:
+        """Ask candidates for the supports that they have only signed so far."""
+        nodes = {self.roster.key(node): node for node in grid.get_node_ids()}
+        keys = [key for key in self.likeness.told if key in nodes]
+        if len(keys) < 2:
+            return
+        missing = [nodes[key] for key in self.likeness.missing(keys)]
+        self._ask(missing, grid, {ROUND: server_round})
+        account = self.likeness.account(keys)
+        if account:
+            self.journal("supports", round=server_round, **account)
+
+    def _ask(self, nodes: list[int], grid: Grid, asked: dict[str, int | str]) -> None:
+        if not nodes:
+            return
+        content, kind = RecordDict({CONFIG: ConfigRecord(asked)}), self.likeness.question
+        questions = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
+        for reply in grid.send_and_receive(questions, timeout=self.timeout):
             if not reply.has_error():
-                self.likeness.hear(
-                    self.roster.key(reply.metadata.src_node_id), reply, ArrayRecord()
-                )
+                self._hear(reply, ArrayRecord())
+
+    def _hear(self, reply: Message, sent: ArrayRecord) -> None:
+        key = self.roster.key(reply.metadata.src_node_id)
+        try:
+            self.likeness.hear(key, reply, sent)
+        except ValueError as error:
+            _log.warning("client %s: cannot be compared: %s", key, error)
 
     def _link(self) -> None:
         """Find the neighbours of every client that has trained and told."""
@@ -151,6 +177,10 @@ class Neighbours(Layer):
             mean.add(self.models[key], {}, weight=max(weight, 1e-12))
         attach(message, ARRAYS, to_record(mean.arrays))
         return message
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.likeness.collected()
 
     def own_state(self) -> dict[str, Any]:
         """Return every client's model and what it told."""

@@ -97,6 +97,10 @@ class CohortRule:
         """Return what is worth an entry in the journal after a round."""
         return {}
 
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Return what must survive a restart."""
         return {}

@@ -1,7 +1,8 @@
 """Cohorts by similarity: affinity propagation on how alike clients are (IOS, section 5).
 
 Every so many rounds all clients that have not told lately are asked, the similarity matrix is made
-and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used.
+and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used;
+with ``ios.signatures`` clients send signatures, and some are asked for their indices.
 """
 
 import logging
@@ -51,6 +52,7 @@ class SimilarityRule(CohortRule):
         keys = [key for key in scene.keys if key in self.likeness.told]
         if len(keys) < 2:
             return None
+        self._fetch(scene, keys)
         matrix = self.likeness.matrix(keys)
         found = similarity_clusters(matrix, seed=self.seed)
         if not found.converged:
@@ -83,6 +85,17 @@ class SimilarityRule(CohortRule):
             for key, reply in replies.items():
                 self.hear(key, reply, model)
 
+    def _fetch(self, scene: Scene, keys: list[str]) -> None:
+        """Ask candidates for the supports that they have only signed so far."""
+        missing = self.likeness.missing(keys)
+        if missing:
+            replies = scene.ask(missing, self.likeness.question, {}, {})
+            for key, reply in replies.items():
+                self.hear(key, reply, ArrayRecord())
+        account = self.likeness.account(keys)
+        if account:
+            scene.journal("supports", round=scene.round, **account)
+
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take what a client tells."""
         try:
@@ -95,6 +108,10 @@ class SimilarityRule(CohortRule):
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""
         return {**self._report, "values-used": self.likeness.values}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that may be kept."""
+        return self.likeness.collected()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clusters and what clients have told."""
