@@ -13,11 +13,13 @@ scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
 
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.cohort_runs import RUNNER
 from benchmarks.command import benchmark_parser, run_benchmark
@@ -29,6 +31,13 @@ from benchmarks.ios_alignment import (
     matrices,
     shapley_matrix,
 )
+from benchmarks.ios_analysis import (
+    AnalysisError,
+    analyse,
+    donor_table,
+    score_table,
+    write_down,
+)
 from benchmarks.measures import final, total_bytes
 from benchmarks.records import Cell
 from benchmarks.tables import Column, Table, difference_table, summary_table
@@ -36,6 +45,7 @@ from server_app.config import Scalar, read_config
 from tasks import TaskSpec
 from tasks.datasets import load_raw
 from wire.files import replacing
+from wire.supports import MalformedSupport
 
 Settings = dict[str, Scalar]
 
@@ -84,13 +94,13 @@ def settings(options: Namespace, split: str) -> Settings:
 def _subset(options: Namespace) -> Path:
     """Return a file with as many images as the clients are to have, made if it is not there."""
     count = options.clients * options.samples
-    target = (options.out.parent / f"{options.task}-{count}.npz").resolve()
+    target = Path(options.out).parent.resolve() / f"{options.task}-{count}.npz"
     if not target.exists():
         path = str(options.data.resolve()) if options.data else ""
         raw = load_raw(TaskSpec(task="npz" if path else options.task, path=path))
         if len(raw.y_train) < count:
             raise SystemExit(f"--samples: {len(raw.y_train)} images are fewer than {count}")
-        parts = {"x_train": raw.x_train[:count], "y_train": raw.y_train[:count]}
+        parts: dict[str, Any] = {"x_train": raw.x_train[:count], "y_train": raw.y_train[:count]}
         parts |= {"x_test": raw.x_test[:2000], "y_test": raw.y_test[:2000]}
         with replacing(target) as file:
             np.savez(file, allow_pickle=False, **parts)
@@ -155,7 +165,7 @@ def _table(title: str, found: Sequence[dict[str, Scores]]) -> Table:
     return Table(lines)
 
 
-def _entry(values: np.ndarray) -> str:  # type: ignore[type-arg]
+def _entry(values: NDArray[np.float64]) -> str:
     known = values[np.isfinite(values)]
     if not known.size:
         return "-"
@@ -189,10 +199,31 @@ def cells(options: Namespace) -> list[Cell]:
     return todo
 
 
+def _analyse(parser: ArgumentParser, options: Namespace) -> int:
+    """Print what a run's supports tell, and add it to the run's report."""
+    if options.run is None:
+        parser.error("run: analyse needs the folder of a run")
+    try:
+        found = analyse(options.run)
+        donors = donor_table(found, options.target)
+    except (AnalysisError, MalformedSupport) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(donors.markdown(), end="\n\n")
+    if found.scores:
+        print(score_table(found.scores).markdown())
+    else:
+        print("The data of these clients cannot be loaded here: nothing to compare with.")
+    write_down(options.run, found)
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run what was asked for; 1 if a run failed."""
     parser = benchmark_parser("ios", __doc__, rounds=5, seeds=3)
-    parser.add_argument("setting", choices=["align", "cohorts", "neighbours"])
+    parser.add_argument("setting", choices=["align", "cohorts", "neighbours", "analyse"])
+    parser.add_argument("run", nargs="?", type=Path, help="the folder of the run to analyse")
+    parser.add_argument("--target", default="", help="the client whose donors are to be ranked")
     parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
     parser.add_argument("--data", type=Path, help="the file of CIFAR-10 or of 20 Newsgroups")
     parser.add_argument("--splits", nargs="*", choices=list(SPLITS), default=list(SPLITS))
@@ -200,6 +231,8 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser.add_argument("--samples", type=int, default=300, help="images of each client")
     parser.add_argument("--epochs", type=int, default=2, help="of local training")
     options = parser.parse_args(arguments)
+    if options.setting == "analyse":
+        return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
     todo = cells(options)

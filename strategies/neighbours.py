@@ -125,7 +125,7 @@ class Neighbours(Layer):
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
         known = self.likeness.told
         unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in known]
-        self._ask(unknown, grid, {ROUND: server_round, WANTS: HISTOGRAM})
+        self._ask(unknown, grid, ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM}))
 
     def _fetch(self, server_round: int, grid: Grid) -> None:
         """Ask candidates for the supports that they have only signed so far."""
@@ -134,15 +134,15 @@ class Neighbours(Layer):
         if len(keys) < 2:
             return
         missing = [nodes[key] for key in self.likeness.missing(keys)]
-        self._ask(missing, grid, {ROUND: server_round})
+        self._ask(missing, grid, ConfigRecord({ROUND: server_round}))
         account = self.likeness.account(keys)
         if account:
             self.journal("supports", round=server_round, **account)
 
-    def _ask(self, nodes: list[int], grid: Grid, asked: dict[str, int | str]) -> None:
+    def _ask(self, nodes: list[int], grid: Grid, asked: ConfigRecord) -> None:
         if not nodes:
             return
-        content, kind = RecordDict({CONFIG: ConfigRecord(asked)}), self.likeness.question
+        content, kind = RecordDict({CONFIG: asked}), self.likeness.question
         questions = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
         for reply in grid.send_and_receive(questions, timeout=self.timeout):
             if not reply.has_error():

@@ -180,7 +180,7 @@ def estimated_overlaps(signatures: ArrayLike, counts: ArrayLike) -> Floats:
     """
     sizes = np.asarray(counts, dtype=np.float64)
     overlaps = overlap_from_jaccard(_agreements(np.asarray(signatures)), (sizes[:, None], sizes))
-    return np.minimum(overlaps, 1.0)
+    return np.asarray(np.minimum(overlaps, 1.0))
 
 
 def _agreements(signatures: NDArray[Any]) -> Floats:
@@ -189,7 +189,7 @@ def _agreements(signatures: NDArray[Any]) -> Floats:
     counts = np.zeros((clients, clients), dtype=np.int32)
     for place in signatures.T:
         counts += place[:, None] == place
-    return counts / hashes
+    return np.asarray(counts / hashes)
 
 
 def retrieval_probability(jaccard: ArrayLike, hashes: int, bands: int) -> Any:
