@@ -39,7 +39,7 @@ class Cohorts(Layer):
     """Several strategies side by side, each with its own view of the grid and its own model.
 
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
-    are shared out equally among cohorts. A cohort without clients waits; one whose aggregation
+    are shared out equally among cohorts, unless everyone takes part. A cohort without clients waits; one whose aggregation
     fails keeps its model and tries again in the next round. Neither holds the others up.
 
     Parameters
@@ -107,7 +107,9 @@ class Cohorts(Layer):
         shares = _equal_shares(total, [cohort for cohort in self.models if views[cohort]])
         for cohort, share in shares.items():
             self._attach_journal(cohort)
-            self._selection(cohort).count = share
+            # Where everyone is to train, also in a cohort that is larger than others.
+            everyone = not self.count and self.fraction == 1.0
+            self._selection(cohort).count = len(views[cohort]) if everyone else share
             view = GridView(grid, views[cohort])
             own_config = ConfigRecord(dict(config))
             messages += self.strategies[cohort].configure_train(

@@ -90,6 +90,15 @@ def test_indices_alone_travel_for_clustering(planted):
     assert asked == {"query.identify", "train"}  # supports rode on training replies
 
 
+def test_everyone_trains_also_in_cohorts_of_different_sizes(planted):
+    keys = {"cohorts": "similarity", "similarity": "oracle", "client-selector": "all"}
+    keys |= {"partition": "pathological", "groups.kind": "none", "num-server-rounds": 3}
+    result = run_local({**planted, **keys, "clients-per-round": 0})
+    sizes = events(result, "cohorts")[-1]["members"]
+    assert len(set(sizes.values())) > 1
+    assert [e["received"] for e in events(result, "exchange") if e["kind"] == "train"] == [20] * 3
+
+
 def bytes_up(result, kind):
     return [e["bytes-up"] for e in events(result, "exchange") if e["kind"] == kind]
 
