@@ -1,229 +1,241 @@
 """Index-Overlap Similarity against cosine, Euclidean and the truth.
 
-``python -m benchmarks.ios align`` lets clients of Fashion-MNIST (or ``--data``) train together for
-some rounds and compares the similarity matrices: do the nearest neighbours of a client have labels
-like its own (recall against the oracle, Kendall's tau), how far are their mixtures (Jensen-Shannon
-divergence), how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by
-each similarity and report the accuracy on the clients' own data.
+``python -m benchmarks.ios align`` lets clients train together for some rounds and compares the
+similarity matrices: do the nearest of a client have labels like its own (recall and Kendall's tau
+against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon divergence),
+how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by each
+similarity and report the accuracy on the clients' own data. ``analyse RUN`` does what ``align``
+does with the supports that a run has collected.
+
+``--task`` is Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20 Newsgroups (``--data`` or
+scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
 """
 
+import json
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
-from sklearn.metrics import silhouette_score
-from torch.nn import functional
 
 from benchmarks.cohort_runs import RUNNER
 from benchmarks.command import benchmark_parser, run_benchmark
+from benchmarks.ios_alignment import (
+    Scores,
+    alignment,
+    collect,
+    donor_agreement,
+    matrices,
+    shapley_matrix,
+)
+from benchmarks.ios_analysis import (
+    AnalysisError,
+    analyse,
+    donor_table,
+    score_table,
+    write_down,
+)
 from benchmarks.measures import final, total_bytes
 from benchmarks.records import Cell
-from benchmarks.tables import Column, difference_table, summary_table
-from client_app.batches import batch_seed
-from client_app.fisher import fisher_diagonal
-from client_app.job import Job
-from client_app.objectives.plain import Plain
-from client_app.settings import train_settings
-from client_app.trainer import Trainer, load_arrays, read_arrays
-from cohorts.similarity_clusters import similarity_clusters
-from server_app.config import RunConfig, Scalar, read_config
-from similarities.cosine import cosine_matrix
-from similarities.euclidean import euclidean_matrix
-from similarities.histograms import histogram_similarity, mixture_divergence
-from similarities.importance_average import ImportanceAverage
-from similarities.index_overlap import overlap_matrix, top_k_support
-from tasks import load_task
-from wire.arrays import flat_floats
-from wire.supports import encode_support
+from benchmarks.tables import Column, Table, difference_table, summary_table
+from server_app.config import Scalar, read_config
+from tasks import TaskSpec
+from tasks.datasets import load_raw
+from wire.files import replacing
+from wire.supports import MalformedSupport
 
-Matrix = NDArray[np.float64]
+Settings = dict[str, Scalar]
 
-SPLITS: dict[str, dict[str, Scalar]] = {
+TASKS: dict[str, Settings] = {
+    "fashion-mnist": {"model": "lenet", "learning-rate": 0.02},
+    "cifar10": {"model": "lenet", "learning-rate": 0.01},
+    "20news": {"task": "20news", "model": "mlp", "learning-rate": 0.5},
+}
+CLASSES = {"fashion-mnist": 10, "cifar10": 10, "20news": 20}
+SPLITS: dict[str, Settings] = {
     "Dir(0.1)": {"partition": "dirichlet", "split.alpha": 0.1},
     "Dir(0.3)": {"partition": "dirichlet", "split.alpha": 0.3},
-    "Patho(20 %)": {"partition": "pathological", "split.classes-per-client": 2},
-    "Patho(30 %)": {"partition": "pathological", "split.classes-per-client": 3},
+    "Patho(20 %)": {"partition": "pathological"},
+    "Patho(30 %)": {"partition": "pathological"},
 }
-SHARES = {"IOS 10 %": 0.1, "IOS 15 %": 0.15, "IOS 25 %": 0.25}
 SIMILARITIES = ("index-overlap", "cosine", "euclidean", "oracle")
-COMMON: dict[str, Scalar] = {
-    "task": "fashion-mnist",
-    "model": "lenet",
-    "num-clients": 200,  # of which the first are taken: 300 samples each
-    "local-epochs": 2,
+COMMON: Settings = {
     "batch-size": 32,
-    "learning-rate": 0.02,
     "momentum": 0.9,
     "weight-decay": 0.0005,
+    "ios.most": 0.2,  # K_max of the paper
+    "local.threads": 1,
 }
 COLUMNS = (
     Column("accuracy", final("clients-accuracy-mean")),
     Column("worst 10 %", final("clients-accuracy-worst-10")),
     Column("cohorts", final("cohorts"), ".1f"),
-    Column("MB", total_bytes(), ".0f", scale=1e-6),
+    Column("MB", total_bytes(), ".1f", scale=1e-6),
 )
+FEW = 20  # clients of tables 2, 4 and 5; recall (table 3) is that of all
 
 
-@dataclass(frozen=True)
-class Collected:
-    """What clients would have sent: importance, last update, and the truth about their labels."""
-
-    importance: list[NDArray[np.float32]]
-    updates: list[NDArray[np.float32]]
-    histograms: NDArray[np.int64]
-
-
-def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
-    """Train the first clients together by FedAvg, and watch what matters to each."""
-    task = load_task(config.task_spec())
-    data = [task.client_data(i, config.num_clients) for i in range(clients)]
-    model = task.build_model()
-    trainer, arrays = Trainer(model), read_arrays(model)
-    averages = [ImportanceAverage(config.ios.ema) for _ in data]
-    for number in range(1, rounds + 1):
-        jobs = [
-            Job(arrays, held.train, batch_seed(config.seed, str(i), number))
-            for i, held in enumerate(data)
-        ]
-        outcomes = trainer.train(jobs, train_settings(config, number), Plain(config))
-        for average, held, outcome in zip(averages, data, outcomes, strict=True):
-            load_arrays(model, outcome.arrays)
-            model.eval()
-            x, y = held.train.x, held.train.y
-            average.update(fisher_diagonal(model, functional.cross_entropy, x, y))
-        before, trained = arrays, [outcome.arrays for outcome in outcomes]
-        means = {name: np.mean([t[name] for t in trained], axis=0) for name in arrays}
-        arrays = {name: mean.astype(arrays[name].dtype) for name, mean in means.items()}
-    start = flat_floats(before)
-    labels = [held.train.y.numpy() for held in data]
-    return Collected(
-        [average.value for average in averages],
-        [flat_floats(t) - start for t in trained],
-        np.array([np.bincount(y, minlength=task.num_classes) for y in labels]),
-    )
+def settings(options: Namespace, split: str) -> Settings:
+    """Return the run config of a task and a way to spread its data."""
+    keys: Settings = {**COMMON, **TASKS[options.task], **SPLITS[split]}
+    if "Patho" in split:
+        share = int(split[6:8]) / 100
+        keys["split.classes-per-client"] = round(share * CLASSES[options.task])
+    if options.task == "20news":
+        keys |= {"data.path": str(options.data.resolve())} if options.data else {}
+    else:
+        keys |= {"task": "npz", "data.path": str(_subset(options))}
+    return keys | {"num-clients": options.clients, "local-epochs": options.epochs}
 
 
-def matrices(found: Collected) -> dict[str, tuple[Matrix, int]]:
-    """Return each similarity matrix, and the bytes that a client sends for it."""
-    size = found.updates[0].size
-    result: dict[str, tuple[Matrix, int]] = {}
-    for name, share in SHARES.items():
-        supports = [top_k_support(i, round(share * size)) for i in found.importance]
-        result[name] = overlap_matrix(supports), len(encode_support(supports[0], size, 0))
-    result["cosine"] = cosine_matrix(found.updates), 4 * size
-    result["Euclidean"] = euclidean_matrix(found.updates), 4 * size
-    return result
+def _subset(options: Namespace) -> Path:
+    """Return a file with as many images as the clients are to have, made if it is not there."""
+    count = options.clients * options.samples
+    target = Path(options.out).parent.resolve() / f"{options.task}-{count}.npz"
+    if not target.exists():
+        path = str(options.data.resolve()) if options.data else ""
+        raw = load_raw(TaskSpec(task="npz" if path else options.task, path=path))
+        if len(raw.y_train) < count:
+            raise SystemExit(f"--samples: {len(raw.y_train)} images are fewer than {count}")
+        parts: dict[str, Any] = {"x_train": raw.x_train[:count], "y_train": raw.y_train[:count]}
+        parts |= {"x_test": raw.x_test[:2000], "y_test": raw.y_test[:2000]}
+        with replacing(target) as file:
+            np.savez(file, allow_pickle=False, **parts)
+    return target
 
 
-def agreement(matrix: Matrix, truth: Matrix, histograms: NDArray[Any]) -> dict[str, float]:
-    """Return how well a similarity finds clients with the same labels."""
-    pairs = np.triu_indices(len(truth), 1)
-    scores = {f"R@{k}": _recall(matrix, truth, k) for k in (4, 8) if k < len(truth) - 1}
-    scores["tau"] = float(kendalltau(matrix[pairs], truth[pairs]).statistic)
-    near = min(8, len(truth) - 1)
-    weights = np.clip(matrix, 0, None)
-    scores["JS"] = float(mixture_divergence(weights, list(histograms), near).mean())
-    labels = similarity_clusters(matrix).labels
-    distances = 1 - truth
-    np.fill_diagonal(distances, 0.0)
-    several = 1 < len(set(labels.tolist())) < len(labels)
-    scores["silhouette"] = (
-        float(silhouette_score(np.clip(distances, 0, None), labels, metric="precomputed"))
-        if several
-        else 0.0
-    )
-    return scores
+def align(options: Namespace) -> int:
+    """Print one table for each way to spread the data: mean and spread over seeds.
 
-
-def _recall(matrix: Matrix, truth: Matrix, k: int) -> float:
-    own = np.eye(len(truth), dtype=bool)
-    others = [np.where(own, -np.inf, m) for m in (matrix, truth)]
-    near = [np.argsort(-m, axis=1, kind="stable")[:, :k] for m in others]
-    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(*near, strict=True)]))
-
-
-def align(options: Any) -> int:
-    """Print one table for each way to spread the data: mean and spread over seeds."""
-    for split, keys in SPLITS.items():
-        rows: dict[str, list[dict[str, float]]] = {}
+    Each seed's scores are a line of the output file; those that are there are not made again.
+    """
+    known = _lines(options.out)
+    for split in options.splits:
+        found = []
         for seed in range(options.seeds):
-            config = read_config({**COMMON, **keys, **_data(options.data), "seed": seed})
-            found = collect(config, options.clients, options.rounds)
-            truth = histogram_similarity(list(found.histograms))
-            for name, (matrix, sent) in matrices(found).items():
-                scores = agreement(matrix, truth, found.histograms) | {"bytes": float(sent)}
-                rows.setdefault(name, []).append(scores)
-            best = agreement(truth, truth, found.histograms) | {"bytes": 0.0}
-            rows.setdefault("oracle", []).append(best)
-        _print(split, rows)
+            setting = [options.task, split, options.clients, options.rounds, options.epochs, seed]
+            if json.dumps(setting) not in known:
+                rows = _scores(options, split, seed)
+                with options.out.open("a") as file:
+                    file.write(json.dumps({"setting": setting, "rows": rows}) + "\n")
+                known[json.dumps(setting)] = rows
+            found.append(known[json.dumps(setting)])
+        print(_table(f"{options.task}, {split}", found).markdown(), end="\n\n", flush=True)
     return 0
 
 
-def _print(split: str, rows: dict[str, list[dict[str, float]]]) -> None:
-    names = list(next(iter(rows.values()))[0])
-    print(f"| {split} | " + " | ".join(names) + " |")
-    print("| --- |" + " --- |" * len(names))
-    for method, scores in rows.items():
-        columns = [np.array([score[name] for score in scores]) for name in names]
-        cells = [
-            f"{c.mean():,.0f}" if name == "bytes" else f"{c.mean():.3f} ± {_spread(c):.3f}"
-            for name, c in zip(names, columns, strict=True)
-        ]
-        print(f"| {method} | " + " | ".join(cells) + " |", flush=True)
-    print()
+def _lines(path: Path) -> dict[str, dict[str, Scores]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+    return {json.dumps(line["setting"]): line["rows"] for line in lines}
 
 
-def _spread(values: NDArray[np.float64]) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+def _scores(options: Namespace, split: str, seed: int) -> dict[str, Scores]:
+    config = read_config({**settings(options, split), "seed": seed})
+    everyone = collect(config, options.clients, options.rounds)
+    few = everyone.first(FEW)
+    worth = shapley_matrix(few.data)
+    coverage, most = config.ios.coverage, config.ios.most
+    rows = {}
+    for name, (matrix, sent) in matrices(everyone, coverage, most).items():
+        recalls = alignment(matrix, everyone.histograms)
+        near = matrix[:FEW, :FEW]
+        rows[name] = {
+            **{measure: recalls[measure] for measure in recalls if measure.startswith("R@")},
+            **{
+                f"{measure}, {len(few.data)}": value
+                for measure, value in alignment(near, few.histograms).items()
+            },
+            **donor_agreement(near, worth),
+            **sent,
+        }
+    return rows
 
 
-def _data(path: Path | None) -> dict[str, Scalar]:
-    return {} if path is None else {"task": "npz", "data.path": str(path.resolve())}
+def _table(title: str, found: Sequence[dict[str, Scores]]) -> Table:
+    """Return mean and standard deviation over seeds, one row a similarity."""
+    measures = list(dict.fromkeys(m for rows in found for scores in rows.values() for m in scores))
+    lines = [[title, *measures]]
+    for name in found[0]:
+        values = [[rows[name].get(m, np.nan) for rows in found] for m in measures]
+        lines.append([name, *(_entry(np.array(value)) for value in values)])
+    return Table(lines)
 
 
-def cells(setting: str, data: Path | None, rounds: int, clients: int) -> list[Cell]:
+def _entry(values: NDArray[np.float64]) -> str:
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return "-"
+    if known.max() >= 100:
+        return f"{known.mean():,.0f}"
+    spread = f" ± {known.std(ddof=1):.3f}" if known.size > 1 else ""
+    return f"{known.mean():.3f}{spread}"
+
+
+def cells(options: Namespace) -> list[Cell]:
     """Return personalised training by each similarity, for each way to spread the data."""
-    common: dict[str, Scalar] = {
-        **COMMON,
-        "model": "mlp",
-        "num-clients": clients,
+    common: Settings = {
         "client-selector": "all",
         "data.client-test-share": 0.2,
         "fraction-evaluate": 1.0,
-        "evaluate-every": rounds,
-        "num-server-rounds": rounds,
+        "evaluate-every": options.rounds,
+        "num-server-rounds": options.rounds,
         "ios.samples": 128,
         "ios.neighbours": 4,
         "checkpoint.every": 0,
-        **_data(data),
     }
+    cohorts = {"cohorts": "similarity", "neighbours": "neighbours"}[options.setting]
     todo = []
-    for split in ("Dir(0.1)", "Patho(20 %)"):
-        keys = {**common, **SPLITS[split]}
+    for split in options.splits:
+        keys = {**settings(options, split), **common}
         todo.append(Cell(f"{split}: one model", keys))
         todo += [
-            Cell(f"{split}: {name}", {**keys, "cohorts": setting, "similarity": name})
+            Cell(f"{split}: {name}", {**keys, "cohorts": cohorts, "similarity": name})
             for name in SIMILARITIES
         ]
     return todo
 
 
+def _analyse(parser: ArgumentParser, options: Namespace) -> int:
+    """Print what a run's supports tell, and add it to the run's report."""
+    if options.run is None:
+        parser.error("run: analyse needs the folder of a run")
+    try:
+        found = analyse(options.run)
+        donors = donor_table(found, options.target)
+    except (AnalysisError, MalformedSupport) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(donors.markdown(), end="\n\n")
+    if found.scores:
+        print(score_table(found.scores).markdown())
+    else:
+        print("The data of these clients cannot be loaded here: nothing to compare with.")
+    write_down(options.run, found)
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run what was asked for; 1 if a run failed."""
     parser = benchmark_parser("ios", __doc__, rounds=5, seeds=3)
-    parser.add_argument("setting", choices=["align", "cohorts", "neighbours"])
-    parser.add_argument("--data", type=Path, help="an .npz file instead of Fashion-MNIST")
+    parser.add_argument("setting", choices=["align", "cohorts", "neighbours", "analyse"])
+    parser.add_argument("run", nargs="?", type=Path, help="the folder of the run to analyse")
+    parser.add_argument("--target", default="", help="the client whose donors are to be ranked")
+    parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
+    parser.add_argument("--data", type=Path, help="the file of CIFAR-10 or of 20 Newsgroups")
+    parser.add_argument("--splits", nargs="*", choices=list(SPLITS), default=list(SPLITS))
     parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=300, help="images of each client")
+    parser.add_argument("--epochs", type=int, default=2, help="of local training")
     options = parser.parse_args(arguments)
+    if options.setting == "analyse":
+        return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
-    setting = {"cohorts": "similarity", "neighbours": "neighbours"}[options.setting]
-    todo = cells(setting, options.data, options.rounds, options.clients)
+    todo = cells(options)
     results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, COLUMNS).markdown(), end="\n\n")
     print(difference_table(results, COLUMNS[:1], todo[0].name).markdown(), end="\n\n")

@@ -48,6 +48,8 @@ class Visit:
         Arrays like the model's that the objective needs, by name.
     reply : dict
         Records to add to the reply.
+    support : array, optional
+        Indices of the parameters that matter most to the client, once a part has found them.
     """
 
     message: Message
@@ -58,6 +60,7 @@ class Visit:
     counts_for: float | None = None
     carried: dict[str, Arrays] = field(default_factory=dict)
     reply: dict[str, ArrayRecord | ConfigRecord] = field(default_factory=dict)
+    support: NDArray[np.int64] | None = None
 
     @cached_property
     def config(self) -> RunConfig:

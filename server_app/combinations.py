@@ -15,6 +15,7 @@ def method_problems(config: "RunConfig") -> list[str]:
         *_of_server_data(config),
         *_of_scaffold(config),
         *_of_cohorts(config),
+        *_of_signatures(config),
         *_of_privacy(config),
     ]
 
@@ -67,6 +68,20 @@ def _of_cohorts(config: "RunConfig") -> list[str]:
     allowed = "allowed there are none, and index-overlap for auxo"
     unused = f"not used by cohorts = {config.cohorts!r}"
     return [f"similarity = {config.similarity!r}: {unused}; {allowed}"]
+
+
+def _of_signatures(config: "RunConfig") -> list[str]:
+    ios, problems = config.ios, []
+    if not ios.signatures:
+        return []
+    if config.cohorts not in ("similarity", "neighbours") or config.similarity != "index-overlap":
+        problems.append(
+            "ios.signatures = True: needs cohorts = similarity or neighbours, and similarity = "
+            "index-overlap"
+        )
+    if ios.hashes % ios.bands:
+        problems.append(f"ios.bands = {ios.bands}: must divide ios.hashes = {ios.hashes}")
+    return problems
 
 
 def _of_privacy(config: "RunConfig") -> list[str]:

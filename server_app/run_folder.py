@@ -17,6 +17,8 @@ from wire.files import write_atomically
 
 Event = dict[str, Any]
 
+SUPPORTS = "supports"  # the kind of file that collected supports are
+
 logger = logging.getLogger(__name__)
 
 
@@ -119,6 +121,11 @@ class RunFolder:
     def model_path(self) -> Path:
         """The final model."""
         return self.path / "model.safetensors"
+
+    @property
+    def supports_path(self) -> Path:
+        """What clients sent of the indices that matter to them."""
+        return self.path / "supports.safetensors"
 
     @property
     def checkpoints(self) -> Path:

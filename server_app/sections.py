@@ -234,8 +234,11 @@ class Ios(Section):
         When cohorts are made by similarity, and how often anew.
     neighbours : int
         Clients that a client's own model is mixed from, itself not counted.
-    hashes : int
-        Length of a signature, where clients send no more than that.
+    signatures : bool
+        Clients send MinHash signatures; supports are fetched only where two of these are alike.
+    hashes, bands : int
+        Length of a signature, and how many bands it is cut into: who shares a whole band with
+        another is asked for its support.
     """
 
     share: Share = 0.0
@@ -247,7 +250,9 @@ class Ios(Section):
     first_round: AtLeastOne = 2
     every: AtLeastOne = 5
     neighbours: AtLeastOne = 8
-    hashes: AtLeastOne = 128
+    signatures: bool = False
+    hashes: Annotated[int, Field(ge=1, le=4096)] = 128
+    bands: AtLeastOne = 32
 
 
 class Dp(Section):

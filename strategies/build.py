@@ -139,8 +139,16 @@ def _with_whom(config: RunConfig, roster: Roster) -> Strategy:
     if config.cohorts == "neighbours":
         inner = trained_together(config, roster)
         timeout = config.round.deadline
-        count = config.ios.neighbours
-        return Neighbours(inner, roster, likeness(config), count=count, timeout=timeout)
+        ios = config.ios
+        return Neighbours(
+            inner,
+            roster,
+            likeness(config),
+            count=ios.neighbours,
+            first=ios.first_round,
+            every=ios.every,
+            timeout=timeout,
+        )
     return _cohorts(config, roster)
 
 

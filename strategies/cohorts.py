@@ -39,7 +39,7 @@ class Cohorts(Layer):
     """Several strategies side by side, each with its own view of the grid and its own model.
 
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
-    are shared out equally among cohorts. A cohort without clients waits; one whose aggregation
+    are shared out equally among cohorts, unless everyone takes part. A cohort without clients waits; one whose aggregation
     fails keeps its model and tries again in the next round. Neither holds the others up.
 
     Parameters
@@ -107,7 +107,9 @@ class Cohorts(Layer):
         shares = _equal_shares(total, [cohort for cohort in self.models if views[cohort]])
         for cohort, share in shares.items():
             self._attach_journal(cohort)
-            self._selection(cohort).count = share
+            # Where everyone is to train, also in a cohort that is larger than others.
+            everyone = not self.count and self.fraction == 1.0
+            self._selection(cohort).count = len(views[cohort]) if everyone else share
             view = GridView(grid, views[cohort])
             own_config = ConfigRecord(dict(config))
             messages += self.strategies[cohort].configure_train(
@@ -198,6 +200,10 @@ class Cohorts(Layer):
         total = sum(sizes[cohort] for cohort in self.models) or 1
         return {cohort: (arrays, sizes[cohort] / total) for cohort, arrays in self.models.items()}
 
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.rule.collected()
+
     def _start(self, arrays: ArrayRecord) -> None:
         if not self.models:
             self.models = dict(self.rule.start(arrays))
@@ -209,7 +215,7 @@ class Cohorts(Layer):
     ) -> Scene:
         keys = [self.roster.key(node) for node in nodes]
         ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
-        return Scene(server_round, keys, self.models, self.rounds, training, ask)
+        return Scene(server_round, keys, self.models, self.rounds, training, ask, self.journal)
 
     def _ask(
         self,

@@ -120,6 +120,12 @@ def models_of(strategy: Strategy, arrays: ArrayRecord) -> dict[str, tuple[ArrayR
     return {"": (arrays, 1.0)}
 
 
+def collected_of(strategy: Strategy) -> dict[str, Any]:
+    """Return what clients have sent that a run may keep for analysis, if a layer collects any."""
+    parts = (part for part in walk(strategy) if hasattr(part, "collected"))
+    return next((found for part in parts if (found := dict(part.collected()))), {})
+
+
 @contextmanager
 def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
     """Put back what Flower's strategies remember if aggregation fails half-way.

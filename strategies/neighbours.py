@@ -15,8 +15,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from strategies.cohort_rules.base import ONLY
 from strategies.layer import Layer
-from strategies.likeness import Likeness
+from strategies.likeness import Likeness, drawn
 from strategies.roster import Roster
 from strategies.stock import RunningMean
 from wire.arrays import from_record, to_record
@@ -42,8 +43,11 @@ class Neighbours(Layer):
         What makes clients neighbours.
     count : int (default: 8)
         Neighbours of each client, itself not counted.
+    first, every : int (default: 2, 5)
+        In round ``first``, and every so many rounds after it, the similarities are written down,
+        and supports are fetched where clients send only signatures.
     timeout : float (default: 60.0)
-        Seconds to wait for label histograms, where the likeness is the oracle's.
+        Seconds to wait for what clients are asked for besides training.
     """
 
     own_records = (SUPPORT,)
@@ -55,16 +59,20 @@ class Neighbours(Layer):
         likeness: Likeness,
         *,
         count: int = 8,
+        first: int = 2,
+        every: int = 5,
         timeout: float = 60.0,
     ) -> None:
         super().__init__(inner)
         self.roster = roster
         self.likeness = likeness
         self.count = count
+        self.first, self.every = first, every
         self.timeout = timeout
         self.models: dict[str, dict[str, NDArray[Any]]] = {}  # what each client trained last
         self._sent: dict[int, ArrayRecord] = {}
         self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
+        self._matrix: NDArray[np.float64] = np.empty((0, 0))  # of the clients in it
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -73,6 +81,8 @@ class Neighbours(Layer):
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if self.likeness.question == SUMMARY:
             self._ask_truth(server_round, grid)
+        if self._due(server_round):
+            self._fetch(server_round, grid)
         self._link()
         mixed = [self._personal(message) for message in messages]
         self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in mixed}
@@ -93,7 +103,14 @@ class Neighbours(Layer):
         result = super().aggregate_train(server_round, self._keeping(replies))
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         self.journal("neighbours", round=server_round, graph=graph, values=self.likeness.values)
+        if graph and self._due(server_round):
+            labels = dict.fromkeys(graph, ONLY)
+            shown = drawn(list(graph), self._matrix, labels)
+            self.journal("similarity", round=server_round, **shown)
         return result
+
+    def _due(self, server_round: int) -> bool:
+        return server_round >= self.first and (server_round - self.first) % self.every == 0
 
     def _keeping(self, replies: Iterable[Message]) -> Iterator[Message]:
         for reply in replies:
@@ -102,21 +119,41 @@ class Neighbours(Layer):
                 key = self.roster.key(node)
                 arrays = from_record(sent_arrays(reply, ARRAYS))
                 self.models[key] = {name: np.array(array) for name, array in arrays.items()}
-                try:
-                    self.likeness.hear(key, reply, self._sent[node])
-                except ValueError as error:
-                    _log.warning("client %s: cannot be compared: %s", key, error)
+                self._hear(reply, self._sent[node])
             yield reply
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
-        unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in self.likeness.told]
-        content = RecordDict({CONFIG: ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM})})
-        questions = [Message(content, dst_node_id=n, message_type=SUMMARY) for n in unknown]
-        for reply in grid.send_and_receive(questions, timeout=self.timeout) if unknown else ():
+        known = self.likeness.told
+        unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in known]
+        self._ask(unknown, grid, ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM}))
+
+    def _fetch(self, server_round: int, grid: Grid) -> None:
+        """Ask candidates for the supports that they have only signed so far."""
+        nodes = {self.roster.key(node): node for node in grid.get_node_ids()}
+        keys = [key for key in self.likeness.told if key in nodes]
+        if len(keys) < 2:
+            return
+        missing = [nodes[key] for key in self.likeness.missing(keys)]
+        self._ask(missing, grid, ConfigRecord({ROUND: server_round}))
+        account = self.likeness.account(keys)
+        if account:
+            self.journal("supports", round=server_round, **account)
+
+    def _ask(self, nodes: list[int], grid: Grid, asked: ConfigRecord) -> None:
+        if not nodes:
+            return
+        content, kind = RecordDict({CONFIG: asked}), self.likeness.question
+        questions = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
+        for reply in grid.send_and_receive(questions, timeout=self.timeout):
             if not reply.has_error():
-                self.likeness.hear(
-                    self.roster.key(reply.metadata.src_node_id), reply, ArrayRecord()
-                )
+                self._hear(reply, ArrayRecord())
+
+    def _hear(self, reply: Message, sent: ArrayRecord) -> None:
+        key = self.roster.key(reply.metadata.src_node_id)
+        try:
+            self.likeness.hear(key, reply, sent)
+        except ValueError as error:
+            _log.warning("client %s: cannot be compared: %s", key, error)
 
     def _link(self) -> None:
         """Find the neighbours of every client that has trained and told."""
@@ -124,7 +161,8 @@ class Neighbours(Layer):
         self._weights = {}
         if len(keys) < 2:
             return
-        matrix = np.clip(self.likeness.matrix(keys), 0.0, None)
+        self._matrix = self.likeness.matrix(keys)
+        matrix = np.clip(self._matrix, 0.0, None)
         np.fill_diagonal(matrix, matrix.max())  # nobody is closer to a client than itself
         for row, key in enumerate(keys):
             nearest = np.argsort(-matrix[row], kind="stable")[: self.count + 1]
@@ -139,6 +177,10 @@ class Neighbours(Layer):
             mean.add(self.models[key], {}, weight=max(weight, 1e-12))
         attach(message, ARRAYS, to_record(mean.arrays))
         return message
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.likeness.collected()
 
     def own_state(self) -> dict[str, Any]:
         """Return every client's model and what it told."""

@@ -34,9 +34,10 @@ from wire.keys import (
     WANTS,
 )
 from wire.records import record_at, records_of
+from wire.signatures import decode_signature
+from wire.supports import MalformedSupport
 
 _log = logging.getLogger("forager")
-_MOST_HASHES = 4096
 
 
 class Selection(Layer):
@@ -250,19 +251,19 @@ class Selection(Layer):
     def _hear_signature(self, server_round: int, reply: Message, key: str) -> None:
         """Remember the signature of a client's support, if it is like those of the others."""
         told = record_at(reply.content, SUPPORT, ConfigRecord)
-        signature = told.get(SIGNATURE) if told is not None else None
-        known = self.memory.values([key], SIGNATURE)
-        width = known.shape[1] if known.ndim == 2 else None
-        if (
-            not isinstance(signature, list)
-            or not all(isinstance(number, int) for number in signature)
-            or not 0 < len(signature) <= _MOST_HASHES
-            or width not in (None, len(signature))
-        ):
-            node = reply.metadata.src_node_id
-            set_aside(self, self.roster, server_round, node, "no signature that can be compared")
+        if told is None:  # nothing matters to it
             return
-        self.memory.learn(key, SIGNATURE, signature)
+        known = self.memory.values([key], SIGNATURE)
+        payload = told.get(SIGNATURE)
+        try:
+            signature = decode_signature(payload if isinstance(payload, bytes) else b"").signature
+            if known.ndim == 2 and known.shape[1] != signature.size:
+                raise MalformedSupport(f"{signature.size} hashes, others send {known.shape[1]}")
+        except MalformedSupport as error:
+            reason = f"no signature that can be compared: {error}"
+            set_aside(self, self.roster, server_round, reply.metadata.src_node_id, reason)
+            return
+        self.memory.learn(key, SIGNATURE, signature.tolist())
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

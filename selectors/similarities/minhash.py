@@ -111,10 +111,7 @@ class MinHashIndex:
 
     def jaccard_matrix(self) -> Floats:
         """Return the estimates of all pairs of indexed clients, in the order of adding."""
-        agreements = np.zeros((len(self), len(self)))
-        for place in np.array(list(self._signatures.values())).T:
-            agreements += place[:, None] == place
-        return agreements / self.hashing.hashes
+        return _agreements(np.array(list(self._signatures.values())))
 
     def _signature(self, item: Any) -> Signature:
         if isinstance(item, np.ndarray | list | range):
@@ -147,7 +144,7 @@ class MinHashIndex:
             self.add_signature(key, signature)
 
 
-def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[float] = (1, 1)) -> Any:
+def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)) -> Any:
     """Return the overlap of two supports whose Jaccard similarity is known.
 
     ``2 J / (1 + J)`` for supports of one size. For others, ``sizes`` are the two numbers of indices
@@ -161,9 +158,38 @@ def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[float] = (1, 1)) ->
     values = np.asarray(jaccard, dtype=np.float64)
     if not np.all((values >= 0) & (values <= 1)):
         raise ValueError(f"jaccard: expected numbers from 0 to 1, got {jaccard!r}")
-    first, second = sizes
+    first, second = (np.asarray(size, dtype=np.float64) for size in sizes)
     result = values * (first + second) / ((1 + values) * np.sqrt(first * second))
     return float(result) if result.ndim == 0 else result
+
+
+def estimated_overlaps(signatures: ArrayLike, counts: ArrayLike) -> Floats:
+    """Return the overlaps of all pairs of supports, estimated from their signatures.
+
+    Parameters
+    ----------
+    signatures : array, shape (n, h)
+        One row a client.
+    counts : array, shape (n,)
+        How many indices each of their supports has.
+
+    Examples
+    --------
+    >>> estimated_overlaps([[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]).round(3).tolist()
+    [[1.0, 0.667], [0.667, 1.0]]
+    """
+    sizes = np.asarray(counts, dtype=np.float64)
+    overlaps = overlap_from_jaccard(_agreements(np.asarray(signatures)), (sizes[:, None], sizes))
+    return np.asarray(np.minimum(overlaps, 1.0))
+
+
+def _agreements(signatures: NDArray[Any]) -> Floats:
+    """Return the share of places at which all pairs of signatures agree."""
+    clients, hashes = signatures.shape
+    counts = np.zeros((clients, clients), dtype=np.int32)
+    for place in signatures.T:
+        counts += place[:, None] == place
+    return np.asarray(counts / hashes)
 
 
 def retrieval_probability(jaccard: ArrayLike, hashes: int, bands: int) -> Any:

@@ -4,10 +4,14 @@
 Valuation for Nearest Neighbor Algorithms* (2019), for KNN-Shapley.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Samples = tuple[ArrayLike, ArrayLike]  # inputs and labels
 
 
 def knn_shapley(correct: ArrayLike, k: int) -> Floats:
@@ -45,6 +49,40 @@ def knn_shapley(correct: ArrayLike, k: int) -> Floats:
     farthest = right[..., -1:] * min(k, samples) / (k * samples)
     values = np.concatenate([steps, farthest], axis=-1)
     return np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
+
+
+def donor_values(target: Samples, donors: Sequence[Samples], k: int = 5) -> Floats:
+    """Return what each donor's data are worth to a target: the sum of its samples' Shapley values.
+
+    All donors' samples together are what a k-nearest-neighbour classifier, by Euclidean distance,
+    labels the target's samples with; the values are means over these.
+
+    Parameters
+    ----------
+    target : pair of arrays, shapes (m, ...) and (m,)
+        Inputs and labels that the donors are to help with.
+    donors : sequence of pairs of arrays
+        Inputs and labels of each donor.
+    k : int
+        Number of neighbours.
+
+    Examples
+    --------
+    >>> same, other = ([[0.0], [0.1]], [1, 1]), ([[0.2], [9.0]], [0, 0])
+    >>> values = donor_values(([[0.05]], [1]), [same, other], k=1)
+    >>> bool(values[0] > values[1])
+    True
+    """
+    if not donors:
+        raise ValueError("donors: expected one or more")
+    inputs, labels = _flat(target)
+    parts = [_flat(donor) for donor in donors]
+    pool, truth = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+    owner = np.repeat(np.arange(len(parts)), [len(y) for _, y in parts])
+    distances = (pool**2).sum(axis=1) - 2 * inputs @ pool.T  # but for a constant in each row
+    nearest = np.argsort(distances, axis=1, kind="stable")
+    worth = knn_shapley(truth[nearest] == labels[:, None], k)
+    return np.bincount(owner[nearest].ravel(), worth.ravel(), len(parts)) / len(labels)
 
 
 def recall_at(similarity: ArrayLike, oracle: ArrayLike, k: int) -> float:
@@ -89,6 +127,13 @@ def kendall_agreement(similarity: ArrayLike, oracle: ArrayLike) -> float:
     others = ~np.eye(len(scores), dtype=bool)
     taus = [kendall_tau(scores[i, others[i]], truth[i, others[i]]) for i in range(len(scores))]
     return float(np.mean(taus))
+
+
+def _flat(samples: Samples) -> tuple[Floats, NDArray[Any]]:
+    inputs, labels = np.asarray(samples[0], dtype=np.float64), np.asarray(samples[1])
+    if len(labels) == 0 or labels.shape != inputs.shape[:1]:
+        raise ValueError(f"samples: expected a label each, got {labels.shape} of {inputs.shape}")
+    return inputs.reshape(len(inputs), -1), labels
 
 
 def _nearest(scores: Floats, k: int) -> NDArray[np.bool_]:

@@ -8,8 +8,9 @@ from safetensors.numpy import save
 from server_app.callbacks.base import Callback
 from server_app.loop import Loop
 from server_app.report import write_report
-from server_app.run_folder import RunFolder
-from strategies.layer import models_of
+from server_app.run_folder import SUPPORTS, RunFolder
+from strategies.layer import collected_of, models_of
+from wire import tree
 from wire.arrays import from_record
 from wire.files import write_atomically
 
@@ -18,6 +19,8 @@ _log = logging.getLogger("forager")
 
 class Artifacts(Callback):
     """Leave ``model.safetensors``, ``rounds.csv`` and ``report.html`` behind.
+
+    Where clients sent supports, these are left in ``supports.safetensors``.
 
     Parameters
     ----------
@@ -32,10 +35,11 @@ class Artifacts(Callback):
         self.report = report
 
     def on_run_end(self, loop: Loop) -> None:
-        """Write all three; one that cannot be written does not cost the others."""
+        """Write them all; one that cannot be written does not cost the others."""
         events = self.folder.read_events()
         steps: list[Callable[[], object]] = [
             lambda: self._write_models(loop),
+            lambda: self._write_supports(loop),
             lambda: self.folder.write_rounds_csv(events),
         ]
         if self.report:
@@ -45,6 +49,12 @@ class Artifacts(Callback):
                 write()
             except OSError as error:
                 _log.warning("%s: could not be written: %s", self.folder.path, error)
+
+    def _write_supports(self, loop: Loop) -> None:
+        """Write what clients sent of their supports, for ``python -m benchmarks.ios analyse``."""
+        collected = collected_of(loop.strategy)
+        if collected:
+            tree.save(self.folder.supports_path, collected, SUPPORTS)
 
     def _write_models(self, loop: Loop) -> None:
         """Write the model, and with cohorts also each cohort's own."""

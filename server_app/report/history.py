@@ -77,6 +77,8 @@ class History:
         Number of clients, those never chosen included.
     problems : list of Problem
         What failed, came late or was quarantined, in training or not.
+    latest : dict of str to mapping
+        The last event of each kind.
     """
 
     rows: dict[int, Row] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class History:
     config: dict[str, Any] = field(default_factory=dict)
     finish: dict[str, Any] | None = None
     last_time: float = 0.0
+    latest: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def from_events(cls, events: Iterable[Mapping[str, Any]]) -> "History":
@@ -107,6 +110,7 @@ class History:
         history = cls()
         for event in events:
             history.last_time = max(history.last_time, number(event.get("time")) or 0.0)
+            history.latest[str(event.get("event"))] = event
             take = _TAKERS.get(str(event.get("event")))
             if take is not None:
                 take(history, event)

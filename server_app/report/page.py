@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from server_app.report import charts, story
+from server_app.report.donors import donors_section
 from server_app.report.history import History, Problem
 from server_app.report.style import CSS
 from server_app.report.wording import data_size, duration, flat, percent, run_command, shorten
@@ -40,6 +41,7 @@ def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
         "<h2>How it went</h2>",
         _pictures(history),
         _clients_table(history),
+        donors_section(history),
         _problems_table(history),
         "<h2>Run it again</h2>",
         _command(config),

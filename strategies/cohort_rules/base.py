@@ -8,6 +8,8 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
+from strategies.layer import Journal, silent
+
 ONLY = "0"  # the cohort that everyone starts in
 
 # The new cohorts, each with the old ones that its model is the weighted mean of
@@ -33,6 +35,8 @@ class Scene:
     ask : callable
         ``ask(keys, kind, models, settings)`` sends clients a message of that kind and returns the
         reply of each that answered in time.
+    journal : Journal
+        Where to write down what is found.
     """
 
     round: int
@@ -44,6 +48,7 @@ class Scene:
         [Sequence[str], str, Mapping[str, ArrayRecord], Mapping[str, int | str]],
         dict[str, Message],
     ]
+    journal: Journal = silent
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,10 @@ class CohortRule:
 
     def report(self) -> dict[str, Any]:
         """Return what is worth an entry in the journal after a round."""
+        return {}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Cohorts by similarity: affinity propagation on how alike clients are (IOS, section 5).
 
 Every so many rounds all clients that have not told lately are asked, the similarity matrix is made
-and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used.
+and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used;
+with ``ios.signatures`` clients send signatures, and some are asked for their indices.
 """
 
 import logging
@@ -14,7 +15,7 @@ from flwr.app import ArrayRecord, Message
 from cohorts.similarity_clusters import similarity_clusters
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
-from strategies.likeness import likeness
+from strategies.likeness import drawn, likeness
 from wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
 
 _log = logging.getLogger("forager")
@@ -51,7 +52,9 @@ class SimilarityRule(CohortRule):
         keys = [key for key in scene.keys if key in self.likeness.told]
         if len(keys) < 2:
             return None
-        found = similarity_clusters(self.likeness.matrix(keys), seed=self.seed)
+        self._fetch(scene, keys)
+        matrix = self.likeness.matrix(keys)
+        found = similarity_clusters(matrix, seed=self.seed)
         if not found.converged:
             _log.warning("round %d: clustering did not converge: one cohort", scene.round)
         self.generation += 1
@@ -60,6 +63,8 @@ class SimilarityRule(CohortRule):
         self.clusters = {
             key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
         }
+        shown = drawn(keys, matrix, self.clusters)
+        scene.journal("similarity", round=scene.round, **shown)
         self._report = {"converged": bool(found.converged), "clusters": len(set(labels))}
         return _origins(self.clusters, old)
 
@@ -80,6 +85,17 @@ class SimilarityRule(CohortRule):
             for key, reply in replies.items():
                 self.hear(key, reply, model)
 
+    def _fetch(self, scene: Scene, keys: list[str]) -> None:
+        """Ask candidates for the supports that they have only signed so far."""
+        missing = self.likeness.missing(keys)
+        if missing:
+            replies = scene.ask(missing, self.likeness.question, {}, {})
+            for key, reply in replies.items():
+                self.hear(key, reply, ArrayRecord())
+        account = self.likeness.account(keys)
+        if account:
+            scene.journal("supports", round=scene.round, **account)
+
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take what a client tells."""
         try:
@@ -92,6 +108,10 @@ class SimilarityRule(CohortRule):
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""
         return {**self._report, "values-used": self.likeness.values}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that may be kept."""
+        return self.likeness.collected()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clusters and what clients have told."""

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from similarities.index_overlap import overlap
+from similarities.index_overlap import overlap, overlap_matrix
 from similarities.minhash import (
     MinHashIndex,
     best_matches,
+    estimated_overlaps,
     overlap_from_jaccard,
     retrieval_probability,
 )
@@ -154,3 +155,12 @@ def test_bad_arguments_are_refused() -> None:
         MinHashIndex(64, 16).add("a", [])
     with pytest.raises(ValueError, match="signature"):
         MinHashIndex(64, 16).add_signature("a", np.zeros(32, dtype=np.uint32))
+
+
+def test_overlaps_are_estimated_for_supports_of_any_size() -> None:
+    supports = [np.arange(400), np.arange(300, 400), np.arange(200, 600)]
+    hashing = Hashing(2048, seed=0)
+    estimates = estimated_overlaps([hashing.sign(s) for s in supports], [s.size for s in supports])
+    exact = overlap_matrix(supports)
+    np.testing.assert_allclose(estimates, exact, atol=0.06)
+    assert estimates.max() <= 1

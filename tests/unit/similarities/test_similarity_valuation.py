@@ -6,7 +6,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from similarities.valuation import kendall_agreement, kendall_tau, knn_shapley, recall_at
+from similarities.valuation import (
+    donor_values,
+    kendall_agreement,
+    kendall_tau,
+    knn_shapley,
+    recall_at,
+)
 
 
 def plain_shapley(correct: list[int], k: int) -> NDArray[np.float64]:
@@ -75,3 +81,20 @@ def test_bad_arguments_are_refused() -> None:
         kendall_agreement(np.eye(3), np.eye(4))
     with pytest.raises(ValueError, match="similarity"):
         kendall_agreement([[1.0]], [[1.0]])
+    with pytest.raises(ValueError, match="donors"):
+        donor_values(([[1.0]], [1]), [])
+    with pytest.raises(ValueError, match="samples"):
+        donor_values(([[1.0]], [1, 2]), [([[1.0]], [1])])
+
+
+def test_a_donor_is_worth_the_sum_of_its_samples() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((30, 2, 3)), rng.integers(0, 3, 30)
+    target = rng.random((4, 2, 3)), rng.integers(0, 3, 4)
+    values = donor_values(target, [(x[:10], y[:10]), (x[10:15], y[10:15]), (x[15:], y[15:])], k=3)
+    expected = np.zeros(30)
+    for sample, label in zip(*target, strict=True):
+        order = np.argsort(((x - sample) ** 2).sum(axis=(1, 2)), kind="stable")
+        expected[order] += knn_shapley(y[order] == label, 3) / 4
+    parts = np.split(expected, [10, 15])
+    np.testing.assert_allclose(values, [part.sum() for part in parts], atol=1e-12)

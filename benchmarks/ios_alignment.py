@@ -1,0 +1,237 @@
+"""Similarity matrices of clients that train together, and how well each tells who is like whom.
+
+The truth is the similarity of label histograms, which only an evaluation may look at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
+from torch.nn import functional
+
+from client_app.batches import batch_seed
+from client_app.fisher import fisher_diagonal
+from client_app.job import Job
+from client_app.objectives.plain import Plain
+from client_app.settings import train_settings
+from client_app.trainer import Trainer, load_arrays, read_arrays
+from cohorts.similarity_clusters import similarity_clusters
+from server_app.config import RunConfig
+from similarities.cosine import cosine_matrix
+from similarities.euclidean import euclidean_matrix
+from similarities.histograms import histogram_similarity, mixture_divergence
+from similarities.importance_average import ImportanceAverage
+from similarities.index_overlap import choose_k, overlap_matrix, top_k_support
+from similarities.valuation import donor_values, kendall_agreement, kendall_tau, recall_at
+from tasks import Split, load_task
+from wire.arrays import flat_floats
+from wire.supports import encode_support
+
+Matrix = NDArray[np.float64]
+Vectors = list[NDArray[np.float32]]
+Scores = dict[str, float]
+
+SHARES = {"IOS, 15 %": 0.15, "IOS, 25 %": 0.25}
+NEIGHBOURS = 8  # that a client's mixture is made of
+_DONOR_SAMPLES, _TARGET_SAMPLES = 100, 50  # of each client, for KNN-Shapley
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What clients would have sent, and the truth about them.
+
+    Attributes
+    ----------
+    averaged, latest : list of arrays
+        Importance of the parameters, averaged over rounds and of the last round.
+    updates, parameters : list of arrays
+        What the last local training changed, and made of the model.
+    histograms : array
+        How many samples of each class a client holds.
+    data : list of Split
+        Its samples.
+    layers : list of int
+        Number of parameters in each layer.
+    """
+
+    averaged: Vectors
+    latest: Vectors
+    updates: Vectors
+    parameters: Vectors
+    histograms: NDArray[np.int64]
+    data: list[Split]
+    layers: list[int]
+
+    def first(self, count: int) -> Collected:
+        """Return what the first clients sent."""
+        names = ("averaged", "latest", "updates", "parameters", "histograms", "data")
+        return replace(self, **{name: getattr(self, name)[:count] for name in names})
+
+
+def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
+    """Train the first clients together by FedAvg, and watch what matters to each."""
+    task = load_task(config.task_spec())
+    data = [task.client_data(i, config.num_clients).train for i in range(clients)]
+    model = task.build_model()
+    trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
+    averages = [ImportanceAverage(config.ios.ema) for _ in data]
+    for number in range(1, rounds + 1):
+        jobs = [
+            Job(arrays, held, batch_seed(config.seed, str(i), number))
+            for i, held in enumerate(data)
+        ]
+        outcomes = trainer.train(jobs, train_settings(config, number), Plain(config))
+        latest = []
+        for average, held, outcome in zip(averages, data, outcomes, strict=True):
+            load_arrays(model, outcome.arrays)
+            latest.append(fisher_diagonal(model, functional.cross_entropy, held.x, held.y))
+            average.update(latest[-1])
+        before, trained = arrays, [outcome.arrays for outcome in outcomes]
+        means = {name: np.mean([t[name] for t in trained], axis=0) for name in arrays}
+        arrays = {name: mean.astype(arrays[name].dtype) for name, mean in means.items()}
+    start = flat_floats(before)
+    return Collected(
+        [average.value for average in averages],
+        latest,
+        [flat_floats(t) - start for t in trained],
+        [flat_floats(t) for t in trained],
+        histograms_of(data, task.num_classes),
+        data,
+        [parameter.numel() for parameter in model.parameters()],
+    )
+
+
+def histograms_of(data: Sequence[Split], classes: int) -> NDArray[np.int64]:
+    """Return how many samples of each class clients hold, one row each."""
+    return np.array([np.bincount(held.y.numpy(), minlength=classes) for held in data])
+
+
+def matrices(found: Collected, coverage: float, most: float) -> dict[str, tuple[Matrix, Scores]]:
+    """Return each similarity matrix with the bytes that a client sends and its share of indices.
+
+    K* is the mean over clients of what Algorithm 1 chooses, as in the paper.
+    """
+    size = found.updates[0].size
+    limit = round(most * size)
+    best = round(np.mean([choose_k(s, coverage, limit) for s in found.averaged if s.any()]))
+    chosen = {
+        "IOS, K*": (found.averaged, best, None),
+        **{name: (found.averaged, round(share * size), None) for name, share in SHARES.items()},
+        "IOS, K* per layer": (found.averaged, best, found.layers),
+        "IOS, K* of one round": (found.latest, best, None),
+    }
+    result: dict[str, tuple[Matrix, Scores]] = {}
+    for name, (importance, k, layers) in chosen.items():
+        supports = [top_k_support(s, k, layers) if s.any() else None for s in importance]
+        sent = float(np.mean([len(encode_support(s, size, 0)) for s in supports if s is not None]))
+        result[name] = overlaps(supports), {"bytes": sent, "share": k / size}
+    vectors = {
+        "updates": found.updates,
+        "parameters": found.parameters,
+        "importance": found.averaged,
+    }
+    dense = {"bytes": 4.0 * size, "share": 1.0}
+    for kind, values in vectors.items():
+        result[f"cosine of {kind}"] = cosine_matrix(values), dense
+    # All started from one model: distances of parameters are those of updates.
+    for kind in ("updates", "importance"):
+        result[f"Euclidean of {kind}"] = euclidean_matrix(vectors[kind]), dense
+    truth = histogram_similarity(list(found.histograms))
+    result["oracle"] = truth, {"bytes": 0.0, "share": 0.0}
+    return result
+
+
+def overlaps(supports: Sequence[NDArray[np.int64] | None]) -> Matrix:
+    """Return the overlaps of all pairs; a client to whom nothing matters is like nobody else.
+
+    >>> overlaps([np.array([0, 1]), None, np.array([1, 2])])
+    array([[1. , 0. , 0.5],
+           [0. , 1. , 0. ],
+           [0.5, 0. , 1. ]])
+    """
+    known = [i for i, support in enumerate(supports) if support is not None]
+    matrix = np.eye(len(supports))
+    told = [support for support in supports if support is not None]
+    matrix[np.ix_(known, known)] = overlap_matrix(told, threads=1)
+    return matrix
+
+
+def alignment(matrix: Matrix, histograms: NDArray[Any]) -> Scores:
+    """Return how well a similarity agrees with the label histograms (tables 2 to 5)."""
+    truth, clients = histogram_similarity(list(histograms)), len(histograms)
+    scores = {f"R@{k}": recall_at(matrix, truth, k) for k in (4, 5, 8, 16) if k < clients - 1}
+    scores["tau"] = kendall_agreement(matrix, truth)
+    near = min(NEIGHBOURS, clients - 1)
+    scores["JS"] = float(mixture_divergence(matrix, list(histograms), near).mean())
+    return scores | cluster_quality(similarity_clusters(matrix).labels, histograms)
+
+
+def cluster_quality(labels: NDArray[Any], histograms: NDArray[Any]) -> Scores:
+    """Return how clear clusters are by the clients' labels; nothing of a single cluster.
+
+    The silhouette is by the divergence of histograms; Davies-Bouldin and Calinski-Harabasz need
+    vectors, which are the shares of the classes.
+    """
+    count = len(set(labels.tolist()))
+    scores: Scores = {"clusters": float(count)}
+    if not 1 < count < len(labels):
+        return scores
+    distances = np.clip(1 - histogram_similarity(list(histograms)), 0.0, None)
+    np.fill_diagonal(distances, 0.0)
+    shares = histograms / histograms.sum(axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # two clusters with the same centre
+        davies_bouldin = float(davies_bouldin_score(shares, labels))
+    return scores | {
+        "silhouette": float(silhouette_score(distances, labels, metric="precomputed")),
+        "Davies-Bouldin": davies_bouldin,
+        "Calinski-Harabasz": float(calinski_harabasz_score(shares, labels)),
+    }
+
+
+def shapley_matrix(data: Sequence[Split], neighbours: int = 5) -> Matrix:
+    """Return what each client's data (columns) are worth to each other (rows) by KNN-Shapley.
+
+    A client's own samples stand for what it wants to label; of every client the first are taken.
+    """
+    pairs = [(held.x.numpy(), held.y.numpy()) for held in data]
+    donors = [(x[:_DONOR_SAMPLES], y[:_DONOR_SAMPLES]) for x, y in pairs]
+    worth = np.zeros((len(pairs), len(pairs)))
+    for row, (x, y) in enumerate(pairs):
+        others = [i for i in range(len(pairs)) if i != row]
+        target = x[:_TARGET_SAMPLES], y[:_TARGET_SAMPLES]
+        worth[row, others] = donor_values(target, [donors[i] for i in others], neighbours)
+    return worth
+
+
+def donor_agreement(matrix: Matrix, worth: Matrix) -> Scores:
+    """Return how well a similarity ranks donors by what they are worth (table 4)."""
+    near = min(5, len(worth) - 1)
+    return {
+        "Shapley tau": kendall_agreement(matrix, worth),
+        f"Shapley R@{near}": recall_at(matrix, worth, near),
+    }
+
+
+def donor_order(row: NDArray[Any], target: int) -> list[int]:
+    """Return the other clients, the most similar first; of equals, the first stays first.
+
+    >>> donor_order(np.array([1.0, 0.2, 0.7]), 0)
+    [2, 1]
+    """
+    return [int(i) for i in np.argsort(-np.asarray(row), kind="stable") if i != target]
+
+
+def donor_taus(matrix: Matrix, truth: Matrix) -> list[float]:
+    """Return Kendall's tau of how each client ranks the others."""
+    others = ~np.eye(len(matrix), dtype=bool)
+    return [
+        kendall_tau(row[mask], true[mask])
+        for row, true, mask in zip(matrix, truth, others, strict=True)
+    ]

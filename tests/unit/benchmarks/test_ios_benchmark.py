@@ -1,0 +1,185 @@
+"""The analysis of a run's supports, and the settings of the comparisons."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import ios
+from benchmarks.ios_alignment import alignment, cluster_quality, shapley_matrix
+from benchmarks.ios_analysis import AnalysisError, analyse, donor_table, similarities
+from server_app.config import read_config
+from server_app.local import run_local
+from similarities.index_overlap import overlap_matrix
+from tasks import Split, load_task
+from wire import tree
+from wire.supports import decode_support, encode_support
+
+RUN: dict[str, Any] = {
+    "strategy": "ios",
+    "num-clients": 8,
+    "client-selector": "all",
+    "partition": "pathological",
+    "num-server-rounds": 3,
+    "local-epochs": 3,
+    "model": "mlp",
+    "data.client-test-share": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    cache = {"output-dir": str(folder), "data.cache-dir": str(folder)}
+    return run_local({**RUN, **cache}).folder
+
+
+def test_a_run_keeps_the_supports_that_were_sent_and_nothing_else(run: Path) -> None:
+    kept = tree.load(run / "supports.safetensors", "supports")
+    assert set(kept) == {"size", "tag", "supports"}
+    assert set(kept["supports"]) == {str(i) for i in range(8)}
+    sizes = [data.nbytes for data in kept["supports"].values()]
+    assert all(data.dtype == np.uint8 for data in kept["supports"].values())
+    assert (run / "supports.safetensors").stat().st_size < sum(sizes) + 2500
+    clients, matrix = similarities(kept)
+    supports = [
+        decode_support(kept["supports"][key].tobytes(), kept["size"], kept["tag"])
+        for key in clients
+    ]
+    np.testing.assert_array_equal(matrix, overlap_matrix(supports))
+
+
+def test_values_are_not_kept(tmp_path: Path, run: Path) -> None:
+    cache = {"data.cache-dir": str(run.parent), "output-dir": str(tmp_path), "report": False}
+    result = run_local({**RUN, **cache, "similarity": "cosine", "num-server-rounds": 2})
+    assert not (result.folder / "supports.safetensors").exists()
+    with pytest.raises(AnalysisError, match=r"holds no supports\.safetensors"):
+        analyse(result.folder)
+
+
+def test_signatures_are_kept_with_the_supports_that_were_fetched(tmp_path: Path, run: Path) -> None:
+    cache = {"data.cache-dir": str(run.parent), "output-dir": str(tmp_path), "report": False}
+    keys = {"ios.signatures": True, "ios.bands": 16, "ios.every": 1, "num-server-rounds": 2}
+    result = run_local({**RUN, **cache, **keys})
+    kept = tree.load(result.folder / "supports.safetensors", "supports")
+    assert set(kept["signatures"]) == {str(i) for i in range(8)}
+    clients, matrix = similarities(kept)
+    assert matrix.shape == (8, 8)
+    assert analyse(result.folder).clients == clients
+
+
+def test_an_analysis_agrees_with_the_truth_and_is_in_the_report(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ios.main(["analyse", str(run)]) == 0
+    printed = capsys.readouterr().out
+    found = analyse(run)
+    assert found.scores["tau"] > 0.2  # better than chance on clients with two classes each
+    assert found.scores["Shapley tau"] > 0.1
+    assert found.scores["run's clusters"] >= 2
+    assert f"{found.scores['tau']:.3f}" in printed
+    page = (run / "report.html").read_text()
+    assert "<h2>Donors</h2>" in page
+    assert "tau, KNN-Shapley" in page
+    best = donor_table(found).rows[1][1].split(", ")[0]
+    row = found.matrix[0].copy()
+    row[0] = -1
+    assert best == found.clients[int(row.argmax())]
+
+
+def test_the_donors_of_one_client(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ios.main(["analyse", str(run), "--target", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:9]
+    donors = [line.split("|")[1].strip() for line in lines]
+    assert sorted(donors) == ["0", "1", "2", "4", "5", "6", "7"]
+    scores = [float(line.split("|")[2]) for line in lines]
+    assert scores == sorted(scores, reverse=True)
+    assert ios.main(["analyse", str(run), "--target", "nobody"]) == 1
+    assert "--target 'nobody': not among 0, 1" in capsys.readouterr().err
+
+
+def test_without_the_data_the_ranking_is_left(run: Path, tmp_path: Path) -> None:
+    kept = tree.load(run / "supports.safetensors", "supports")
+    kept["supports"] = {f"camera-{key}": data for key, data in kept["supports"].items()}
+    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
+    tree.save(tmp_path / "supports.safetensors", kept, "supports")
+    found = analyse(tmp_path)
+    assert (found.scores, found.truth, found.worth) == ({}, None, None)
+    assert donor_table(found).rows[1][2:] == ["-", "-"]
+
+
+def test_what_cannot_be_analysed_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        ios.main(["analyse"])
+    assert ios.main(["analyse", str(tmp_path / "nowhere")]) == 1
+    assert "is not a run folder" in capsys.readouterr().err
+    (tmp_path / "supports.safetensors").write_bytes(b"damaged")
+    assert ios.main(["analyse", str(tmp_path)]) == 1
+    assert "not a state file" in capsys.readouterr().err
+    support = np.frombuffer(encode_support(np.array([1]), 9, 5), dtype=np.uint8)
+    with pytest.raises(AnalysisError, match="supports of 1 clients"):
+        similarities({"size": 9, "tag": 5, "supports": {"a": support}})
+
+
+def test_the_truth_agrees_with_itself_and_chance_does_not() -> None:
+    histograms = np.kron(np.eye(3, dtype=np.int64), np.ones((4, 2), dtype=np.int64)) + 1
+    truth = (histograms @ histograms.T).astype(float)
+    good = alignment(truth, histograms)
+    assert good["clusters"] == 3
+    assert good["silhouette"] > 0.99
+    assert good["R@4"] == 1.0
+    chance = alignment(np.random.default_rng(0).random((12, 12)), histograms)
+    assert chance["tau"] < 0.3 < good["tau"]
+    assert chance["JS"] > good["JS"]
+
+
+def test_a_single_cluster_has_no_quality() -> None:
+    histograms = np.eye(4, dtype=np.int64) + 1
+    assert cluster_quality(np.zeros(4, dtype=int), histograms) == {"clusters": 1.0}
+
+
+def test_a_client_with_the_same_data_is_worth_most() -> None:
+    task = load_task(read_config({"partition": "iid", "num-clients": 4}).task_spec())
+    one, two = (task.client_data(i, 4).train for i in (0, 1))
+    wrong = Split(one.x, (one.y + 1) % 10)
+    worth = shapley_matrix([one, wrong, one, two])
+    assert worth[0].argmax() == 2
+    assert worth[0, 1] < 0 < worth[0, 3]
+
+
+def options(setting: str, tmp_path: Path, task: str, **given: Any) -> Namespace:
+    common = {"rounds": 3, "clients": 20, "samples": 30, "epochs": 2, "splits": list(ios.SPLITS)}
+    return Namespace(
+        setting=setting, task=task, data=None, out=tmp_path / "x.jsonl", **{**common, **given}
+    )
+
+
+@pytest.mark.parametrize("setting", ["cohorts", "neighbours"])
+def test_every_run_has_a_name_of_its_own_and_a_valid_config(setting: str, tmp_path: Path) -> None:
+    cells = ios.cells(options(setting, tmp_path, "20news"))
+    assert len({cell.name for cell in cells}) == len(cells) == 20
+    configs = {cell.name: read_config(dict(cell.config)) for cell in cells}
+    assert configs["Patho(30 %): cosine"].split.classes_per_client == 6
+    assert configs["Dir(0.3): oracle"].similarity == "oracle"
+
+
+def test_a_setting_is_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng, file = np.random.default_rng(0), tmp_path / "images.npz"
+    images, labels = rng.random((400, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 400)
+    np.savez(file, x_train=images, y_train=labels, x_test=images[:50], y_test=labels[:50])
+    out = tmp_path / "align.jsonl"
+    command = ["align", "--task", "cifar10", "--data", str(file), "--out", str(out), "--seeds", "1"]
+    command += ["--clients", "8", "--samples", "40", "--rounds", "1", "--epochs", "1"]
+    command += ["--splits", "Patho(20 %)"]
+    for _ in range(2):
+        assert ios.main(command) == 0
+    (line,) = map(json.loads, out.read_text().splitlines())
+    assert line["rows"]["oracle"]["R@4"] == 1.0
+    assert 0 < line["rows"]["IOS, K*"]["share"] <= 0.2
+    first, second = capsys.readouterr().out.split("| cifar10, Patho(20 %)")[1:]
+    assert first == second

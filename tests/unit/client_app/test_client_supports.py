@@ -1,0 +1,109 @@
+"""What a client tells of its important parameters, and what it remembers."""
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+from client_app.app import answer
+from client_app.trainer import read_arrays
+from server_app.config import read_config
+from similarities.signatures import Hashing
+from strategies.likeness import SupportReader, parameter_shapes
+from tasks import load_task
+from wire.arrays import to_record
+from wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
+from wire.signatures import decode_signature
+
+KEYS = {"strategy": "ios", "local-epochs": 1, "ios.share": 0.1, "num-clients": 4, "ios.hashes": 32}
+
+
+def context_of(keys, folder=""):
+    node = {"partition-id": 1, "num-partitions": 4}
+    return Context(1, 7, node | ({"state-dir": str(folder)} if folder else {}), RecordDict(), keys)
+
+
+def model_of(keys, scale=1.0):
+    arrays = read_arrays(load_task(read_config(keys).task_spec()).build_model())
+    return to_record({name: np.asarray(scale * a, dtype=a.dtype) for name, a in arrays.items()})
+
+
+def ask(kind, context, arrays=None, number=1):
+    records = {CONFIG: ConfigRecord({ROUND: number, "steps": 0})}
+    if arrays is not None:
+        records[ARRAYS] = arrays
+    message = Message(RecordDict(records), dst_node_id=7, message_type=kind)
+    message.metadata.__dict__["_message_id"] = "asked"
+    return answer(kind, [message], [context])[0]
+
+
+def read(reply, keys=KEYS):
+    return SupportReader(parameter_shapes(read_config(keys))).read(reply)
+
+
+def test_supports_and_averages_survive_a_restart(tmp_path):
+    arrays = model_of(KEYS)
+    lasting = context_of(KEYS)
+    for number in (1, 2, 3):
+        never_stopped = read(ask("train", lasting, arrays, number))
+    for number in (1, 2, 3):  # each time a new process with nothing but its folder
+        restarted = read(ask("train", context_of(KEYS, tmp_path), arrays, number))
+    np.testing.assert_array_equal(restarted, never_stopped)
+    forgetful = read(ask("train", context_of(KEYS), arrays, 3))
+    assert not np.array_equal(forgetful, never_stopped)  # the average matters
+    held = read(ask(ASK_SUPPORT, context_of(KEYS, tmp_path)))
+    np.testing.assert_array_equal(held, never_stopped)
+
+
+def test_a_signature_is_told_and_the_support_only_when_asked_for():
+    keys = KEYS | {"ios.signatures": True}
+    context = context_of(keys)
+    told = ask("train", context, model_of(keys)).content[SUPPORT]
+    assert set(told) == {SIGNATURE}
+    fetched = ask(ASK_SUPPORT, context)
+    assert set(fetched.content[SUPPORT]) == {PAYLOAD}
+    assert not any(isinstance(record, ArrayRecord) for record in fetched.content.values())
+    support = read(fetched, keys)
+    signed = decode_signature(told[SIGNATURE])
+    np.testing.assert_array_equal(signed.signature, Hashing(32, seed=0).sign(support))
+    assert signed.count == support.size
+
+
+def test_who_is_asked_with_a_model_trains_and_tells_as_the_run_says():
+    keys = KEYS | {"ios.signatures": True}
+    reply = ask(ASK_SUPPORT, context_of(keys), model_of(keys))
+    assert set(reply.content[SUPPORT]) == {SIGNATURE}
+    whole = ask(ASK_SUPPORT, context_of(KEYS), model_of(KEYS))
+    assert set(whole.content[SUPPORT]) == {PAYLOAD}
+
+
+def test_a_client_that_has_not_trained_holds_no_support():
+    reply = ask(ASK_SUPPORT, context_of(KEYS))
+    assert reply.has_error()
+    assert "holds no support" in reply.error.reason
+
+
+def test_a_client_to_which_nothing_matters_trains_and_sends_no_support(monkeypatch):
+    monkeypatch.setattr(
+        "client_app.supports.fisher_diagonal",
+        lambda model, *_: np.zeros(sum(p.numel() for p in model.parameters()), dtype=np.float32),
+    )
+    reply = ask("train", context_of(KEYS), model_of(KEYS))
+    assert not reply.has_error()
+    assert ARRAYS in reply.content
+    assert SUPPORT not in reply.content
+
+
+def test_two_parts_that_want_it_average_importance_once():
+    keys = KEYS | {"client-selector": "support-diversity"}
+    context, alone = context_of(keys), context_of(KEYS)
+    for number in (1, 2):
+        both = ask("train", context, model_of(keys), number).content[SUPPORT]
+        one = ask("train", alone, model_of(KEYS), number).content[SUPPORT]
+    assert set(both) == {PAYLOAD, SIGNATURE}
+    assert both[PAYLOAD] == one[PAYLOAD]
+
+
+@pytest.mark.parametrize(("share", "count"), [(1e-9, 1), (1.0, 650)])
+def test_a_support_has_at_least_one_index_and_at_most_all(share, count):
+    keys = KEYS | {"ios.share": share}
+    assert read(ask("train", context_of(keys), model_of(keys)), keys).size == count
