@@ -238,6 +238,24 @@ def test_a_folder_that_fills_is_a_stream(tmp_path):
     assert again.content[PLAN]["arrived"] == 21
 
 
+def test_a_device_needs_nothing_of_the_servers_data(tmp_path):
+    data = load_task_of_defaults().client_data(0, 4).train
+    x, y = data.x.numpy(), data.y.numpy()
+    np.savez(tmp_path / "own.npz", x_train=x[:4], y_train=y[:4])
+    fill(tmp_path / "in", "a.npz", x[4:24], y[4:24])
+    elsewhere = {"task": "npz", "data.path": "/not/here.npz", "data.num-classes": 10}
+    context = device(tmp_path, **elsewhere)
+    context.node_config = {
+        "client-id": "camera-7",
+        "data-path": str(tmp_path / "own.npz"),
+        "stream-path": str(tmp_path / "in"),
+        "state-dir": str(tmp_path / "state"),
+    }
+    told = trained(context, 1).content[PLAN]
+    assert told["arrived"] == 20
+    assert sum(told["stored"]) == 6
+
+
 def counting(start):
     """A source of one's own: the same ten samples of two labels, again and again."""
     return ((np.full((8, 8), number % 10 / 10), number % 2) for number in range(start, start + 25))
