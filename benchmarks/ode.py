@@ -119,6 +119,7 @@ ROBUSTNESS: dict[str, Settings] = {
     "20 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.2},
     "40 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.4},
 }
+COMPARED = ("ode", "ode, all labels")
 
 
 def of_last(metric: str, evaluations: int = 3) -> Measure:
@@ -164,6 +165,18 @@ def _reaches(results: Results, cell: str, metric: str, target: float) -> int | N
     return int(reached[0]) if len(reached) else None
 
 
+def under_settings(results: Results, column: Column) -> Table:
+    """Return ODE's differences to the reservoir under each of the settings that were run."""
+    rows = [["setting", BASELINE, *(f"{method} - {BASELINE}" for method in COMPARED)]]
+    for setting in ROBUSTNESS:
+        baseline = f"{BASELINE}, {setting}"
+        names = [f"{method}, {setting}" for method in COMPARED]
+        alone = summary_table(results, [column], cells=[baseline]).rows[1][-1]
+        table = difference_table(results, [column], baseline, cells=names)
+        rows.append([setting, alone, *(row[-1] for row in table.rows[1:])])
+    return Table(rows)
+
+
 def cells(options: Namespace) -> list[Cell]:
     """Return what an option of the command line asks to run."""
     common: Settings = {
@@ -191,7 +204,7 @@ def cells(options: Namespace) -> list[Cell]:
     return [
         Cell(f"{method}, {name}", {**common, **METHODS[method], **own})
         for name, own in ROBUSTNESS.items()
-        for method in (BASELINE, "ode", "ode, all labels")
+        for method in (BASELINE, *COMPARED)
     ]
 
 
@@ -229,6 +242,8 @@ def report(results: Results, out: Path) -> None:
     if BASELINE in results.cells:
         print(difference_table(results, columns[:-2], BASELINE).markdown(), end="\n\n")
         print(speed_ups(results, metric).markdown(), end="\n\n")
+    else:
+        print(under_settings(results, columns[0]).markdown(), end="\n\n")
     print("curves:", plot_curves(results, metric, out.with_suffix(".svg")))
 
 

@@ -80,6 +80,8 @@ class StreamDevice:
     def _open_stream(self) -> Stream:
         """Return a folder that fills, the user's own source, or the client's data played anew."""
         node, task = self.visit.context.node_config, self.visit.task
+        if "data-path" in node:  # a device without the server's data knows a sample's shape by it
+            task.device_data(str(node["data-path"]))
         if "stream-path" in node:
             folder = Path(str(node["stream-path"]))
             return FolderStream(folder, task.input_shape, task.num_classes)

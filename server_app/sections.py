@@ -167,7 +167,7 @@ class Stream(Section):
         message to those who do not train.
     """
 
-    capacity: Count = 10
+    capacity: AtLeastOne = 10
     capacity_bytes: Count = 0
     velocity: Positive = 0.05
     head_start: Count = 50

@@ -19,7 +19,7 @@ from strategies.neighbours import Neighbours
 from strategies.privacy import CentralNoise, PrivacyLedger
 from strategies.quarantine import Quarantine
 from strategies.registry import STREAM_RULES, resolve, stream_rule
-from strategies.requirements import check_linear_head
+from strategies.requirements import check_linear_head, check_room
 from strategies.roster import Roster
 from strategies.scaffold import Scaffold
 from strategies.selection import Selection
@@ -98,6 +98,7 @@ def trained_together(config: RunConfig, roster: Roster) -> Strategy:
 
 def _streams(strategy: Strategy, config: RunConfig, roster: Roster) -> Streams:
     values = config.data_selector == "ode"
+    check_room(config)
     if stream_rule(config.data_selector).needs != "nothing":
         check_linear_head(config, f"data-selector = {config.data_selector!r}")
     task = load_task(config.task_spec())

@@ -20,6 +20,17 @@ def validation_data(config: RunConfig, wanted_by: str) -> Split:
     return data
 
 
+def check_room(config: RunConfig) -> None:
+    """Raise an error unless a client may store at least one sample of the task."""
+    room, shape = config.stream.capacity_bytes, load_task(config.task_spec()).input_shape
+    sample = torch.empty(shape).nbytes
+    if 0 < room < sample:
+        raise TaskError(
+            f"stream.capacity-bytes = {room}: one sample of task {config.task!r} takes {sample}; "
+            "give at least that, or 0 for no limit in bytes"
+        )
+
+
 def check_linear_head(config: RunConfig, wanted_by: str) -> None:
     """Raise an error that says who wants it unless the model ends in a linear layer."""
     task = load_task(config.task_spec())

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.arrivals import Arrivals, Floats, LabelRates, RoundClock, fitted, without_unusable
+from tasks.arrivals import (
+    Arrivals,
+    Floats,
+    LabelRates,
+    RoundClock,
+    content_keys,
+    fitted,
+    without_unusable,
+)
 from tasks.datasets.npz import read_arrays
 from tasks.datasets.storage import UNREADABLE
 from tasks.errors import one_line
@@ -37,7 +45,8 @@ class FolderStream:
     ``.npz`` files hold arrays ``x`` and ``y``. ``.npy`` files, of one input or several, and images
     lie in a sub-folder for their class, named by its number or one of the given names. A file is
     read once; one that is replaced is a new one. A file that cannot be read is perhaps still being
-    written: it is tried again when it has changed. Keys are running numbers.
+    written: it is tried again when it has changed. Keys are made of the samples' content, so that a
+    copy of a file brings nothing new.
 
     Parameters
     ----------
@@ -81,7 +90,6 @@ class FolderStream:
         self.limit, self.settle = limit, settle
         self._clock, self._rates = RoundClock(), LabelRates()
         self._done: set[int] = set()  # marks of the files that were read or cannot be
-        self._next_key = 0
 
     def arrivals(self, until_round: int) -> Arrivals:
         """Give what arrived since the last call."""
@@ -101,13 +109,12 @@ class FolderStream:
             inputs.append(x)
             labels.append(y)
             count += len(y)
-        return self._numbered(np.concatenate(inputs), np.concatenate(labels), rounds)
+        return self._checked(np.concatenate(inputs), np.concatenate(labels), rounds)
 
-    def _numbered(self, x: NDArray[np.float32], y: NDArray[np.int64], rounds: int) -> Arrivals:
+    def _checked(self, x: NDArray[np.float32], y: NDArray[np.int64], rounds: int) -> Arrivals:
         """Give the samples keys, and leave out those that are of no use."""
-        keys = np.arange(self._next_key, self._next_key + len(y))
-        self._next_key += len(y)
-        arrived = without_unusable(Arrivals(keys, x, y), self.num_classes, str(self.folder))
+        found = Arrivals(content_keys(x, y), x, y)
+        arrived = without_unusable(found, self.num_classes, str(self.folder))
         self._rates.observe(arrived.y, rounds)
         return arrived
 
@@ -118,12 +125,12 @@ class FolderStream:
     def state_dict(self) -> dict[str, Any]:
         """Return which files were read, and how fast they came."""
         done = np.array(sorted(self._done), dtype=np.int64)
-        state = {"done": done, "next-key": self._next_key, "rates": self._rates.state_dict()}
+        state = {"done": done, "rates": self._rates.state_dict()}
         return state | {"clock": self._clock.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what ``state_dict`` returned."""
-        self._done, self._next_key = set(state["done"].tolist()), int(state["next-key"])
+        self._done = set(state["done"].tolist())
         self._rates.load_state_dict(state["rates"])
         self._clock.load_state_dict(state["clock"])
 

@@ -30,6 +30,7 @@ from tasks.arrivals import (
     LabelRates,
     RoundClock,
     Stream,
+    content_keys,
     fitted,
     without_unusable,
 )
@@ -165,7 +166,8 @@ class PartitionStream:
 class OwnStream:
     """Samples of the user's own source: a function named by ``module:attribute``.
 
-    Keys are running numbers. Samples that are not finite or of an unknown label are left out.
+    Keys are made of the samples' content. Samples that are not finite or of an unknown label are
+    left out.
 
     Parameters
     ----------
@@ -185,8 +187,8 @@ class OwnStream:
     >>> def counting(start):
     ...     return (([float(n)], n % 2) for n in range(start, 7))
     >>> stream = OwnStream(counting, (1,), 2, limit=5)
-    >>> stream.arrivals(1).x.ravel().tolist(), stream.arrivals(2).keys.tolist()
-    ([0.0, 1.0, 2.0, 3.0, 4.0], [5, 6])
+    >>> stream.arrivals(1).x.ravel().tolist(), stream.arrivals(2).y.tolist()
+    ([0.0, 1.0, 2.0, 3.0, 4.0], [1, 0])
     """
 
     def __init__(
@@ -214,10 +216,9 @@ class OwnStream:
             self._due += self.velocity * rounds
             count = min(count, math.floor(self._due + 1e-9))
         pairs = self._take(count)
-        keys = np.arange(self._taken, self._taken + len(pairs))
         self._taken += len(pairs)
         self._due = max(0.0, self._due - len(pairs))
-        arrived = without_unusable(self._arrays(keys, pairs), self.num_classes, self._name)
+        arrived = without_unusable(self._arrays(pairs), self.num_classes, self._name)
         self._rates.observe(arrived.y, rounds)
         return arrived
 
@@ -242,7 +243,7 @@ class OwnStream:
         except Exception as error:  # the source is the user's own and may raise anything
             raise TaskError(f"stream source {self._name!r} failed: {one_line(error)}") from error
 
-    def _arrays(self, keys: NDArray[np.int64], pairs: list[tuple[ArrayLike, int]]) -> Arrivals:
+    def _arrays(self, pairs: list[tuple[ArrayLike, int]]) -> Arrivals:
         inputs = np.empty((len(pairs), *self.input_shape), dtype=np.float32)
         labels = np.empty(len(pairs), dtype=np.int64)
         try:
@@ -254,7 +255,7 @@ class OwnStream:
             raise TaskError(
                 f"stream source {self._name!r} must give {expected}: {one_line(error)}"
             ) from error
-        return Arrivals(keys, inputs, labels)
+        return Arrivals(content_keys(inputs, labels), inputs, labels)
 
 
 def _checked_velocity(velocity: float) -> float:

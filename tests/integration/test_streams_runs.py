@@ -3,21 +3,27 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 
 from client_app.app import answer
 from client_app.record_log import RecordLog
+from client_app.sample_store import SampleStore
 from client_app.trainer import read_arrays
-from server_app.config import default_config, read_config
+from server_app.config import ConfigError, default_config, read_config
 from server_app.local import run_local
 from server_app.loop import RunFailed
 from strategies.registry import STREAM_RULES
 from tasks import load_task
+from tasks.errors import TaskError
 from wire.arrays import to_record
 from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN, ROUND
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +113,23 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(small):
     assert last_model(resumed) == last_model(whole)
 
 
-def test_without_room_the_run_ends_and_says_why(small):
+@pytest.mark.parametrize(
+    ("room", "message"),
+    [
+        ({"stream.capacity": 0}, "stream.capacity = 0: .*greater than or equal to 1"),
+        ({"stream.capacity-bytes": 255}, "capacity-bytes = 255: one sample .* takes 256"),
+    ],
+)
+def test_without_room_for_a_sample_nothing_starts(small, room, message):
+    with pytest.raises((ConfigError, TaskError), match=message):
+        run_local({**small, **room})
+    assert not list(Path(small["output-dir"]).glob("*/events.jsonl"))
+
+
+def test_a_run_whose_clients_never_keep_anything_ends_and_says_why(small, monkeypatch):
+    monkeypatch.setattr(SampleStore, "places", lambda store, sample: 0)
     with pytest.raises(RunFailed, match="nothing that arrived has been kept"):
-        run_local({**small, "stream.capacity": 0, "round.give-up-after": 0.1})
+        run_local({**small, "round.give-up-after": 0.1})
 
 
 def device(tmp_path, node=None, **config):
@@ -216,6 +236,68 @@ def test_a_folder_that_fills_is_a_stream(tmp_path):
     fill(tmp_path / "in", "b.npz", x[:3], y[:3])
     again = trained(context, 3, class_weights=[1.0] * 10)
     assert again.content[PLAN]["arrived"] == 21
+
+
+def test_a_device_needs_nothing_of_the_servers_data(tmp_path):
+    data = load_task_of_defaults().client_data(0, 4).train
+    x, y = data.x.numpy(), data.y.numpy()
+    np.savez(tmp_path / "own.npz", x_train=x[:4], y_train=y[:4])
+    fill(tmp_path / "in", "a.npz", x[4:24], y[4:24])
+    elsewhere = {"task": "npz", "data.path": "/not/here.npz", "data.num-classes": 10}
+    context = device(tmp_path, **elsewhere)
+    context.node_config = {
+        "client-id": "camera-7",
+        "data-path": str(tmp_path / "own.npz"),
+        "stream-path": str(tmp_path / "in"),
+        "state-dir": str(tmp_path / "state"),
+    }
+    told = trained(context, 1).content[PLAN]
+    assert told["arrived"] == 20
+    assert sum(told["stored"]) == 6
+
+
+def counting(start):
+    """A source of one's own: the same ten samples of two labels, again and again."""
+    return ((np.full((8, 8), number % 10 / 10), number % 2) for number in range(start, start + 25))
+
+
+def test_a_source_of_ones_own_is_a_stream_and_what_comes_twice_is_stored_once(tmp_path):
+    context = device(tmp_path, {"stream-source": f"{__name__}:counting"}, **{"stream.capacity": 20})
+    assert trained(context, 1).content[PLAN]["arrived"] == 25
+    told = trained(context, 2).content[PLAN]
+    assert told["arrived"] == 50
+    assert list(told["stored"][:2]) == [5, 5]
+    assert sum(told["stored"]) == 10
+
+
+def test_noise_on_the_estimate_has_the_scale_that_was_asked_for(tmp_path):
+    def estimate(place, noise):
+        reply = trained(device(tmp_path / place, **{"ode.noise": noise}), 1)
+        return reply.content[ESTIMATE]["estimate"].numpy()
+
+    added = estimate("noisy", 0.5) - estimate("plain", 0.0)
+    assert np.std(added) == pytest.approx(0.5, rel=0.1)  # of 650 entries
+    assert np.array_equal(estimate("plain-again", 0.0), estimate("plain", 0.0))
+
+
+def test_noisy_labels_arrive_as_they_are(tmp_path):
+    def labels_per_round(place, **noise):
+        return np.array(trained(device(tmp_path / place, **noise), 1).content[PLAN]["velocity"])
+
+    clean = labels_per_round("clean")
+    noisy = labels_per_round("noisy", noise="closed-set", **{"corruption.rate": 0.4})
+    assert noisy.sum() == pytest.approx(clean.sum())
+    assert np.abs(noisy - clean).sum() > 0.05 * clean.sum()
+
+
+def test_a_label_that_the_plan_does_not_know_is_trained_with_weight_one(tmp_path):
+    data = load_task_of_defaults().client_data(0, 4).train
+    fill(tmp_path / "in", "a.npz", data.x[:6].numpy(), np.full(6, 3))
+    context = device(tmp_path, {"stream-path": str(tmp_path / "in")})
+    # The plan was made before label 3 was ever seen: it has no weight, and the client no quota.
+    reply = trained(context, 1, class_weights=[2.0, 2.0, 2.0, 0.0, *[2.0] * 6])
+    assert reply.content[PLAN]["stored"][3] == 6
+    assert reply.content[METRICS][NUM_EXAMPLES] == 6
 
 
 def test_a_client_that_has_nothing_of_its_labels_remembers_what_it_saw(tmp_path):
