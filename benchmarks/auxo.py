@@ -3,23 +3,31 @@
 ``python -m benchmarks.auxo permuted`` plants four groups of clients whose labels mean different
 things, ``rotated`` four whose images are turned, ``classes`` five with classes of their own,
 ``none`` plants nothing (cohorts should not split), each on Fashion-MNIST or ``--data``. ``users
---data femnist.npz`` takes the users of a data set as clients. ``sensitivity`` varies when clusters
-are looked for and split, ``privacy`` adds noise to updates.
+--data femnist.npz`` takes the users of a data set as clients. On the ``permuted`` groups,
+``sensitivity`` varies when clusters are looked for and split and into how many, ``lost`` lets
+clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
+updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.cohort_runs import RUNNER
 from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import final, total_bytes
+from benchmarks.measures import final, seconds_to, total_bytes
 from benchmarks.plots import plot_curves
 from benchmarks.records import Cell
-from benchmarks.tables import Column, difference_table, summary_table
+from benchmarks.results import Results
+from benchmarks.tables import Column, Table, difference_table, summary_table
 from server_app.config import Scalar
+from strategies.accountant import gaussian_multiplier
 
-COMMON: dict[str, Scalar] = {
+Changes = dict[str, Scalar]
+
+COMMON: Changes = {
     "model": "softmax",
     "partition": "iid",
     "num-clients": 60,
@@ -37,42 +45,84 @@ COMMON: dict[str, Scalar] = {
     "cohort.min-participants": 5,
     "checkpoint.every": 0,
 }
-PLANTED: dict[str, dict[str, Scalar]] = {
+PLANTED: dict[str, Changes] = {
     "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},
     "rotated": {"groups.kind": "rotation", "groups.count": 4, "cohort.number": 4},
     "classes": {"partition": "class-groups", "groups.count": 5, "cohort.number": 5},
     "none": {"partition": "dirichlet", "split.alpha": 1.0},
 }
-YOGI: dict[str, Scalar] = {"aggregator": "fedyogi", "aggregation.learning-rate": 0.01}
-METHODS: dict[str, dict[str, Scalar]] = {
+AGGREGATION: dict[str, Changes] = {
     "fedavg": {},
-    "fedyogi": YOGI,
+    "fedyogi": {"aggregator": "fedyogi", "aggregation.learning-rate": 0.01},
     "fedprox": {"objective": "prox", "prox.mu": 0.1},
     "qfedavg": {"aggregator": "qfedavg"},
-    "auxo (fedavg)": {"cohorts": "auxo"},
-    "auxo (fedyogi)": {"cohorts": "auxo", **YOGI},
-    "auxo (fedprox)": {"cohorts": "auxo", "objective": "prox", "prox.mu": 0.1},
-    "auxo (qfedavg)": {"cohorts": "auxo", "aggregator": "qfedavg"},
-    "auxo, indices only": {"cohorts": "auxo", "similarity": "index-overlap", "ios.samples": 64},
+}
+AUXO: Changes = {"cohorts": "auxo"}
+ASKING: Changes = {"cohorts": "auxo", "cohort.ask-newcomers": 5}
+METHODS: dict[str, Changes] = {
+    **AGGREGATION,
+    **{f"auxo ({name})": AUXO | changes for name, changes in AGGREGATION.items()},
+    **{f"auxo, asks ({name})": ASKING | changes for name, changes in AGGREGATION.items()},
+    "auxo, indices only": {**AUXO, "similarity": "index-overlap", "ios.samples": 64},
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl"},
     "flexcfl": {"cohorts": "flexcfl"},
     "fl+hc": {"cohorts": "fl-hc"},
 }
-SENSITIVITY: dict[str, dict[str, Scalar]] = {
+BASELINE = {  # of each method with cohorts, the same without
+    f"{auxo} ({name})": name for auxo in ("auxo", "auxo, asks") for name in AGGREGATION
+} | dict.fromkeys(["auxo, indices only", "ifca", "cfl", "flexcfl", "fl+hc"], "fedavg")
+SENSITIVITY: dict[str, Changes] = {
+    "no cohorts": {"cohorts": "none"},
     "auxo": {},
     "clusters from round 0": {"cohort.first-clustering": 0},
     "clusters from round 15": {"cohort.first-clustering": 15, "cohort.first-split": 20},
     "split from round 5": {"cohort.first-split": 5},
+    "split from round 20": {"cohort.first-split": 20},
     "split from round 30": {"cohort.first-split": 30},
-    "strict split": {"cohort.split-exponent": 1.0},
-    "two parts": {"cohort.parts": 2},
-    "no cohorts": {"cohorts": "none"},
+    "split exponent 1": {"cohort.split-exponent": 1.0},
+    "at most 2 parts": {"cohort.parts": 2},
+    "at most 3 parts": {"cohort.parts": 3},
+    "at most 8 parts": {"cohort.parts": 8},
 }
-PRIVACY: dict[str, dict[str, Scalar]] = {
-    f"noise {noise}": {"privacy": "local-dp", "dp.clip": 1.0, "dp.noise-multiplier": noise}
-    for noise in (0.001, 0.01, 0.05)
-}
+DELTA = 1e-5  # the default of dp.delta
+
+
+def _with_and_without(name: str, changes: Changes) -> dict[str, Changes]:
+    return {f"fedavg, {name}": {"cohorts": "none", **changes}, f"auxo, {name}": changes}
+
+
+def privacy(rounds: int) -> dict[str, Changes]:
+    """Return little noise, and as much as a promise to everybody takes over that many rounds."""
+    cells = _with_and_without("no noise", {})
+    levels = {f"noise {noise}": noise for noise in (0.003, 0.01, 0.03)}
+    # Any two updates of a client are at most two clips apart.
+    levels |= {
+        f"epsilon {epsilon}": 2 * gaussian_multiplier(epsilon, DELTA, rounds)
+        for epsilon in (8, 4, 2)
+    }
+    for name, noise in levels.items():
+        private: Changes = {"privacy": "local-dp", "dp.clip": 1.0, "dp.noise-multiplier": noise}
+        cells |= _with_and_without(name, {**private, "dp.delta": DELTA})
+    return cells
+
+
+def varied(setting: str, rounds: int) -> dict[str, Changes]:
+    """Return what the settings on top of the permuted groups change."""
+    if setting == "sensitivity":
+        return SENSITIVITY
+    if setting == "privacy":
+        return privacy(rounds)
+    if setting == "lost":
+        lost: dict[str, Changes] = {
+            f"auxo, {share:.0%} lost": {"records-lost": share} for share in (0.0, 0.05, 0.1, 0.2)
+        }
+        return {"no cohorts": {"cohorts": "none"}, **lost}
+    shares = (0.0, 0.05, 0.1, 0.15)
+    cells = [_with_and_without(f"{share:.0%} corrupted", {"corrupted": share}) for share in shares]
+    return {name: changes for pair in cells for name, changes in pair.items()}
+
+
 COLUMNS = (
     Column("accuracy", final("clients-accuracy-mean")),
     Column("worst 10 %", final("clients-accuracy-worst-10")),
@@ -83,40 +133,90 @@ COLUMNS = (
     Column("MB", total_bytes(), ".0f", scale=1e-6),
     Column("simulated s", final("simulated"), ".0f"),
 )
+EPSILON = Column("epsilon", final("epsilon"), ".1f")
 
 
-def cells(setting: str, data: Path | None, rounds: int, clients: int) -> list[Cell]:
+def columns_of(setting: str) -> list[Column]:
+    """Return the columns of a setting: without truth no ARI, without noise no epsilon."""
+    truth = setting not in ("none", "users")
+    columns = [column for column in COLUMNS if truth or column.title != "ARI"]
+    return [*columns, EPSILON] if setting == "privacy" else columns
+
+
+def cells(
+    setting: str, rounds: int, data: Path | None = None, clients: int = 0, model: str = "softmax"
+) -> list[Cell]:
     """Return the runs of a setting."""
-    common = {**COMMON, "task": "fashion-mnist", "num-server-rounds": rounds}
+    common = {**COMMON, "task": "fashion-mnist", "num-server-rounds": rounds, "model": model}
     if data is not None:
         common |= {"task": "npz", "data.path": str(data.resolve())}
     if clients:
         common |= {"num-clients": clients, "clients-per-round": max(2, clients // 2)}
     if setting == "users":
         common |= {"partition": "natural"}
-        return [Cell(name, {**common, **changes}) for name, changes in METHODS.items()]
-    if setting in PLANTED:
+    elif setting in PLANTED:
         common |= PLANTED[setting]
-        return [Cell(name, {**common, **changes}) for name, changes in METHODS.items()]
-    common |= {**PLANTED["permuted"], "cohorts": "auxo"}
-    varied = SENSITIVITY if setting == "sensitivity" else {"auxo": {}, **PRIVACY}
-    return [Cell(name, {**common, **changes}) for name, changes in varied.items()]
+    else:
+        common |= {**PLANTED["permuted"], **AUXO, "round.over-commit": 0.0}
+        return [Cell(name, common | changes) for name, changes in varied(setting, rounds).items()]
+    return [Cell(name, common | changes) for name, changes in METHODS.items()]
+
+
+def gains_table(results: Results) -> Table:
+    """Return what each method with cohorts gains over the same without, seed by seed.
+
+    How much faster is the simulated time at which one model first has its final accuracy, over the
+    time at which cohorts have as much.
+    """
+    accuracy, variance = final("clients-accuracy-mean"), final("clients-accuracy-variance")
+    rows = [["cell", "over", "points", "variance", "times as fast"]]
+    for cell, one in BASELINE.items():
+        if not (results.runs.get(cell) and results.runs.get(one)):
+            continue
+        gained = results.difference(cell, one, accuracy)
+        spread, spread_of_one = results.values(cell, variance), results.values(one, variance)
+        less = [100 * (spread[seed] / spread_of_one[seed] - 1) for seed in spread]
+        faster = [
+            _seconds(results, one, seed, target) / _seconds(results, cell, seed, target)
+            for seed, target in results.values(one, accuracy).items()
+        ]
+        reached = np.array(faster)[np.isfinite(faster)]
+        points = f"{100 * gained.mean:+.1f}"
+        if gained.count > 1:
+            points += f" [{100 * gained.low:+.1f}, {100 * gained.high:+.1f}]"
+        speed = f"{reached.mean():.1f} ({reached.size} of {len(faster)})" if reached.size else "-"
+        rows.append([cell, one, points, f"{np.mean(less):+.0f} %", speed])
+    return Table(rows)
+
+
+def _seconds(results: Results, cell: str, seed: int, target: float) -> float:
+    """Return when a run reached an accuracy, not a number if it never did."""
+    run = results.runs[cell].get(seed)
+    found = seconds_to("clients-accuracy-mean", target).of(run.rows) if run else None
+    return float("nan") if found is None else found
 
 
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run the sweep, print its tables and draw its curves; 1 if a run failed."""
-    parser = benchmark_parser("auxo", __doc__, rounds=50, seeds=3)
-    parser.add_argument("setting", choices=[*PLANTED, "users", "sensitivity", "privacy"])
+    parser = benchmark_parser("auxo", __doc__, rounds=40, seeds=3)
+    settings = [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy"]
+    parser.add_argument("setting", choices=settings)
     parser.add_argument("--data", type=Path, help="an .npz file")
     parser.add_argument("--clients", type=int, default=0, help="instead of 60")
-    parser.add_argument("--only", nargs="*", help="these methods only")
+    parser.add_argument("--model", default="softmax")
+    parser.add_argument("--only", nargs="*", help="these cells only")
     options = parser.parse_args(arguments)
     if options.data is None and options.setting == "users":
         parser.error("--data: users needs an .npz file with user_train")
-    todo = cells(options.setting, options.data, options.rounds, options.clients)
+    todo = cells(options.setting, options.rounds, options.data, options.clients, options.model)
+    unknown = set(options.only or ()) - {cell.name for cell in todo}
+    if unknown:
+        parser.error(f"--only: {sorted(unknown)}; there are {[cell.name for cell in todo]}")
     todo = [cell for cell in todo if not options.only or cell.name in options.only]
     results = run_benchmark(options, todo, runner=runner)
-    print(summary_table(results, COLUMNS).markdown(), end="\n\n")
+    print(summary_table(results, columns_of(options.setting)).markdown(), end="\n\n")
+    if any(cell in BASELINE for cell in results.cells):
+        print(gains_table(results).markdown(), end="\n\n")
     print(difference_table(results, COLUMNS[:2], todo[0].name).markdown(), end="\n\n")
     picture = options.out.with_suffix(".svg")
     drawn = [cell.name for cell in todo][:6]

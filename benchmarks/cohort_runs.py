@@ -1,8 +1,11 @@
 """Runs on the local engine whose rows also tell what became of cohorts.
 
 A runner for :func:`benchmarks.sweep.sweep`. Its rows have more columns: ``cohorts`` (how many),
-``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any) and
-``simulated`` (seconds on the simulated clock so far).
+``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any),
+``simulated`` (seconds on the simulated clock so far) and ``epsilon`` (of the most exposed client,
+where updates are private). Two keys of its own make clients unreliable: ``records-lost`` is the
+share of visits at which a client has lost its affinity records, ``corrupted`` the share of clients
+that train on random labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +13,7 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
+from benchmarks.unreliable import corrupted_clients, forgetful_clients
 from server_app.config import Scalar, read_config
 from server_app.local import LocalResult, run_local
 from server_app.run_folder import RunFolder
@@ -20,8 +24,12 @@ RUNNER = "benchmarks.cohort_runs:run_with_cohorts"
 
 def run_with_cohorts(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
     """Run one federated training as :func:`server_app.local.run_local` does."""
-    result = run_local({**overrides, "report": False}, quiet=quiet)
+    own = {"records-lost": 0.0, "corrupted": 0.0}
+    lost, corrupted = (float(overrides.get(key, default)) for key, default in own.items())
+    overrides = {key: value for key, value in overrides.items() if key not in own}
     config = read_config(overrides)
+    with forgetful_clients(lost, config.seed), corrupted_clients(corrupted, config.num_clients):
+        result = run_local({**overrides, "report": False}, quiet=quiet)
     planted = config.groups.kind != "none" or config.partition == "class-groups"
     count = config.groups.count if planted else 0
     more = cohort_columns(RunFolder.open(result.folder).read_events(), count)
@@ -48,6 +56,8 @@ def cohort_columns(events: Iterable[Mapping[str, Any]], groups: int) -> dict[int
         if event["event"] == "exchange":
             clock += event.get("simulated-seconds", 0.0)
             row["simulated"] = clock
+        elif event["event"] == "privacy":
+            row["epsilon"] = event["epsilon-most"]
         elif event["event"] == "cohorts":
             where |= event["moved"]
             row["cohorts"] = len(event["members"])

@@ -109,6 +109,27 @@ def rounds_to(metric: str, target: float, *, lowest: bool = False) -> Measure:
     return Measure((metric,), value)
 
 
+def seconds_to(metric: str, target: float, clock: str = "simulated") -> Measure:
+    """Time on a clock at which a metric first reaches a target; a run that never does has none.
+
+    >>> rows = [{"round": 1, "accuracy": 0.2, "simulated": 9.0},
+    ...         {"round": 2, "accuracy": 0.6, "simulated": 17.5}]
+    >>> seconds_to("accuracy", 0.5).of(rows), seconds_to("accuracy", 0.7).of(rows)
+    (17.5, None)
+    """
+
+    def value(rows: Rows) -> float | None:
+        reached = [row for row in rows if _number(row.get(metric)) >= target]
+        return _number(reached[0].get(clock)) if reached else None
+
+    return Measure((metric, clock), value)
+
+
+def _number(value: object) -> float:
+    """Return a measured value as a number, and what was not measured as not a number."""
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
 def total(*metrics: str) -> Measure:
     """Sum of one or more metrics over all rounds."""
     return Measure(

@@ -90,6 +90,8 @@ def _of_privacy(config: "RunConfig") -> list[str]:
     if config.privacy == "local-dp":
         also_sent = {
             "objective = 'scaffold'": config.objective == "scaffold",
+            f"cohorts = {config.cohorts!r}": config.cohorts not in ("none", "auxo", "cfl"),
+            "cohort.ask-newcomers": config.cohorts == "auxo" and config.cohort.ask_newcomers > 0,
             "data-selector = 'ode'": config.data_selector == "ode",
             "similarity = 'index-overlap'": config.similarity == "index-overlap",
             "client-selector = 'support-diversity'": config.client_selector == "support-diversity",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run  # only for the signature of Grid.run
@@ -19,8 +19,8 @@ from client_app.app import answer
 from client_app.state import ClientState
 from server_app.config import read_config
 from server_app.simulated_devices import SimulatedDevices
-from wire.keys import ARRAYS, NUM_EXAMPLES, SPARSE
-from wire.records import records_of
+from wire.keys import ARRAYS, ASK_LOSSES, CONFIG, NUM_EXAMPLES, SPARSE, STEPS
+from wire.records import record_at, records_of
 from wire.sizes import payload_bytes, record_bytes
 
 _SERVER = 1  # Flower's node id of the SuperLink
@@ -146,7 +146,7 @@ class LocalGrid(Grid):
         clients = [message.metadata.dst_node_id - _FIRST_NODE for message in messages]
         down = [payload_bytes(message.content) for message in messages]
         up = [0 if reply.has_error() else payload_bytes(reply.content) for reply in replies]
-        samples = [self._samples(reply) for reply in replies]
+        samples = [self._samples(m, reply) for m, reply in zip(messages, replies, strict=True)]
         seconds = devices.seconds(clients, samples, down, up)
         arrived = []
         for i in sorted(range(len(replies)), key=lambda i: seconds[i]):
@@ -156,15 +156,24 @@ class LocalGrid(Grid):
             arrived.append(replies[i] if seconds[i] <= stays else left)
         return arrived
 
-    def _samples(self, reply: Message) -> int:
-        """Return how many samples a client went through for its answer, epochs included."""
-        if reply.has_error() or (ARRAYS not in reply.content and SPARSE not in reply.content):
+    def _samples(self, message: Message, reply: Message) -> int:
+        """Return how many samples a client trained on for its answer, epochs included.
+
+        To tell the losses of several models takes a forward pass of each, a third of a training.
+        """
+        if reply.has_error():
+            return 0
+        metrics = records_of(reply.content, MetricRecord)
+        examples = float(str(metrics[0].get(NUM_EXAMPLES, 0))) if metrics else 0.0
+        if _kind(message) == ASK_LOSSES:
+            return round(examples * len(records_of(message.content, ArrayRecord)) / 3)
+        if ARRAYS not in reply.content and SPARSE not in reply.content:
             return 0  # an answer without a model took no training to speak of
-        context = next(iter(self.contexts.values()))
-        config = read_config(context.run_config)
-        steps = config.local_steps * config.batch_size
-        examples = records_of(reply.content, MetricRecord)[0].get(NUM_EXAMPLES, 0)
-        return steps or round(float(str(examples)) * config.local_epochs)
+        config = read_config(next(iter(self.contexts.values())).run_config)
+        asked = record_at(message.content, CONFIG, ConfigRecord)
+        steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))
+        steps = steps or config.local_steps
+        return steps * config.batch_size or round(examples * config.local_epochs)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None

@@ -119,6 +119,9 @@ class Cohort(Section):
         Weight of a new reward against those before.
     lies_allowed : int
         Requests that contradict the update, until a client is barred.
+    ask_newcomers : int
+        So many rounds after a split, clients that trained with none of the cohorts are asked for
+        the loss of each cohort's model and start with the best; 0 for never, as in the paper.
     number : int
         Cohorts of IFCA and FlexCFL, which must be told how many.
     pretrain_steps : int
@@ -141,6 +144,7 @@ class Cohort(Section):
     exploration_decay: Share = 0.99
     reward_rate: Share = 0.2
     lies_allowed: AtLeastOne = 3
+    ask_newcomers: Count = 0
     number: AtLeastOne = 3
     pretrain_steps: AtLeastOne = 50
     distance: Positive = 0.5

@@ -26,6 +26,22 @@ def gaussian_delta(epsilon: float, multiplier: float, releases: int = 1) -> floa
     return float(upper - math.exp(epsilon + log_ndtr(-1 / (2 * s) - epsilon * s)))
 
 
+def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
+    """Return the noise multiplier with which so many releases are (epsilon, delta)-private.
+
+    >>> round(gaussian_multiplier(0.93, 1e-5), 1)
+    4.0
+    """
+
+    def excess(multiplier: float) -> float:
+        return gaussian_delta(epsilon, multiplier, releases) - delta
+
+    most = math.sqrt(releases)
+    while excess(most) > 0:
+        most *= 2
+    return float(brentq(excess, most / 2**20, most))
+
+
 def gaussian_epsilon(delta: float, multiplier: float, releases: int = 1) -> float:
     """Return the epsilon at which so many releases are (epsilon, delta)-private.
 

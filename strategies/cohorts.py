@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from cohorts.matching import equal_shares
 from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
 from strategies.grids import GridView
 from strategies.layer import (
@@ -104,12 +105,12 @@ class Cohorts(Layer):
         total = self.count or max(1, round(self.fraction * len(nodes)))
         messages: list[Message] = []
         self._where = {}
-        shares = _equal_shares(total, [cohort for cohort in self.models if views[cohort]])
-        for cohort, share in shares.items():
+        ready = [cohort for cohort in self.models if views[cohort]]
+        for cohort, share in zip(ready, equal_shares(total, max(1, len(ready))), strict=False):
             self._attach_journal(cohort)
             # Where everyone is to train, also in a cohort that is larger than others.
             everyone = not self.count and self.fraction == 1.0
-            self._selection(cohort).count = len(views[cohort]) if everyone else share
+            self._selection(cohort).count = len(views[cohort]) if everyone else max(1, share)
             view = GridView(grid, views[cohort])
             own_config = ConfigRecord(dict(config))
             messages += self.strategies[cohort].configure_train(
@@ -122,7 +123,7 @@ class Cohorts(Layer):
             for name, record in self.rule.guidance(key).items():
                 attach(message, name, record)
         self.signal.sent(messages)
-        self.wanted = sum(replies_wanted(self.strategies[cohort]) or 0 for cohort in shares)
+        self.wanted = sum(replies_wanted(self.strategies[cohort]) or 0 for cohort in ready)
         return messages
 
     def aggregate_train(
@@ -140,12 +141,15 @@ class Cohorts(Layer):
                 groups[self._where[node]].append(reply)
             seconds += perf_counter() - started
         metrics = RunningMean()
-        for cohort, members in groups.items():
-            self._aggregate_cohort(server_round, cohort, members, metrics)
+        done = [
+            cohort
+            for cohort, members in groups.items()
+            if self._aggregate_cohort(server_round, cohort, members, metrics)
+        ]
         if not metrics.weight:
             return None, None
         started = perf_counter()
-        seen = {cohort: self.signal.take(cohort) for cohort in groups}
+        seen = {cohort: self.signal.take(cohort) for cohort in done}
         regrouping = self.rule.learn(server_round, self.rounds, seen)
         seconds += perf_counter() - started
         if regrouping is not None:
@@ -156,8 +160,8 @@ class Cohorts(Layer):
 
     def _aggregate_cohort(
         self, server_round: int, cohort: str, replies: list[Message], metrics: RunningMean
-    ) -> None:
-        """Aggregate one cohort; if that fails, it alone stays as it was."""
+    ) -> bool:
+        """Aggregate one cohort; False if that fails, and then it alone stays as it was."""
         strategy, count = self.strategies[cohort], len(replies)
         try:
             with unchanged_on_failure(strategy):
@@ -169,10 +173,11 @@ class Cohorts(Layer):
         except Exception as error:  # whatever it is, the other cohorts go on
             _log.warning("cohort %s repeats its round: %s", cohort, error)
             self.journal("cohort-failed", round=server_round, cohort=cohort, reason=str(error))
-            return
+            return False
         self.models[cohort] = arrays
         self.rounds[cohort] += 1
         metrics.add({}, dict(entries(own)) if own is not None else {}, weight=count)
+        return True
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -316,13 +321,3 @@ class Cohorts(Layer):
             self.rounds[name] = int(cohort["rounds"])
         self.members = dict(state["members"])
         self.rule.load_state_dict(state["rule"])
-
-
-def _equal_shares(total: int, cohorts: Sequence[str]) -> dict[str, int]:
-    """Share participants out equally, at least one a cohort; the first get what is left over.
-
-    >>> _equal_shares(7, ["0.0", "0.1", "0.2"])
-    {'0.0': 3, '0.1': 2, '0.2': 2}
-    """
-    each, more = divmod(total, max(1, len(cohorts)))
-    return {cohort: max(1, each + (i < more)) for i, cohort in enumerate(cohorts)}

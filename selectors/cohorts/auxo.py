@@ -18,6 +18,7 @@ from cohorts.exploration import exploration_rate, predicted
 from cohorts.heterogeneity import Gain
 from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
 from cohorts.matching import Claims, RequestCache, choose_leaves, grouped
+from cohorts.newcomers import prefer_best, undecided
 from cohorts.online import OnlineClusters, distances_to
 from cohorts.projection import unit_rows
 from cohorts.rewards import decayed, instant_reward, known_centre
@@ -205,6 +206,17 @@ class Auxo:
     ) -> dict[str, list[str]]:
         chosen = choose_leaves(self.requests.rewards_of(keys), rates, rng)
         return grouped(keys, chosen, self.leaves())
+
+    def undecided(self, keys: Sequence[str]) -> list[str]:
+        """Return the clients that no leaf knows and that have no preference among them."""
+        torn = undecided(self.requests.of(keys)).tolist()
+        return list(self.lies.allowed([k for k, t in zip(keys, torn, strict=True) if t]))
+
+    def suggest(self, keys: Sequence[str], losses: ArrayLike) -> None:
+        """Let clients start with the leaf of lowest loss; one row a client, one column a leaf."""
+        claims = self.requests.of(keys)
+        prefer_best(claims, losses)
+        self.requests.tell(keys, claims)
 
     def feedback_for(self, key: str) -> Feedback | None:
         """Return what to send to a client with its next message."""

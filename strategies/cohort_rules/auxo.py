@@ -16,7 +16,13 @@ from cohorts.affinity import Affinity
 from cohorts.auxo import Auxo
 from cohorts.split import SplitRule
 from server_app.config import RunConfig
-from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
+from strategies.cohort_rules.base import (
+    CohortRule,
+    Observed,
+    Regrouping,
+    Scene,
+    asked_losses,
+)
 from wire.keys import AFFINITY
 from wire.records import entries, record_at
 
@@ -47,6 +53,8 @@ class AuxoRule(CohortRule):
             strikes=settings.lies_allowed,
             seed=config.seed,
         )
+        self.ask_after = settings.ask_newcomers
+        self.last_split = 0  # round of the server
         self._requests: dict[str, Affinity | None] = {}
         self._report: dict[str, Any] = {}
 
@@ -55,6 +63,17 @@ class AuxoRule(CohortRule):
         groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
         where = _by_key(groups)
         return [where.get(key, "") for key in scene.keys]
+
+    def regroup(self, scene: Scene) -> Regrouping | None:
+        """Ask clients that no cohort knows which model suits them, once the models differ."""
+        since = scene.round - self.last_split
+        if self.ask_after and self.last_split and since > self.ask_after:
+            told = asked_losses(scene, self.auxo.undecided(scene.keys))
+            leaves = self.auxo.leaves()
+            if told:
+                rows = [[told[key].get(leaf, math.nan) for leaf in leaves] for key in told]
+                self.auxo.suggest(list(told), rows)
+        return None
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return the leaf that suits each client best."""
@@ -103,19 +122,23 @@ class AuxoRule(CohortRule):
                 del regrouping[leaf]
                 regrouping |= {child: {leaf: 1.0} for child in found.children}
         self._requests.clear()
-        return regrouping if regrouping.keys() != rounds.keys() else None
+        if regrouping.keys() == rounds.keys():
+            return None
+        self.last_split = server_round
+        return regrouping
 
     def report(self) -> dict[str, Any]:
         """Return how much heterogeneity a split would leave, and who contradicted itself."""
         return self._report
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, the cache of requests and the generator."""
-        return self.auxo.state_dict()
+        """Return the tree, the cache of requests, the generator, and when the last split was."""
+        return self.auxo.state_dict() | {"last-split": self.last_split}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.auxo.load_state_dict(state)
+        self.last_split = int(state["last-split"])
 
 
 def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -1,14 +1,16 @@
 """What the :class:`~strategies.cohorts.Cohorts` layer asks of a rule."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
 from strategies.layer import Journal, silent
+from wire.keys import ASK_LOSSES, LOSSES
+from wire.records import records_of
 
 ONLY = "0"  # the cohort that everyone starts in
 
@@ -107,6 +109,24 @@ class CohortRule:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+
+
+def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Ask clients for the loss of every cohort's model; those that do not answer are left out.
+
+    Every client is sent all models, which is the price.
+    """
+    replies = scene.ask(keys, ASK_LOSSES, dict(scene.models), {}) if keys else {}
+    return {key: _losses_in(reply, scene.models) for key, reply in replies.items()}
+
+
+def _losses_in(reply: Message, cohorts: Iterable[str]) -> dict[str, float]:
+    """Return the losses in a reply, in which they are in the order of the names; none if unfit."""
+    metrics, names = records_of(reply.content, MetricRecord), sorted(cohorts)
+    losses = metrics[0].get(LOSSES) if metrics else None
+    if not isinstance(losses, list) or len(losses) != len(names):
+        return {}
+    return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
 
 
 def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:

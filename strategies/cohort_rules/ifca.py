@@ -3,17 +3,15 @@
 import math
 from typing import Any
 
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord
 
 from client_app.trainer import read_arrays
 from cohorts.ifca import Ifca
 from server_app.config import RunConfig
-from strategies.cohort_rules.base import CohortRule, Scene
+from strategies.cohort_rules.base import CohortRule, Scene, asked_losses
 from tasks import load_task
 from tasks.models import build_model
 from wire.arrays import to_record
-from wire.keys import ASK_LOSSES, LOSSES
-from wire.records import records_of
 
 
 class IfcaRule(CohortRule):
@@ -40,12 +38,12 @@ class IfcaRule(CohortRule):
 
     def place(self, scene: Scene) -> list[str]:
         """Return the model of lowest loss for each client; the last known if it does not answer."""
-        if scene.training:
-            replies = scene.ask(scene.keys, ASK_LOSSES, dict(scene.models), {})
-            told = {key: _losses_in(reply, len(scene.models)) for key, reply in replies.items()}
-            if told:
-                self.ifca.observe(list(told), list(told.values()))
         leaves = self.ifca.leaves()
+        if scene.training:
+            told = asked_losses(scene, scene.keys)
+            rows = [[told[key].get(leaf, math.nan) for leaf in leaves] for key in told]
+            if told:
+                self.ifca.observe(list(told), rows)
         return [self.ifca.members.leaf_of(key) or leaves[0] for key in scene.keys]
 
     def state_dict(self) -> dict[str, Any]:
@@ -55,12 +53,3 @@ class IfcaRule(CohortRule):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.ifca.load_state_dict(state)
-
-
-def _losses_in(reply: Message, count: int) -> list[float]:
-    """Return the losses that a client tells, NaN if they are not as many numbers as models."""
-    metrics = records_of(reply.content, MetricRecord)
-    losses = metrics[0].get(LOSSES) if metrics else None
-    if isinstance(losses, list) and len(losses) == count:
-        return [float(loss) for loss in losses]
-    return [math.nan] * count

@@ -72,6 +72,56 @@ def test_without_groups_auxo_does_not_split(planted):
     assert not events(result, "regrouped")
 
 
+def test_one_part_is_never_split(planted):
+    result = run_local({**planted, "cohorts": "auxo", "cohort.parts": 1})
+    assert result.reason == "completed"
+    assert not events(result, "regrouped")
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+@pytest.mark.parametrize("rule", ["auxo", "ifca", "cfl", "flexcfl", "fl-hc"])
+def test_fewer_clients_than_cohorts(planted, rule, clients):
+    few = {"num-clients": clients, "clients-per-round": clients, "num-server-rounds": 6}
+    few |= {"cohort.min-participants": 1, "local-epochs": 1, "groups.kind": "none"}
+    result = run_local({**planted, **few, "cohorts": rule})
+    assert result.reason == "completed"
+    assert set(cohorts_of(result)) == {str(client) for client in range(clients)}
+
+
+def test_clients_whose_replies_always_come_too_late_are_asked_where_they_fit(planted):
+    """One device in five never makes it, so its cohort is anybody's guess unless it is asked."""
+    keys = {**planted, "cohorts": "auxo", "clients-per-round": 16, "num-server-rounds": 12}
+    keys |= {"devices.slow": True, "round.over-commit": 0.25}
+    found = {}
+    for after in (0, 3):
+        result = run_local({**keys, "cohort.ask-newcomers": after})
+        where = cohorts_of(result)
+        found[after] = adjusted_rand_score([int(key) % GROUPS for key in where], [*where.values()])
+        asked = [e for e in events(result, "exchange") if e["kind"] == "query.losses"]
+        assert bool(asked) == bool(after)
+        assert all(e["sent"] <= 4 for e in asked)
+    assert found[0] < 0.9 < found[3]
+
+
+def test_what_baselines_ask_is_counted(planted):
+    """Every client gets all four models in every round of IFCA, and one to pretrain in FlexCFL."""
+    ifca = run_local({**planted, "cohorts": "ifca", "num-server-rounds": 2})
+    flex = run_local({**planted, "cohorts": "flexcfl", "num-server-rounds": 2})
+    asked = {
+        name: [e for e in events(result, "exchange") if e["kind"] == kind]
+        for name, result, kind in (("ifca", ifca, "query.losses"), ("flex", flex, "query.update"))
+    }
+    trained = next(e for e in events(ifca, "exchange") if e["kind"] == "train")
+    model = trained["bytes-down"] / trained["sent"]
+    assert [e["sent"] for e in asked["ifca"]] == [20, 20]
+    for exchange in asked["ifca"]:
+        assert exchange["bytes-down"] == pytest.approx(20 * 4 * model, rel=0.02)
+    assert sum(e["sent"] for e in asked["flex"]) == 20
+    assert sum(e["bytes-up"] for e in asked["flex"]) == pytest.approx(20 * model, rel=0.02)
+    total = sum(e["bytes-down"] + e["bytes-up"] for e in asked["ifca"])
+    assert sum(row.get("bytes-select") or 0 for row in ifca.rounds) >= total
+
+
 def test_indices_alone_travel_for_clustering(planted):
     result = run_local(
         {**planted, "cohorts": "similarity", "similarity": "index-overlap", "num-server-rounds": 3}
@@ -250,6 +300,16 @@ def test_privacy_is_accounted_for(planted, privacy):
 def test_what_is_not_private_is_refused():
     with pytest.raises(ConfigError, match="local-dp"):
         read_config({"privacy": "local-dp", "objective": "scaffold"})
+
+
+@pytest.mark.parametrize("rule", ["ifca", "flexcfl", "fl-hc", "auxo"])
+def test_cohorts_for_which_clients_tell_more_are_not_private(rule):
+    keys = {"privacy": "local-dp", "cohorts": rule}
+    if rule == "auxo":
+        read_config(keys)  # finds cohorts by what is noisy already
+        keys["cohort.ask-newcomers"] = 5
+    with pytest.raises(ConfigError, match=r"local-dp.* has clients send more than a noisy model"):
+        read_config(keys)
 
 
 def test_fine_tuning_before_evaluation_helps(planted):

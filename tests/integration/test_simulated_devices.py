@@ -47,6 +47,20 @@ def test_over_commitment_does_not_wait_for_the_slowest(small):
     assert waits[1] < waits[0]
 
 
+def test_questions_take_time_as_well(small):
+    """A forward pass is a third of a training; transfer takes next to nothing here."""
+    keys = {"devices.spread": 0.0, "devices.seconds-per-sample": 1.0, "partition": "iid"}
+    keys |= {"devices.bytes-per-second": 1e12, "num-server-rounds": 1, "local-epochs": 3}
+    keys |= {"cohort.number": 3, "cohort.pretrain-steps": 2, "batch-size": 5}
+    seconds = {}
+    for rule in ("ifca", "flexcfl"):
+        found = events(run_local({**small, **keys, "cohorts": rule}), "exchange")
+        seconds |= {e["kind"]: e["simulated-seconds"] for e in found}
+    one_epoch = seconds["train"] / 3
+    assert seconds["query.losses"] == pytest.approx(one_epoch, rel=0.02)  # of three models
+    assert seconds["query.update"] == pytest.approx(2 * 5)
+
+
 def test_clients_come_and_go_by_a_trace(small, tmp_path):
     # Even clients are there in the first half of every 100 seconds, odd ones in the second.
     owner = np.arange(20)

@@ -1,0 +1,129 @@
+"""The Auxo benchmark asks for runs that can be run, and its unreliable clients are unreliable."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import Context, Message, RecordDict
+
+from benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
+from benchmarks.cohort_runs import run_with_cohorts
+from benchmarks.records import Record
+from benchmarks.results import Results
+from benchmarks.unreliable import RECORDS, chosen_clients, corrupted_clients, forgetful_clients
+from client_app import app
+from client_app.state import ClientState
+from server_app.config import Scalar, read_config
+from strategies.accountant import gaussian_epsilon
+from tasks import TaskSpec, load_task
+
+OWN = ("records-lost", "corrupted")
+
+
+@pytest.mark.parametrize(
+    "setting", [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy"]
+)
+def test_every_cell_is_a_config_of_its_own(setting: str) -> None:
+    every = cells(setting, rounds=3, data=Path("some.npz"), clients=20, model="mlp")
+    assert len({cell.digest for cell in every}) == len(every)
+    for cell in every:
+        read_config({key: value for key, value in cell.config.items() if key not in OWN})
+
+
+def test_methods_are_compared_with_the_same_without_cohorts() -> None:
+    for cell, one in BASELINE.items():
+        with_cohorts = {k: v for k, v in METHODS[cell].items() if not k.startswith("cohort")}
+        if cell != "auxo, indices only":
+            assert with_cohorts == METHODS[one]
+
+
+def test_noise_is_as_much_as_the_promise_takes() -> None:
+    for cell in cells("privacy", rounds=40):
+        if "epsilon" in cell.name:
+            multiplier = float(cell.config["dp.noise-multiplier"]) / 2
+            promised = float(cell.name.split()[-1])
+            assert gaussian_epsilon(1e-5, multiplier, 40) == pytest.approx(promised, rel=1e-4)
+
+
+def run_of(cell: str, curve: Sequence[float], variance: float, pace: float) -> Record:
+    rows: list[dict[str, object]] = [
+        {
+            "round": number,
+            "clients-accuracy-mean": accuracy,
+            "clients-accuracy-variance": variance,
+            "simulated": pace * number,
+        }
+        for number, accuracy in enumerate(curve)
+    ]
+    return Record(cell, 0, "", "completed", "", "", 1.0, {}, rows)
+
+
+def test_gains_are_points_variance_and_time_to_the_same_accuracy() -> None:
+    one = run_of("fedavg", [0.1, 0.2, 0.3, 0.4, 0.5], 0.02, pace=10.0)
+    auxo = run_of("auxo (fedavg)", [0.1, 0.3, 0.55, 0.6, 0.6], 0.01, pace=10.0)
+    never = run_of("cfl", [0.1, 0.1, 0.1, 0.2, 0.4], 0.03, pace=10.0)
+    runs = {record.cell: {0: record} for record in (one, auxo, never)}
+    rows = gains_table(Results(runs, [])).rows
+    assert rows[1] == ["auxo (fedavg)", "fedavg", "+10.0", "-50 %", "2.0 (1 of 1)"]
+    assert rows[2] == ["cfl", "fedavg", "-10.0", "+50 %", "-"]
+
+
+def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def train(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+        seen.extend(RECORDS in ClientState(context) for context in contexts)
+        return []
+
+    monkeypatch.setitem(app.HANDLERS, "train", train)
+    contexts = [Context(1, n, {"partition-id": n}, RecordDict(), {}) for n in range(200)]
+    for context in contexts:
+        state = ClientState(context)
+        state[RECORDS] = {"serial": 1}
+        state.save()
+    with forgetful_clients(0.2, seed=0):
+        app.HANDLERS["train"]([], contexts)
+    assert 0.1 < seen.count(False) / 200 < 0.3
+    assert app.HANDLERS["train"] is train
+
+
+def test_corrupted_clients_train_on_random_labels_and_test_on_clean_ones() -> None:
+    task = load_task(TaskSpec(task="digits", partition="iid", client_test_share=0.2))
+    clean = [task.client_data(client, 10) for client in range(10)]
+    with corrupted_clients(0.2, 10):
+        now = [task.client_data(client, 10) for client in range(10)]
+    for client in range(10):
+        same = torch.equal(now[client].train.y, clean[client].train.y)
+        assert same == (client not in chosen_clients(0.2, 10))
+        assert torch.equal(now[client].test.y, clean[client].test.y)
+    assert task.client_data(0, 10) is clean[0]
+
+
+def test_rows_tell_of_cohorts_the_clock_and_privacy(tmp_path: Path) -> None:
+    settings: dict[str, Scalar] = {
+        "num-server-rounds": 2,
+        "partition": "iid",
+        "cohorts": "auxo",
+        "groups.kind": "label-permutation",
+        "groups.count": 2,
+        "devices.slow": True,
+        "privacy": "local-dp",
+        "dp.noise-multiplier": 4.0,
+        "records-lost": 0.5,
+        "corrupted": 0.1,
+        "output-dir": str(tmp_path),
+    }
+    last = run_with_cohorts(settings).rounds[-1]
+    assert (last["cohorts"], last["ari"]) == (1, 0.0)
+    assert last["simulated"] > 0
+    assert last["epsilon"] == pytest.approx(gaussian_epsilon(1e-5, 2.0, 2))
+
+
+def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["users"])
+    assert "users needs an .npz file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["permuted", "--only", "fedsgd"])
+    assert "--only: ['fedsgd']; there are" in capsys.readouterr().err

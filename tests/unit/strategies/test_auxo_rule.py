@@ -1,0 +1,247 @@
+"""Auxo's rule in the layer: what goes over the wire, and what clients cannot break."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, honest, honest_records, one_round, rounds, small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import Strategy
+
+from server_app.config import read_config
+from strategies.build import trained_together
+from strategies.cohort_rules.auxo import AuxoRule
+from strategies.cohort_rules.base import Observed, Scene, asked_losses
+from strategies.cohorts import Cohorts
+from strategies.layer import attach_journal
+from strategies.roster import Roster
+from strategies.signals import Signal
+from wire import tree
+from wire.arrays import from_record, to_record
+from wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS
+
+KEYS = [str(i) for i in range(12)]
+START = to_record(small_model())
+EAGER = {
+    "first-clustering": 0,
+    "first-split": 0,
+    "last-split": 1,
+    "split-rounds": 1,
+    "min-participants": 1,
+}
+
+
+def rule_of(**settings: int | float) -> AuxoRule:
+    """A rule that splits as soon as it sees groups, and whose clients do not explore."""
+    chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
+    return AuxoRule(read_config({f"cohort.{k.replace('_', '-')}": v for k, v in chosen.items()}))
+
+
+def two_ways(keys: Sequence[str]) -> Observed:
+    """Even clients pull one way, odd ones another."""
+    ways = np.array([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])[[int(key) % 2 for key in keys]]
+    noise = 0.05 * np.random.default_rng(0).normal(size=ways.shape)
+    return Observed(list(keys), (ways + noise).astype(np.float32))
+
+
+def split_rule(**settings: int | float) -> AuxoRule:
+    """A rule after the first ten clients were sorted into two cohorts in round 1."""
+    rule = rule_of(**settings)
+    regrouping = rule.learn(1, {"0": 1}, {"0": two_ways(KEYS[:10])})
+    assert regrouping == {"0.0": {"0": 1.0}, "0.1": {"0": 1.0}}
+    return rule
+
+
+class Asked:
+    """Clients that are asked for losses; even ones fit the first cohort, odd ones the second."""
+
+    def __init__(self, silent: Sequence[str] = ()) -> None:
+        self.keys: list[list[str]] = []
+        self.silent = silent
+
+    def scene(self, number: int, cohorts: Sequence[str] = ("0.1", "0.0")) -> Scene:
+        models = dict.fromkeys(cohorts, START)
+        return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, self.ask)
+
+    def ask(
+        self,
+        keys: Sequence[str],
+        kind: str,
+        models: Mapping[str, ArrayRecord],
+        settings: Mapping[str, int | str],
+    ) -> dict[str, Message]:
+        self.keys.append(list(keys))
+        question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
+        told = {}
+        for key in keys:
+            names = sorted(models)
+            losses = [0.1 if name == f"0.{int(key) % 2}" else 0.9 for name in names]
+            metrics = MetricRecord({LOSSES: losses})
+            if key not in self.silent:
+                told[key] = answer(question, {METRICS: metrics})
+        return told
+
+
+def test_clients_that_no_cohort_knows_are_asked_once_and_start_where_they_fit() -> None:
+    rule, asked = split_rule(ask_newcomers=3), Asked()
+    for number in (2, 3, 4):
+        rule.regroup(asked.scene(number))
+    assert asked.keys == []  # the models are still much the same
+    rule.regroup(asked.scene(5))
+    rule.regroup(asked.scene(6))
+    assert asked.keys == [["10", "11"]]
+    places = dict(zip(KEYS, rule.place(asked.scene(6)), strict=True))
+    sides = {places[key] for key in KEYS[:10:2]}, {places[key] for key in KEYS[1:10:2]}
+    assert all(len(side) == 1 for side in sides)
+    assert (places["10"], places["11"]) == ("0.0", "0.1")
+
+
+def test_nobody_is_asked_unless_it_is_wanted_and_there_was_a_split() -> None:
+    for rule in (split_rule(), rule_of(ask_newcomers=1)):
+        asked = Asked()
+        for number in range(2, 9):
+            rule.regroup(asked.scene(number))
+        assert asked.keys == []
+
+
+def test_who_did_not_answer_is_asked_again_and_a_try_counts_more_than_the_answer() -> None:
+    rule, asked = split_rule(ask_newcomers=1), Asked(silent=["11"])
+    rule.regroup(asked.scene(3))
+    rule.regroup(asked.scene(4))
+    assert asked.keys == [["10", "11"], ["11"]]
+    # "10" was told "0.0" by its loss, but its update lies far outside of it.
+    seen = two_ways([*KEYS[:10:2], "10"])
+    seen.signals[-1] = [-9.0, 9.0, 0.0]
+    own = rule.place(asked.scene(4))[0]
+    rule.learn(5, {"0.0": 5, "0.1": 5}, {own: seen})
+    places = dict(zip(KEYS, rule.place(asked.scene(6)), strict=True))
+    assert places["10"] != own
+
+
+def test_a_restart_remembers_when_the_last_split_was() -> None:
+    rule, fresh, asked = split_rule(ask_newcomers=3), rule_of(ask_newcomers=3), Asked()
+    fresh.load_state_dict(tree.from_bytes(tree.to_bytes(rule.state_dict(), "test"), "test"))
+    fresh.regroup(asked.scene(4))
+    fresh.regroup(asked.scene(5))
+    assert asked.keys == [["10", "11"]]
+
+
+def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
+    """Clients tell them in the order of the names, in which 0.10 comes before 0.2."""
+    cohorts = [f"0.{number}" for number in range(12)]
+
+    def ask(keys: Any, kind: str, models: Any, settings: Any) -> dict[str, Message]:
+        question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
+        losses = [float(name.partition(".")[2]) for name in sorted(models)]
+        right = answer(question, {METRICS: MetricRecord({LOSSES: losses})})
+        short = answer(question, {METRICS: MetricRecord({LOSSES: losses[:3]})})
+        return {"right": right, "short": short, "empty": answer(question, {})}
+
+    scene = Scene(1, [], dict.fromkeys(cohorts, START), {}, True, ask)
+    told = asked_losses(scene, ["right", "short", "empty"])
+    assert told["right"] == {f"0.{number}": float(number) for number in range(12)}
+    assert told["short"] == told["empty"] == {}
+
+
+def layer_of(rule: AuxoRule, **settings: Any) -> tuple[Cohorts, Notes]:
+    config, roster, notes = read_config({}), Roster(), Notes()
+
+    def make() -> Strategy:
+        return trained_together(config, roster)
+
+    layer = Cohorts(make, rule, Signal(8), roster, **settings)
+    attach_journal(layer, notes)
+    return layer, notes
+
+
+def pulling(message: Message, key: str, look: int) -> list[Message]:
+    """Train in the direction of one's side."""
+    if message.metadata.message_type != "train":
+        return honest(message, key)
+    records = honest_records(message, key)
+    before = from_record(message.content.array_records[ARRAYS])
+    step = {"layer.weight": 0.1, "layer.bias": 0.0 if int(key) % 2 else -0.4}
+    after = {
+        n: a + np.asarray(step.get(n, 0) * (1 + 0.01 * int(key)), a.dtype)
+        for n, a in before.items()
+    }
+    after["layer.weight"] *= -1.0 if int(key) % 2 else 1.0
+    records[ARRAYS] = to_record(after)
+    return [answer(message, records)]
+
+
+def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
+    """Its round is repeated: nobody is rewarded for it, and the others' rounds count."""
+
+    def broken(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != "train":
+            return honest(message, key)
+        records = honest_records(message, key)
+        arrays = from_record(records[ARRAYS])
+        records[ARRAYS] = to_record({n: np.full_like(a, np.inf) for n, a in arrays.items()})
+        return [answer(message, records)]
+
+    rule = rule_of()
+    layer, notes = layer_of(rule)
+    behaviours = dict.fromkeys(KEYS, pulling)
+    arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))
+    assert list(layer.models) == ["0.0", "0.1"]
+    sides = rule.auxo.members(KEYS)
+    odd = next(leaf for leaf, keys in sides.items() if "1" in keys)
+    even = next(leaf for leaf, keys in sides.items() if "0" in keys)
+    before = {leaf: rule.auxo.round_of(leaf) for leaf in (odd, even)}
+    grid = FakeGrid(KEYS, behaviours | dict.fromkeys(sides[odd], broken))
+    result, _ = one_round(layer, arrays, grid, 2)
+    assert result is not None
+    assert [event["cohort"] for event in notes.of("cohort-failed")] == [odd]
+    assert rule.auxo.round_of(odd) == before[odd]
+    assert rule.auxo.round_of(even) == before[even] + 1
+    assert layer.rounds == {odd: 1, even: 2}
+
+
+def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
+    rule = split_rule(lies_allowed=1)
+    side = rule.auxo.members(KEYS)["0.0"]
+    liar = side[0]
+    reply = answer(
+        Message(RecordDict({}), dst_node_id=1, message_type="train"),
+        {
+            AFFINITY: ConfigRecord(
+                {
+                    "cohorts": ["0.0"],
+                    "rewards": [0.9],
+                    "indices": [-1],
+                    "known": [True],
+                    "serial": 1,
+                }
+            )
+        },
+    )
+    rule.hear(liar, reply, START)
+    seen = two_ways(side)
+    seen.signals[0] = [-9.0, 9.0, 9.0]
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": seen})
+    assert rule.report()["liars"] == rule.report()["barred"] == [liar]
+    places = dict(zip(KEYS, rule.place(Asked().scene(3)), strict=True))
+    assert places[liar] == ""
+    assert all(places[key] for key in KEYS if key != liar)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {},
+        {"cohorts": ["0"], "rewards": [math.nan], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0", "0.0"], "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": 3, "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0"], "rewards": ["x"], "indices": [0], "known": [True], "serial": 1},
+    ],
+)
+def test_records_that_cannot_be_read_are_as_good_as_none(records: dict[str, Any]) -> None:
+    rule = split_rule()
+    question = Message(RecordDict({}), dst_node_id=1, message_type="train")
+    rule.hear("0", answer(question, {AFFINITY: ConfigRecord(records)}), START)
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
+    assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
