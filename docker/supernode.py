@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -26,19 +27,19 @@ _LEAST_SPACE = 16 << 20  # bytes that the state of a device may need
 _REACH_SECONDS = 5.0
 _LAST_LINES = 60  # of Flower's, among which the reason is looked for
 
-# What Flower says at its end, and what it means to the owner of the device. The first that fits.
+# What OpenSSL says at first or Flower at its end, and what it means to the owner of the device.
 _REASONS = {
     r"certificate has expired": (
         "the server's certificate has expired, or this device's clock is wrong. On the server: "
         "docker/forager.sh server, then docker/forager.sh compose restart superlink"
     ),
     r"certificate is not yet valid": "this device's clock is behind. Set it, best by NTP",
-    r"Hostname Verification Check failed|is not in peer certificate": (
+    r"mismatch, certificate is not valid": (
         "the server's certificate does not name {server}. On the server: add the name to "
         "SERVER_NAMES in docker/.env, then docker/forager.sh server and docker/forager.sh compose "
         "restart superlink"
     ),
-    r"CERTIFICATE_VERIFY_FAILED": (
+    r"CERTIFICATE_VERIFY_FAILED|issuer certificate|self.signed certificate|signature failure": (
         "{credentials}/ca.crt is not of the server at {server}. On the server: docker/forager.sh "
         "ca > ca.crt; here: docker/forager.sh device-key < ca.crt"
     ),
@@ -83,6 +84,8 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
         for path in (credentials / "ca.crt", credentials / "key")
         if not path.exists()
     ]
+    if not found and not is_certificate(credentials / "ca.crt"):
+        found.append(f"{credentials / 'ca.crt'} is not a certificate: device-key < ca.crt again")
     if data.exists() and not os.access(data, os.R_OK):
         found.append(f"{data} cannot be read by user {os.getuid()}: change its permissions")
     elif data.is_file() and not zipfile.is_zipfile(data):
@@ -92,6 +95,15 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
     elif shutil.disk_usage(state).free < _LEAST_SPACE:
         found.append(f"{state} has less than {_LEAST_SPACE >> 20} MB left: make room on its disk")
     return found
+
+
+def is_certificate(path: Path) -> bool:
+    """Tell whether a file holds what a server can be checked by."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def busy_ports(arguments: Sequence[str]) -> list[str]:
@@ -105,18 +117,36 @@ def busy_ports(arguments: Sequence[str]) -> list[str]:
         try:
             socket.create_server(("127.0.0.1", int(port))).close()
         except OSError as error:
-            found.append(f"port {port}: {error.strerror}; give another by {option}")
+            found.append(f"port {port}: {os.strerror(error.errno or 0)}; give another by {option}")
     return found
 
 
-def unreachable(server: str) -> str:
-    """Return why no connection can be made to the server at present, or nothing."""
+def greet(server: str, authority: Path) -> str:
+    """Shake hands with the server once; return why it does not answer at present, or nothing.
+
+    Flower tries again for ever without a word where the server's certificate has another name.
+
+    Raises
+    ------
+    ssl.SSLCertVerificationError
+        If it answers but is not the server that this device trusts.
+    """
     host, _, port = server.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority)
+    context.set_alpn_protocols(["h2"])
     try:
-        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+        with (
+            socket.create_connection((host, int(port)), _REACH_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError:
+        raise
     except OSError as error:
-        return f"{server} cannot be reached ({error}): is the server up, its port open, SERVER right?"
-    return ""
+        return (
+            f"{server} cannot be reached ({error}): is the server up, its port open, SERVER right?"
+        )
 
 
 def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
@@ -186,8 +216,11 @@ def main() -> None:
         found.append(str(error))
     if found:
         sys.exit("\n".join(f"{name}: {text}" for text in found))
-    if problem := unreachable(server):
-        print(f"{name}: {problem} It is tried again and again", flush=True)
+    try:
+        if problem := greet(server, CREDENTIALS / "ca.crt"):
+            print(f"{name}: {problem} It is tried again and again", flush=True)
+    except ssl.SSLCertVerificationError as error:
+        sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")
     sys.exit(run(arguments, name, server))
 
 

@@ -32,10 +32,22 @@ class Deployment:
         Where everything is kept, as Docker keeps it on volumes.
     devices : sequence of str
         Names of devices that are enrolled from the beginning.
+    runs : bool (default: True)
+        Whether there is something to run ServerApps.
+    more : dict of str to dict, optional
+        By name of program, variables that its environment has besides.
     """
 
-    def __init__(self, folder: Path, devices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        devices: Sequence[str] = (),
+        *,
+        runs: bool = True,
+        more: dict[str, dict[str, str]] | None = None,
+    ) -> None:
         self.folder = folder
+        self.more = more or {}
         self.results = folder / "results"
         self.programs: list[Program] = []
         self.wires: dict[str, WireToCut] = {}
@@ -47,7 +59,8 @@ class Deployment:
         issued = [f"--{role}={folder / role}" for role in roles[:4]]
         self.tool("credentials.py", "server", "--names=localhost,127.0.0.1", *issued)
         self.superlink = self.start_superlink()
-        self.serverapp = self.start_serverapp()
+        if runs:
+            self.serverapp = self.start_serverapp()
         for name in devices:
             self.make_key(name)
         if devices:
@@ -128,7 +141,7 @@ class Deployment:
         if by_wire and name not in self.wires:
             self.wires[name] = WireToCut(self.fleet)
         folder = self.folder / name
-        more = {
+        device = {
             "NAME": name,
             "SERVER": self.wires[name].address if name in self.wires else self.fleet,
             "DATA": str(folder / "data" / "train.npz"),
@@ -139,7 +152,7 @@ class Deployment:
         }
         command = [sys.executable, str(DOCKER / "supernode.py")]
         command += [f"--port={free_port()}", f"--health-server-address=127.0.0.1:{free_port()}"]
-        return self._start(name, command, more)
+        return self._start(name, command, device)
 
     def start_devices(self, names: Sequence[str], *, by_wire: bool = False) -> list[Program]:
         """Start devices with a part of the built-in data each; wait until all are online."""
@@ -202,12 +215,13 @@ class Deployment:
             "CA_FILE": str(self.folder / "public" / "ca.crt"),
             "RESULTS": str(self.results),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
+            **self.more.get(name, {}),
         }
 
     def _start(
-        self, name: str, command: Sequence[str], more: dict[str, str] | None = None
+        self, name: str, command: Sequence[str], device: dict[str, str] | None = None
     ) -> Program:
-        env = self._environment(name) | (more or {})
+        env = (device or {}) | self._environment(name)
         log = self.folder / name / "log.txt"
         program = Program(command, env=env, cwd=self.folder / name, log=log)
         self.programs.append(program)

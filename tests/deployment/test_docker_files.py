@@ -166,9 +166,10 @@ def test_a_device_without_docker_is_confined_too():
     assert service["ExecStart"] == "/opt/forager/bin/python /opt/forager/supernode.py"
     assert service["StateDirectory"] == "forager"
     text = (DOCKER / "forager-device.service").read_text()
-    assert {"LoadCredential=key:/etc/forager/key", "LoadCredential=ca.crt:/etc/forager/ca.crt"} < set(
-        text.splitlines()
-    )
+    assert {
+        "LoadCredential=key:/etc/forager/key",
+        "LoadCredential=ca.crt:/etc/forager/ca.crt",
+    } < set(text.splitlines())
 
 
 # --- credentials.py

@@ -11,6 +11,7 @@ from server_app.processes import Program
 _PATIENCE = 300.0  # seconds; machines may be slow
 _AT_WORK = 4.0  # seconds after which a process that got a message is in the midst of it
 
+
 class Story:
     """A run of a deployment, told by its events.
 
@@ -139,4 +140,3 @@ class Story:
         reasons = [event["reason"] for event in self.events("run-finished")]
         assert reasons == ["interrupted"], reasons
         assert len(self.events("run-started")) == 1
-

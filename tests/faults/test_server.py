@@ -4,11 +4,14 @@ The run is one that remembers much: ages of clients, estimates of their streams,
 stores what; and samples on the devices.
 """
 
+import os
+
 import pytest
 from deployed import Deployment, settings
 from story import Story
 
 from server_app.callbacks.checkpoint import load_checkpoint
+from server_app.flower_env import PROJECT
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -27,20 +30,23 @@ RUN = settings(
 
 @pytest.fixture
 def deployment(tmp_path):
-    started = Deployment(tmp_path, NODES)
+    """A server and the keys of three devices, one of which has another PyTorch installed."""
+    other = tmp_path / "other" / "torch-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 0.0.1\n")
+    path = os.pathsep.join([str(other.parent), str(PROJECT), str(PROJECT / "selectors")])
+    started = Deployment(tmp_path, NODES, more={"node-3": {"PYTHONPATH": path}})
     yield started
     started.stop()
 
 
-def ages_go_on(events):
-    """Tell whether each round's ages follow from those of the round before and who was chosen."""
+def check_ages(selections):
+    """Every age must follow from the rounds before, over restarts too."""
     known = {}
-    for event in events:
-        now = dict(zip(sorted(event["chosen-from"]), event["ages"], strict=True))
-        if known and any(now[name] != known[name] for name in now.keys() & known.keys()):
-            return False
-        known = {name: 0 if name in event["chosen"] else age + 1 for name, age in now.items()}
-    return True
+    for event in selections:
+        for name, age in zip(event["chosen"], event["ages"], strict=True):
+            assert age == known.get(name, age), event
+        known = {name: age + 1 for name, age in known.items()} | dict.fromkeys(event["chosen"], 0)
 
 
 def test_the_run_goes_on_and_can_be_resumed(deployment):
@@ -54,6 +60,7 @@ def test_the_run_goes_on_and_can_be_resumed(deployment):
     deployment.start_device("node-3", "3/3")
     story.until_back("node-3")
     story.measure("it took part")
+    assert "mixed versions: client node-3 has torch 0.0.1 instead of" in follower.log.read_text()
     identities = {name: node_id for name, (_, node_id) in deployment.nodes().items()}
     stored = story.events("streams")[-1]["stored"]
 
@@ -80,7 +87,11 @@ def test_the_run_goes_on_and_can_be_resumed(deployment):
     assert [event["round"] for event in story.events("round-finished")] == [*range(1, ROUNDS + 1)]
     assert len(story.events("run-started")) == 2
     assert story.events("run-finished")[-1]["reason"] == "completed"
-    print(story.events("selected"), story.events("planned"), story.events("guidance"))
+    # What the server knew is still known: ages, the plan, the estimate of the global gradient.
+    check_ages(story.events("selected"))
+    assert [event["round"] for event in story.events("planned") if event["round"] > rounds] == []
+    sizes = {event["round"]: event["bytes-down"] for event in story.events("guidance")}
+    assert sizes[rounds + 1] == sizes[rounds] > sizes[1]
     assert {name: node_id for name, (_, node_id) in deployment.nodes().items()} == identities
     assert story.clients() == set(NODES)
     assert sum(story.events("streams")[-1]["stored"]) >= sum(stored) > 0  # devices forgot nothing

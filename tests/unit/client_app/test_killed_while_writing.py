@@ -43,7 +43,8 @@ def read():
     store.close()
     return newest
 """
-LOOP = """
+LOOP = (
+    """
 import os, random, signal, struct, sys, time
 from pathlib import Path
 import numpy as np
@@ -53,7 +54,9 @@ from client_app.state import ClientState
 
 folder = Path(sys.argv[1])
 context = Context(1, 2, {"client-id": "camera-7", "state-dir": str(folder)}, RecordDict(), {})
-""" + "{what}" + """
+"""
+    + "{what}"
+    + """
 random.seed(int(sys.argv[2]))
 known = 0
 for _ in range(50):
@@ -74,6 +77,7 @@ for _ in range(50):
     known = found
 print(known, len(list(folder.iterdir())))
 """
+)
 
 
 def killed_fifty_times(tmp_path, what):
