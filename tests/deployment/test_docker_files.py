@@ -165,11 +165,9 @@ def test_a_device_without_docker_is_confined_too():
     # Both name the device's folders as systemd does, so that they can run the same program.
     assert service["ExecStart"] == "/opt/forager/bin/python /opt/forager/supernode.py"
     assert service["StateDirectory"] == "forager"
-    text = (DOCKER / "forager-device.service").read_text()
-    assert {
-        "LoadCredential=key:/etc/forager/key",
-        "LoadCredential=ca.crt:/etc/forager/ca.crt",
-    } < set(text.splitlines())
+    lines = (DOCKER / "forager-device.service").read_text().splitlines()
+    for name in ("key", "ca.crt"):
+        assert f"LoadCredential={name}:/etc/forager/{name}" in lines
 
 
 # --- credentials.py

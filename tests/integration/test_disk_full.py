@@ -15,7 +15,8 @@ from server_app.local import run_local
 from server_app.run_folder import RunFolder
 
 # A file system of their own for the results of these processes.
-IN_A_SMALL_ROOM = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+IN_A_SMALL_ROOM = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "sh"]
 # A run that cannot start, because there is no room; then one that finds none from its fourth round
 # to its eighth. What it has on the disk then, and at the end, is copied to where there is room.
 RUNS = """
@@ -60,8 +61,7 @@ shutil.copytree(results / "crowded", outside / "ended")
 def in_a_small_room(size: str, room: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a program that finds a file system of that size in a folder."""
     return subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", IN_A_SMALL_ROOM, "sh"]
-        + [size, str(room), *command],
+        [*IN_A_SMALL_ROOM, size, str(room), *command],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
