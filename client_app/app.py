@@ -4,6 +4,7 @@ Handlers work on many clients at once. On a device that is a list of one; the lo
 all clients of a round.
 """
 
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -58,9 +59,19 @@ def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) 
                 for message, context in zip(messages, contexts, strict=True)
                 for reply in answer(kind, [message], [context])
             ]
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}{_advice(error)}"
         _warn_once(f"a {kind} message failed: {reason}")
         return [Message(Error(_RAISED, reason), reply_to=messages[0])]
+
+
+def _advice(error: Exception) -> str:
+    """Return what the owner of a device can do about an error, if that is known.
+
+    >>> _advice(OSError(errno.ENOSPC, "No space left on device"))
+    '; make room on the disk of this device (state-dir)'
+    """
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "; make room on the disk of this device (state-dir)" if full else ""
 
 
 @lru_cache(maxsize=100)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from server_app.config import RunConfig, read_config
-from wire.keys import CLIENT, CLIENT_KEY
+from wire.keys import CLIENT, CLIENT_KEY, VERSIONS
 from wire.records import filled
+from wire.versions import versions
 
 if TYPE_CHECKING:
     from tasks import ClientData, Task
@@ -56,8 +57,12 @@ def signed(context: Context) -> dict[str, Any]:
 
 
 def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Say who each client is."""
+    """Say who each client is, and which versions it runs."""
     return [
-        Message(RecordDict(signed(context)), reply_to=message)
+        Message(RecordDict({CLIENT: ConfigRecord(_introduction(context))}), reply_to=message)
         for message, context in zip(messages, contexts, strict=True)
     ]
+
+
+def _introduction(context: Context) -> dict[str, Any]:
+    return {CLIENT_KEY: client_key(context), VERSIONS: versions()}

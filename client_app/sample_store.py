@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from client_app.record_log import CutOffError, RecordLog, RecordLogError
+from wire.files import remove_leftovers
 
 Ints = NDArray[np.int64]
 
@@ -217,8 +218,7 @@ class DiskStore(SampleStore):
         self.path, self.task = path, task
         self._offsets: dict[int, int] = {}
         self._file: RecordLog | None = None
-        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)  # a new file that a crash left unfinished
+        remove_leftovers(path)
         if path.exists():
             self._open()
 

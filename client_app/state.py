@@ -17,6 +17,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from client_app.identity import client_key
 from wire import tree
 from wire.arrays import to_record
+from wire.files import remove_leftovers
 from wire.records import record_at
 
 _KIND = "client-state"
@@ -67,6 +68,7 @@ class ClientState(MutableMapping[str, Any]):
     def _load(self) -> dict[str, Any]:
         if self._path is None:
             return _restore(self._context)
+        remove_leftovers(self._path)
         if not self._path.exists():
             return {}
         return tree.load(self._path, _KIND)

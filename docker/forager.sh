@@ -78,8 +78,18 @@ up() {
         generate "$NODES" >"$generated"
     fi
     "$here/build.sh"
-    compose up -d --remove-orphans "$@" || { compose ps; exit 1; }
+    start "$@" || { compose ps; exit 1; }
     wait_until_healthy
+}
+
+start() {
+    local code=0
+    compose up -d --remove-orphans "$@" 2>&1 | tee "${TMPDIR:-/tmp}/forager-up.$$" || code=$?
+    if grep -q 'port is already allocated\|address already in use' "${TMPDIR:-/tmp}/forager-up.$$"; then
+        echo "port ${FLEET_PORT:-9092} is taken by another program: set FLEET_PORT in docker/.env, and the port in the devices' SERVER" >&2
+    fi
+    rm -f "${TMPDIR:-/tmp}/forager-up.$$"
+    return "$code"
 }
 
 newest() { docker exec "$1" ls -t /results | head -n 1; }

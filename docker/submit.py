@@ -70,12 +70,18 @@ def run_folder(run_config: dict[str, Scalar]) -> Path:
 
 
 def wait_until_quiet(folder: Path) -> None:
-    """Wait until a ServerApp that lost its run has written its last words."""
-    while time.time() - _last_change(folder) < _QUIET:
+    """Wait until a ServerApp that lost its run has written its last words.
+
+    Files may seem to come from the future if the clock was set back: then they are watched.
+    """
+    seen, since = _last_change(folder), time.monotonic()
+    while time.time() - seen < _QUIET and time.monotonic() - since < _QUIET:
         events = RunFolder(folder).read_events()
         if events and events[-1]["event"] == "run-finished":
             return
         time.sleep(5.0)
+        if (last := _last_change(folder)) != seen:
+            seen, since = last, time.monotonic()
 
 
 def last_checkpoint(folder: Path) -> str:

@@ -1,21 +1,62 @@
-"""Start this container's SuperNode, once it is sure that the device has what it needs.
+"""Run this device's SuperNode, once it is sure that the device has what it needs.
 
 Read from the environment: ``NAME`` (stays the same for the life of the device), ``SERVER``,
-``DATA`` (the device's own data), and for trials without any ``PARTITION``, such as ``2/3``.
+``DATA`` (the device's own data), and for trials without any ``PARTITION``, such as ``2/3``. Options
+on the command line go to ``flower-supernode``. When that ends, what Flower said last is explained.
+
+Needs nothing but Python and Flower, so that a device without Docker can have a copy of this file.
 """
 
 import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+import zipfile
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-CREDENTIALS = Path("/credentials")
-STATE = Path("/state")
-ADVICE = """This device is {name}. If it ends with code 305:
-  2004: the server has not enrolled its key, has revoked it, or has not yet noticed that its last
-        session crashed (that takes a minute; nothing to do)
-  CERTIFICATE_VERIFY_FAILED: it has another server's ca.crt, or the server's certificate does not
-        name {server}"""
+CREDENTIALS = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/credentials"))  # as systemd says it
+STATE = Path(os.environ.get("STATE_DIRECTORY", "/state"))
+_LEAST_SPACE = 16 << 20  # bytes that the state of a device may need
+_REACH_SECONDS = 5.0
+_LAST_LINES = 60  # of Flower's, among which the reason is looked for
+
+# What OpenSSL says at first or Flower at its end, and what it means to the owner of the device.
+_REASONS = {
+    r"certificate has expired": (
+        "the server's certificate has expired, or this device's clock is wrong. On the server: "
+        "docker/forager.sh server, then docker/forager.sh compose restart superlink"
+    ),
+    r"certificate is not yet valid": "this device's clock is behind. Set it, best by NTP",
+    r"mismatch, certificate is not valid": (
+        "the server's certificate does not name {server}. On the server: add the name to "
+        "SERVER_NAMES in docker/.env, then docker/forager.sh server and docker/forager.sh compose "
+        "restart superlink"
+    ),
+    r"CERTIFICATE_VERIFY_FAILED|issuer certificate|self.signed certificate|signature failure": (
+        "{credentials}/ca.crt is not of the server at {server}. On the server: docker/forager.sh "
+        "ca > ca.crt; here: docker/forager.sh device-key < ca.crt"
+    ),
+    r"Invalid timestamp": (
+        "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
+        "refused. Set it, best by NTP"
+    ),
+    r"code: 2004": (
+        "the server does not let this key in. If the device crashed a moment ago, it will within a "
+        "minute: nothing to do. Else the key is not enrolled or was revoked: look at "
+        "docker/forager.sh list on the server; there, docker/forager.sh add {name} < {name}.pub"
+    ),
+}
+_SHUT_OUT = (
+    "the server has ended the session. Was the device revoked? docker/forager.sh list on the "
+    "server tells; it needs a new key to come back"
+)
 
 
 def node_config(name: str, data: Path, partition: str) -> str:
@@ -43,14 +84,72 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
         for path in (credentials / "ca.crt", credentials / "key")
         if not path.exists()
     ]
+    if not found and not is_certificate(credentials / "ca.crt"):
+        found.append(f"{credentials / 'ca.crt'} is not a certificate: device-key < ca.crt again")
     if data.exists() and not os.access(data, os.R_OK):
         found.append(f"{data} cannot be read by user {os.getuid()}: change its permissions")
+    elif data.is_file() and not zipfile.is_zipfile(data):
+        found.append(f"{data} is not an .npz file, or is damaged: write it again by numpy.savez")
     if not os.access(state, os.W_OK):
         found.append(f"{state} cannot be written by user {os.getuid()}: mount a volume there")
+    elif shutil.disk_usage(state).free < _LEAST_SPACE:
+        found.append(f"{state} has less than {_LEAST_SPACE >> 20} MB left: make room on its disk")
     return found
 
 
-def command(env: Mapping[str, str]) -> list[str]:
+def is_certificate(path: Path) -> bool:
+    """Tell whether a file holds what a server can be checked by."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def busy_ports(arguments: Sequence[str]) -> list[str]:
+    """Return what to do about ports that the SuperNode needs and others have."""
+    given = dict(text.split("=", 1) for text in arguments if text.startswith("--") and "=" in text)
+    ports = {"--port": given.get("--port", "9094")}
+    if health := given.get("--health-server-address"):
+        ports["--health-server-address"] = health.rpartition(":")[2]
+    found = []
+    for option, port in ports.items():
+        try:
+            socket.create_server(("127.0.0.1", int(port))).close()
+        except OSError as error:
+            found.append(f"port {port}: {os.strerror(error.errno or 0)}; give another by {option}")
+    return found
+
+
+def greet(server: str, authority: Path) -> str:
+    """Shake hands with the server once; return why it does not answer at present, or nothing.
+
+    Flower tries again for ever without a word where the server's certificate has another name.
+
+    Raises
+    ------
+    ssl.SSLCertVerificationError
+        If it answers but is not the server that this device trusts.
+    """
+    host, _, port = server.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority)
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host, int(port)), _REACH_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError:
+        raise
+    except OSError as error:
+        return (
+            f"{server} cannot be reached ({error}): is the server up, its port open, SERVER right?"
+        )
+
+
+def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
     """Return the SuperNode's command line."""
     config = node_config(env["NAME"], Path(env["DATA"]), env.get("PARTITION", ""))
     return [
@@ -58,21 +157,71 @@ def command(env: Mapping[str, str]) -> list[str]:
         f"--superlink={env['SERVER']}",
         f"--root-certificates={CREDENTIALS / 'ca.crt'}",
         f"--auth-supernode-private-key={CREDENTIALS / 'key'}",
-        "--health-server-address=127.0.0.1:9100",
         f"--node-config={config}",
+        *options,
     ]
 
 
+def reason(lines: Iterable[str], name: str, server: str) -> str:
+    """Return what the last words of a SuperNode mean, or nothing if that is not known.
+
+    >>> reason(["UNAUTHENTICATED", "Invalid timestamp"], "camera-7", "fl.example.org:9092")[:41]
+    "this device's clock differs from the serv"
+    """
+    text = "\n".join(lines)
+    for pattern, meaning in _REASONS.items():
+        if re.search(pattern, text):
+            return meaning.format(name=name, server=server, credentials=CREDENTIALS)
+    return ""
+
+
+def run(arguments: Sequence[str], name: str, server: str) -> int:
+    """Run the SuperNode, show what it says and explain its end; return its exit code."""
+    node = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    asked: list[int] = []  # signals that told us to end
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def pass_on(number: int, frame: object) -> None:
+        asked.append(number)
+        node.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+
+    def show() -> None:
+        assert node.stdout is not None
+        for line in node.stdout:
+            print(line, end="", flush=True)
+            last.append(line)
+
+    reader = threading.Thread(target=show, daemon=True)
+    reader.start()
+    code = node.wait()
+    reader.join(2.0)  # children of the SuperNode may hold its output open for longer
+    if not asked and (meaning := reason(last, name, server) if code else _SHUT_OUT):
+        print(f"\n{name}: {meaning}", flush=True)
+    return code if code >= 0 else 128 - code
+
+
 def main() -> None:
-    """Check, then become the SuperNode."""
-    if found := problems(Path(os.environ["DATA"])):
-        sys.exit("\n".join(found))
+    """Check, then run."""
+    name, server = os.environ["NAME"], os.environ["SERVER"]
+    found = problems(Path(os.environ["DATA"]))
     try:
-        arguments = command(os.environ)
+        arguments = command(os.environ, sys.argv[1:])
+        found += busy_ports(arguments)
     except (FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
-    print(ADVICE.format(name=os.environ["NAME"], server=os.environ["SERVER"]), flush=True)
-    os.execvp(arguments[0], arguments)
+        found.append(str(error))
+    if found:
+        sys.exit("\n".join(f"{name}: {text}" for text in found))
+    try:
+        if problem := greet(server, CREDENTIALS / "ca.crt"):
+            print(f"{name}: {problem} It is tried again and again", flush=True)
+    except ssl.SSLCertVerificationError as error:
+        sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")
+    sys.exit(run(arguments, name, server))
 
 
 if __name__ == "__main__":

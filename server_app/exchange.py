@@ -4,6 +4,7 @@ Flower's ``send_and_receive`` polls every three seconds in deployment, waits for
 and does not tell whose reply is missing. This does, around any Grid.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from strategies.roster import Roster
 from wire.records import entries
 from wire.sizes import payload_bytes, record_bytes
 
+_log = logging.getLogger("forager")
+_MOST_TOLD = 100  # failures that the log takes; the event log has all
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 
 
@@ -75,6 +78,7 @@ class PatientGrid(GridWrapper):
         self.journal = journal
         self.round = 0
         self.last: Exchange | None = None
+        self._told: set[tuple[str, str]] = set()  # failures that are in the log already
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -187,6 +191,10 @@ class PatientGrid(GridWrapper):
             self.grid.load_state_dict(state)
 
     def _note(self, exchange: Exchange) -> None:
+        for client, reason in exchange.failed.items():
+            if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add((client, reason))
+                _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
         self.journal(
             "exchange",
             round=self.round,

@@ -1,14 +1,19 @@
 """Who is who: stable client keys for Flower's node ids, which change when a device restarts."""
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Iterable
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from wire.keys import CLIENT, CLIENT_KEY, IDENTIFY
+from wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
 from wire.records import record_at
+from wire.versions import differences
+
+_log = logging.getLogger("forager")
+_NAMED = 5  # clients in one line of the log
 
 
 def key_order(key: str) -> tuple[int, int, str]:
@@ -77,9 +82,28 @@ class Roster:
         questions = [
             Message(RecordDict(), dst_node_id=node, message_type=IDENTIFY) for node in unknown
         ]
-        for reply in grid.send_and_receive(questions, timeout=timeout):
+        replies = [r for r in grid.send_and_receive(questions, timeout=timeout) if r.has_content()]
+        for reply in replies:
             self.learn(reply)
+        self._compare_versions(replies)
         for node in grid.get_nodes():
             if node.node_id not in self._keys and node.public_key:
                 digest = hashlib.blake2b(node.public_key, digest_size=8).hexdigest()
                 self._note(node.node_id, f"key-{digest}")
+
+    def _compare_versions(self, replies: Iterable[Message]) -> None:
+        """Say so where devices run something else than the server: faults may come of it."""
+        others: dict[str, list[str]] = {}
+        for reply in replies:
+            claimed = record_at(reply.content, CLIENT, ConfigRecord)
+            differs = differences(claimed.get(VERSIONS) if claimed is not None else None)
+            others.setdefault(differs, []).append(self.key(reply.metadata.src_node_id))
+        others.pop("", None)
+        for differs, keys in others.items():
+            names = ", ".join(keys[:_NAMED]) + (" and others" if len(keys) > _NAMED else "")
+            _log.warning(
+                "mixed versions: client %s %s. Update the device, or the server (docker/README.md, "
+                "Updates): messages may fail that only one side knows",
+                names,
+                differs,
+            )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-# The fakes of the strategies' tests are of use to others.
-sys.path.insert(0, str(Path(__file__).parent / "unit" / "strategies"))
+# The fakes of the strategies' tests, and Flower as real processes, are of use to others.
+for _folder in ("unit/strategies", "deployment"):
+    sys.path.insert(0, str(Path(__file__).parent / _folder))
 
 
 @pytest.fixture(autouse=True, scope="session")

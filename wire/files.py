@@ -1,5 +1,6 @@
 """Files that are replaced whole or not at all."""
 
+import glob
 import os
 import secrets
 from collections.abc import Iterator
@@ -33,6 +34,21 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove new versions of a file that a crash left unfinished.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "state")
+    ...     _ = path.with_name(".state.0123abcd.tmp").write_bytes(b"half of")
+    ...     remove_leftovers(path)
+    ...     list(Path(folder).iterdir())
+    []
+    """
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -16,6 +16,7 @@ NUM_EXAMPLES = "num-examples"
 TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
 SECONDS = "seconds"
 CLIENT_KEY = "key"
+VERSIONS = "versions"  # entry of CLIENT in the answer to IDENTIFY
 PAYLOAD = "payload"
 DENSITY = "uplink-density"
 VALUES = "uplink-values"

@@ -38,7 +38,9 @@ class Checkpoints(Callback):
         self._saved = -1
 
     def on_run_start(self, loop: Loop) -> None:
-        """Drop what an earlier run saved of rounds that are about to be played again."""
+        """Drop what an earlier run saved of rounds to be played again, or did not finish saving."""
+        for leftover in self.folder.glob(".round-*.tmp"):
+            leftover.unlink(missing_ok=True)
         for path in _files(self.folder):
             if _round_of(path) > loop.round:
                 path.unlink(missing_ok=True)
@@ -60,7 +62,14 @@ class Checkpoints(Callback):
         try:
             tree.save(path, state, _KIND)
         except OSError as error:  # a full disk must not end a run that could go on
-            _log.warning("checkpoint %s could not be written: %s", path.name, error)
+            _log.warning(
+                "checkpoint %s could not be written: %s; the run goes on, and could be resumed "
+                "from %s. Make room in %s",
+                path.name,
+                error.strerror or error,
+                next((file.name for file in reversed(_files(self.folder))), "the beginning only"),
+                self.folder,
+            )
             return
         self._saved = state["round"]
         loop.journal("checkpoint", round=self._saved, path=path.name)

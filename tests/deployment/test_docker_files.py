@@ -162,8 +162,12 @@ def test_a_device_without_docker_is_confined_too():
     assert service["Restart"] == "always"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
     assert {"CPUQuota", "MemoryMax", "TasksMax", "ProtectSystem"} <= service.keys()
-    assert "state-dir='/var/lib/forager'" in service["ExecStart"]
-    assert "--insecure" not in service["ExecStart"]
+    # Both name the device's folders as systemd does, so that they can run the same program.
+    assert service["ExecStart"] == "/opt/forager/bin/python /opt/forager/supernode.py"
+    assert service["StateDirectory"] == "forager"
+    lines = (DOCKER / "forager-device.service").read_text().splitlines()
+    for name in ("key", "ca.crt"):
+        assert f"LoadCredential={name}:/etc/forager/{name}" in lines
 
 
 # --- credentials.py

@@ -26,7 +26,9 @@ from wire.keys import (
     ROUND,
     SPARSE,
     VALUES,
+    VERSIONS,
 )
+from wire.versions import versions
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -92,7 +94,8 @@ def honest_records(message: Message, key: str) -> dict[str, Any]:
 def honest(message: Message, key: str, look: int = 0) -> list[Message]:
     """Answer every kind of message at once, as a good client does."""
     if message.metadata.message_type == IDENTIFY:
-        return [answer(message, {CLIENT: ConfigRecord({CLIENT_KEY: key})})]
+        said = ConfigRecord({CLIENT_KEY: key, VERSIONS: versions()})
+        return [answer(message, {CLIENT: said})]
     if message.metadata.message_type == "evaluate":
         metrics: dict[str, Any] = {
             "num-examples": num_examples(key),

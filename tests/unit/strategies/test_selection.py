@@ -19,7 +19,8 @@ from strategies.layer import attach_journal
 from strategies.roster import Roster
 from strategies.selection import Selection
 from wire.arrays import to_record
-from wire.keys import IDENTIFY
+from wire.keys import IDENTIFY, VERSIONS
+from wire.versions import versions
 
 KEYS = [str(i) for i in range(10)]
 
@@ -246,6 +247,30 @@ def test_a_name_beats_a_public_key() -> None:
     roster = Roster()
     roster.identify(KeyedGrid(KEYS), 1.0)
     assert [roster.key(500 + i) for i in range(10)] == KEYS
+
+
+def test_mixed_versions_are_named_once_for_all_that_have_them(said: list[str]) -> None:
+    def running(*texts: str) -> Any:
+        def answer(message: Message, key: str, look: int) -> list[Message]:
+            (reply,) = honest(message, key)
+            reply.content["client"][VERSIONS] = list(texts)
+            return [reply]
+
+        return answer
+
+    def ancient(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        del reply.content["client"][VERSIONS]
+        return [reply]
+
+    same = versions()[1:]
+    old = {key: running("forager 0.0.1", *same) for key in KEYS[:7]}
+    Roster().identify(FakeGrid(KEYS, names={**old, "8": ancient}), 1.0)
+    mine = versions()[0].split()[1]
+    assert len(said) == 2
+    assert f"client 0, 1, 2, 3, 4 and others has forager 0.0.1 instead of {mine}. " in said[0]
+    assert "client 8 does not say its version" in said[1]
+    assert all("Update the device" in line for line in said)
 
 
 @pytest.mark.parametrize("claim", ["", 5, b"bytes", "x" * 201, ["a"]])

@@ -1,0 +1,119 @@
+"""A file system that is really full: nothing here is faked."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server_app.callbacks.checkpoint import load_checkpoint
+from server_app.flower_env import PROJECT
+from server_app.local import run_local
+from server_app.run_folder import RunFolder
+
+# A file system of their own for the results of these processes.
+MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+IN_A_SMALL_ROOM = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "sh"]
+# A run that cannot start, because there is no room; then one that finds none from its fourth round
+# to its eighth. What it has on the disk then, and at the end, is copied to where there is room.
+RUNS = """
+import json, shutil, sys
+from pathlib import Path
+from server_app.callbacks.progress import Progress
+from server_app.local import run_local
+from server_app.run_folder import RunFolderError
+
+results, config, outside = Path(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
+ballast = results / "ballast"
+
+def fill():
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError as error:
+            print("full:", error, flush=True)
+
+def crowded(self, loop, told=Progress.on_round_end):
+    if loop.round == 4:
+        fill()
+    if loop.round == 8:
+        shutil.copytree(results / "crowded", outside / "crowded")
+        ballast.unlink()
+    return told(self, loop)
+
+fill()
+try:
+    run_local(config)
+except RunFolderError as error:
+    print("refused:", error, flush=True)
+shutil.rmtree(results / "crowded", ignore_errors=True)
+ballast.unlink()
+Progress.on_round_end = crowded
+print("ended:", run_local(config, quiet=False).reason, flush=True)
+shutil.copytree(results / "crowded", outside / "ended")
+"""
+
+
+def in_a_small_room(size: str, room: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds a file system of that size in a folder."""
+    return subprocess.run(
+        [*IN_A_SMALL_ROOM, size, str(room), *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+@pytest.fixture
+def room(tmp_path):
+    """A folder that may become a file system."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    if not shutil.which("unshare") or in_a_small_room("1m", folder, "true").returncode:
+        pytest.skip("this system gives no file system of one's own (unshare --mount)")
+    return folder
+
+
+def test_a_run_goes_on_without_checkpoints_and_says_so(tmp_path, room):
+    config = {
+        "num-server-rounds": 9,
+        "num-clients": 4,
+        "clients-per-round": 2,
+        "client-selector": "aoi",
+        "report": False,
+        "output-dir": str(room),
+        "run-name": "crowded",
+        "data.cache-dir": str(tmp_path / "cache"),
+    }
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    arguments = [str(room), json.dumps(config), str(outside)]
+    done = in_a_small_room("2m", room, sys.executable, "-c", RUNS, *arguments)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("full: [Errno 28] No space left on device") == 2
+    assert f"refused: output-dir = '{room}' cannot be written: No space left" in done.stdout
+
+    # The run goes on and says what it could not do, and from where it could be resumed.
+    assert "ended: completed" in done.stdout
+    warning = "checkpoint round-000004.safetensors could not be written: No space left on device"
+    assert f"{warning}; the run goes on, and could be resumed from round-000003" in done.stdout
+    assert done.stdout.count("could not be written") == 4  # rounds 4 to 7
+    assert "events are being lost" in done.stdout
+    assert load_checkpoint(str(outside / "ended"))[1]["round"] == 9
+    assert not list(outside.rglob("*.tmp"))
+
+    # Had it died on the full disk, the last good checkpoint would have been there.
+    crowded = outside / "crowded"
+    assert load_checkpoint(str(crowded))[1]["round"] == 3
+    run_local({**config, "resume-from": str(crowded), "run-name": ""})
+    finished = [e for e in RunFolder(crowded).read_events() if e["event"] == "round-finished"]
+    assert [event["round"] for event in finished] == list(range(1, 10))
+    ends = [(folder / "model.safetensors").read_bytes() for folder in (crowded, outside / "ended")]
+    assert ends[0] == ends[1]  # as if the disk had never been full
