@@ -7,6 +7,7 @@ SEEDS ?= 5
 BUDGET ?= 60 rounds
 ARGS ?=
 RUN ?= latest
+EXAMPLES ?= 5000
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
@@ -19,7 +20,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch test test-browser lint docs bench stop clean
+.PHONY: help venv run compare watch test test-browser fuzz lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
@@ -63,6 +64,9 @@ test: lint ## Check the code and run all tests, those with real Flower processes
 
 test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
 	$(BIN)/python -m pytest tests/browser
+
+fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES bad inputs each, new ones every time
+	FUZZ_EXAMPLES=$(EXAMPLES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/fuzz
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

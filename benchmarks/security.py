@@ -1,34 +1,41 @@
-"""What attackers cost, with and without a defence: ``python -m benchmarks.security``.
+"""What attackers cost, with and without a defence: ``python -m benchmarks.security updates``.
 
-Every fifth client is hostile. Each attack meets the plain mean, the mean behind quarantine's norm
-bound at a tighter factor, robust aggregators and cohorts. Accuracy is that of the global model on
-clean test data (with cohorts: of the models, weighted by their members).
+Every fifth client is hostile. ``updates``: attacks on what is aggregated, against quarantine's
+bounds and robust aggregators; accuracy of the global model on clean test data. ``summaries``:
+attackers that say whatever gets them chosen, against each rule of choice, and how many turns they
+get. ``cohorts``: poisoned labels and faked affinity where clients gather in cohorts; accuracy of
+the honest clients on their own test data, each with the model that it would use.
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import numpy as np
 from flwr.app import Context, Message
 
+from benchmarks.attacks import (
+    UPDATES,
+    Attack,
+    fake_affinity,
+    is_hostile,
+    lying_about,
+    poisoned_labels,
+)
 from client_app import app
 from client_app.identity import client_key
 from server_app.config import Scalar
 from server_app.local import run_local
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from wire.records import sent_arrays
+from server_app.run_folder import RunFolder
+from wire.keys import LOSS, METRICS, SIMILARITY
 
-Arrays = dict[str, Any]
-Attack = Callable[[Arrays, Arrays, Message], Arrays]
+Config = dict[str, Scalar]
 
-EVERY = 5  # one client of so many is hostile
-COMMON: dict[str, Scalar] = {
+COMMON: Config = {
     "num-clients": 20,
-    "client-selector": "all",
     "num-server-rounds": 20,
     "partition": "dirichlet",
     "split.alpha": 1.0,
@@ -40,105 +47,178 @@ COMMON: dict[str, Scalar] = {
     "aggregation.malicious": 4,
     "aggregation.keep": 12,
 }
-DEFENCES: dict[str, dict[str, Scalar]] = {
+DEFENCES: dict[str, Config] = {
     "mean": {},
-    "tight norm bound": {"quarantine.norm-factor": 3.0},
+    "tight bounds": {"quarantine.norm-factor": 3.0, "quarantine.count-factor": 5.0},
     "uniform weights": {"weighting": "uniform"},
     "median": {"aggregator": "median"},
     "trimmed mean": {"aggregator": "trimmed-mean", "aggregation.trim": 0.25},
     "multi-krum": {"aggregator": "multi-krum"},
 }
-
-
-def _changed(before: Arrays, after: Arrays, change: Callable[[Any], Any]) -> Arrays:
-    return {name: before[name] + change(after[name] - before[name]) for name in before}
-
-
-def flip(before: Arrays, after: Arrays, reply: Message) -> Arrays:
-    """Go the other way."""
-    return _changed(before, after, lambda c: -c)
-
-
-def boost(before: Arrays, after: Arrays, reply: Message) -> Arrays:
-    """Go the other way, ten times as far."""
-    return _changed(before, after, lambda c: -10 * c)
-
-
-def noise(before: Arrays, after: Arrays, reply: Message) -> Arrays:
-    """Send noise as large as the update."""
-    rng = np.random.default_rng(abs(hash(str(reply.metadata.src_node_id))) % 2**32)
-    return _changed(before, after, lambda c: rng.normal(scale=c.std() + 1e-6, size=c.shape))
-
-
-def not_a_number(before: Arrays, after: Arrays, reply: Message) -> Arrays:
-    """Send what is not finite."""
-    return {name: np.full_like(array, np.nan) for name, array in after.items()}
-
-
-def lie_about_size(before: Arrays, after: Arrays, reply: Message) -> Arrays:
-    """Go the other way and claim to hold a hundred times the data."""
-    metrics = reply.content.metric_records[METRICS]
-    metrics[NUM_EXAMPLES] = 100 * int(float(str(metrics[NUM_EXAMPLES])))
-    return _changed(before, after, lambda c: -c)
-
-
-ATTACKS: dict[str, Attack | None] = {
-    "none": None,
-    "sign flipped": flip,
-    "flipped and boosted": boost,
-    "noise": noise,
-    "not a number": not_a_number,
-    "lies about its size": lie_about_size,
+SELECTORS: dict[str, tuple[str, Config]] = {
+    "random": (SIMILARITY, {"client-selector": "random"}),
+    "oldest first": (SIMILARITY, {"client-selector": "aoi"}),
+    "cosage": (SIMILARITY, {"client-selector": "cosage"}),
+    "cosage, half of them resting": (
+        SIMILARITY,
+        {"client-selector": "cosage", "cosage.silent-ratio": 0.5},
+    ),
+    "most dissimilar": (SIMILARITY, {"client-selector": "dissimilarity"}),
+    "largest loss": (LOSS, {"client-selector": "local-loss"}),
+    "power of choice": (LOSS, {"client-selector": "power-of-choice"}),
+    "oort": (LOSS, {"client-selector": "oort"}),
+}
+PLANTED: Config = {
+    "partition": "iid",
+    "local-epochs": 5,
+    "groups.kind": "label-permutation",
+    "groups.count": 4,
+    "cohort.number": 4,
+    "cohort.first-clustering": 2,
+    "cohort.first-split": 4,
+    "cohort.min-participants": 3,
 }
 
 
-def hostile(attack: Attack) -> app.Handler:
-    """Return a training handler whose every fifth client attacks."""
-    honest = app.HANDLERS["train"]
+def final_accuracy(config: Config) -> float:
+    """Run one training and return the accuracy of its last model on the server's test data."""
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = run_local({**config, "output-dir": folder}).rounds
+    return float(rounds[-1]["accuracy"])
 
-    def train(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+
+def turns_of_attackers(config: Config) -> tuple[float, float]:
+    """Run one training; return its accuracy and the share of turns that attackers had."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_local({**config, "output-dir": folder})
+        events = RunFolder.open(result.folder).read_events()
+    chosen = [key for e in events if e["event"] == "selected" for key in e["chosen"]]
+    share = sum(map(is_hostile, chosen)) / len(chosen)
+    return float(result.rounds[-1]["accuracy"]), share
+
+
+def honest_accuracy(config: Config) -> float:
+    """Run one training; return the mean accuracy of honest clients on their own test data."""
+    own = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
+    with tempfile.TemporaryDirectory() as folder, _heard() as heard:
+        run_local({**config, **own, "output-dir": folder})
+    return float(np.mean([a for key, a in heard.items() if not is_hostile(key)]))
+
+
+@contextmanager
+def _heard() -> Iterator[dict[str, float]]:
+    """Yield what clients find when they evaluate, the last answer of each."""
+    honest, heard = app.HANDLERS["evaluate"], dict[str, float]()
+
+    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
         replies = honest(messages, contexts)
-        for message, context, reply in zip(messages, contexts, replies, strict=True):
-            if int(client_key(context)) % EVERY == 0 and not reply.has_error():
-                before = from_record(sent_arrays(message, ARRAYS))
-                after = from_record(sent_arrays(reply, ARRAYS))
-                spoilt = attack(before, after, reply)
-                dtypes = {name: array.dtype for name, array in after.items()}
-                spoilt = {n: np.asarray(a, dtype=dtypes[n]) for n, a in spoilt.items()}
-                reply.content[ARRAYS] = to_record(spoilt)
+        for context, reply in zip(contexts, replies, strict=True):
+            metrics = reply.content.metric_records[METRICS]
+            heard[client_key(context)] = float(str(metrics["accuracy"]))
         return replies
 
-    return train
-
-
-def accuracy(attack: Attack | None, config: dict[str, Scalar]) -> float:
-    """Run one training under attack and return its final accuracy; 0 if it fails."""
-    honest = app.HANDLERS["train"]
-    if attack is not None:
-        app.HANDLERS["train"] = hostile(attack)
+    app.HANDLERS["evaluate"] = handle
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            rounds = run_local({**config, "output-dir": folder}).rounds
-        return float(rounds[-1]["accuracy"])
+        yield heard
     finally:
-        app.HANDLERS["train"] = honest
+        app.HANDLERS["evaluate"] = honest
+
+
+def _over_seeds(
+    seeds: int, attack: Attack | None, run: Callable[[Config], float], config: Config
+) -> str:
+    """Return mean and spread over seeds, as a cell of a table."""
+    found = []
+    for seed in range(seeds):
+        with attack() if attack else nullcontext():
+            found.append(run({**COMMON, **config, "seed": seed}))
+    spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
+    return f"{np.mean(found):.3f} ± {spread:.3f}"
+
+
+def _row(*cells: str) -> None:
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def updates(seeds: int) -> None:
+    """Print attacks by defences."""
+    _row("attack", *DEFENCES)
+    _row(*["---"] * (1 + len(DEFENCES)))
+    for name, attack in UPDATES.items():
+        everyone: Config = {"client-selector": "all"}
+        cells = [
+            _over_seeds(seeds, attack, final_accuracy, {**everyone, **defence})
+            for defence in DEFENCES.values()
+        ]
+        _row(name, *cells)
+
+
+def summaries(seeds: int) -> None:
+    """Print what lies about summaries bring under each rule of choice."""
+    _row("rule", "no attack", "they only flip", "they also lie", "their share of turns")
+    _row(*["---"] * 5)
+    rounds: Config = {"clients-per-round": 5, "num-server-rounds": 40, "evaluate-every": 40}
+    for name, (wants, selector) in SELECTORS.items():
+        config = {**rounds, **selector}
+        flip = UPDATES["sign flipped"]
+        shares: list[float] = []
+        cells = [_over_seeds(seeds, attack, final_accuracy, config) for attack in (None, flip)]
+        lie = partial(lying_about, wants)
+        cells.append(_over_seeds(seeds, lie, partial(_noting, shares), config))
+        _row(name, *cells, f"{np.mean(shares):.0%}")
+
+
+def _noting(shares: list[float], config: Config) -> float:
+    accuracy, share = turns_of_attackers(config)
+    shares.append(share)
+    return accuracy
+
+
+def cohorts(seeds: int) -> None:
+    """Print what poisoned labels and faked affinity do where clients gather in cohorts."""
+    _row("attack", "way", "no attack", "attacked")
+    _row(*["---"] * 4)
+    alike = {**PLANTED, "groups.kind": "none"}
+    ways: list[tuple[str, Attack, str, Config]] = [
+        ("labels turned round", poisoned_labels, "one model", alike),
+        ("labels turned round", poisoned_labels, "median", {**alike, "aggregator": "median"}),
+        ("labels turned round", poisoned_labels, "auxo", {**alike, "cohorts": "auxo"}),
+        (
+            "labels turned round",
+            poisoned_labels,
+            "ifca, two models",
+            {**alike, "cohorts": "ifca", "cohort.number": 2},
+        ),
+        ("labels turned round", poisoned_labels, "fl+hc", {**alike, "cohorts": "fl-hc"}),
+        (
+            "faked affinity, four groups",
+            fake_affinity,
+            "auxo, nobody barred",
+            {**PLANTED, "cohorts": "auxo", "cohort.lies-allowed": 1000},
+        ),
+        (
+            "faked affinity, four groups",
+            fake_affinity,
+            "auxo, barred after 3 lies",
+            {**PLANTED, "cohorts": "auxo", "cohort.lies-allowed": 3},
+        ),
+    ]
+    for name, attack, way, config in ways:
+        own = {**config, "client-selector": "all"}
+        cells = [_over_seeds(seeds, each, honest_accuracy, own) for each in (None, attack)]
+        _row(name, way, *cells)
+
+
+TABLES = {"updates": updates, "summaries": summaries, "cohorts": cohorts}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a table: attacks by defences, mean and spread over seeds."""
+    """Print one of the tables, mean and spread over seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("what", choices=TABLES)
+    parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args(arguments)
-    print("| attack | " + " | ".join(DEFENCES) + " |")
-    print("| --- |" + " --- |" * len(DEFENCES))
-    for name, attack in ATTACKS.items():
-        cells = []
-        for defence in DEFENCES.values():
-            seeds = range(options.seeds)
-            found = [accuracy(attack, {**COMMON, **defence, "seed": seed}) for seed in seeds]
-            spread = np.std(found, ddof=1) if len(found) > 1 else 0.0
-            cells.append(f"{np.mean(found):.3f} ± {spread:.3f}")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    TABLES[options.what](options.seeds)
     return 0
 
 

@@ -173,9 +173,10 @@ class Aggregation(_Section):
 
 
 class Quarantine(_Section):
-    """What counts as absurdly large: this many times the usual size of an update."""
+    """What is absurd: so many times the usual size of an update, or number of samples."""
 
     norm_factor: Positive = 100.0
+    count_factor: Positive = 100.0
 
 
 class Local(_Section):

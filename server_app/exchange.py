@@ -22,6 +22,9 @@ from wire.sizes import payload_bytes, record_bytes
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
+# A reply may be this many times as large as the largest message sent so far (which held a model),
+# and some more: no method answers a model with more than a few arrays of its size.
+_TIMES, _AND_MORE = 4, 2**20
 
 
 @dataclass
@@ -79,6 +82,7 @@ class PatientGrid(GridWrapper):
         self.round = 0
         self.last: Exchange | None = None
         self._told: set[tuple[str, str]] = set()  # failures that are in the log already
+        self._largest = 0  # bytes of the largest message sent so far
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -139,10 +143,11 @@ class PatientGrid(GridWrapper):
         for message in messages:
             message.metadata.ttl = ttl
             # Strategies share records among messages: measure each of them once.
-            for record in entries(message.content).values():
-                if id(record) not in sizes:
-                    sizes[id(record)] = record_bytes(record)
-                exchange.bytes_down += sizes[id(record)]
+            records = entries(message.content).values()
+            sizes |= {id(r): record_bytes(r) for r in records if id(r) not in sizes}
+            size = sum(sizes[id(record)] for record in records)
+            exchange.bytes_down += size
+            self._largest = max(self._largest, size)
         # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
         accepted = {message_id for message_id in self.push_messages(messages) if message_id}
         waiting = {}
@@ -156,7 +161,10 @@ class PatientGrid(GridWrapper):
     def _take(
         self, arrived: Iterable[Message], waiting: dict[str, int], exchange: Exchange
     ) -> Iterator[Message]:
-        """Yield the good ones; note the others under the client that the message went to."""
+        """Yield the good ones; note the others under the client that the message went to.
+
+        A replayed reply names a message that is not waited for any more, and is dropped.
+        """
         for reply in arrived:
             # Errors made by the SuperLink name itself as their source; the message they answer
             # tells whose they are.
@@ -171,9 +179,14 @@ class PatientGrid(GridWrapper):
                 reason = reply.error.reason or f"error {reply.error.code}"
                 exchange.fail(self.roster.key(node), reason)
                 continue
-            exchange.received += 1
-            exchange.bytes_up += payload_bytes(reply.content)
+            size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
+            exchange.bytes_up += size
             self.roster.learn(reply)
+            if size > most:
+                reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
+                exchange.fail(self.roster.key(node), reason)
+                continue
+            exchange.received += 1
             yield reply
 
     def _simulated(self, reply: Message) -> float:

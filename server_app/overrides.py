@@ -30,7 +30,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
             raise ConfigError(f'run config: "{rest}" cannot be read; {_FORM}')
     try:
         return dict(parse_config_args(list(texts)))
-    except (ClickException, ValueError, OSError) as error:
+    except (ClickException, ValueError, OSError, RecursionError) as error:
         reason = "" if isinstance(error, ClickException) else f" ({error})"
         raise ConfigError(
             f'run config: "{" ".join(texts)}" cannot be read{reason}; {_FORM}'

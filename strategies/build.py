@@ -59,6 +59,7 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
         strategy,
         roster,
         norm_factor=config.quarantine.norm_factor,
+        count_factor=config.quarantine.count_factor,
         min_replies=config.round.min_replies,
     )
     if config.privacy == "local-dp":

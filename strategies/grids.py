@@ -78,3 +78,10 @@ class GridView(GridWrapper):
         """Return what Flower knows about the nodes in view."""
         shown = set(self.node_ids)
         return [node for node in self.grid.get_nodes() if node.node_id in shown]
+
+
+def all_node_ids(grid: Grid) -> list[int]:
+    """Return the ids of all connected nodes, also where only some of them are in view."""
+    while isinstance(grid, GridView):
+        grid = grid.grid
+    return list(grid.get_node_ids())

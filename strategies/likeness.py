@@ -19,7 +19,7 @@ from similarities.histograms import histogram_similarity
 from similarities.index_overlap import overlap_matrix
 from similarities.minhash import MinHashIndex, estimated_overlaps
 from tasks import load_task
-from wire.arrays import flat_floats, from_record
+from wire.arrays import checked_arrays, flat_floats, from_record
 from wire.keys import (
     ARRAYS,
     ASK_SUPPORT,
@@ -130,7 +130,7 @@ class Cosine(Likeness):
         after = record_at(reply.content, ARRAYS, ArrayRecord)
         if after is None:
             raise ValueError("no model in the reply")
-        self.told[key] = flat_floats(from_record(after)) - flat_floats(from_record(sent))
+        self.told[key] = flat_floats(checked_arrays(after, sent)) - flat_floats(from_record(sent))
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the cosines of all pairs."""

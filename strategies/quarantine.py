@@ -17,7 +17,8 @@ from wire.arrays import checked_view, from_record
 from wire.keys import ARRAYS, NUM_EXAMPLES
 from wire.records import entries, records_of, sent_arrays
 
-_HISTORY = 200  # norms of accepted updates that say what is usual
+_HISTORY = 200  # accepted updates whose norms and counts say what is usual
+_ABSURD = 1e12  # samples of one client: sums of such counts still are numbers
 
 
 class BadReply(ValueError):
@@ -43,8 +44,9 @@ class Quarantine(Layer):
     Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
     records, other array names, shapes or types than were sent, values that are not finite, no or
     negative example counts, and updates larger than ``norm_factor`` times the median of those
-    accepted so far (of the model itself until there are any). Each is written to the journal and
-    counted against its client.
+    accepted so far (of the model itself until there are any); likewise example counts above
+    ``count_factor`` times the usual, once there is one. Each is written to the journal and counted
+    against its client.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Quarantine(Layer):
         roster: Roster,
         *,
         norm_factor: float = 100.0,
+        count_factor: float = 100.0,
         min_replies: int = 1,
     ) -> None:
         super().__init__(inner)
@@ -64,7 +67,9 @@ class Quarantine(Layer):
             name for part in walk(inner) for name in getattr(part, "own_records", ())
         )
         self.norm_factor = norm_factor
+        self.count_factor = count_factor
         self._norms: deque[float] = deque(maxlen=_HISTORY)
+        self._counts: deque[float] = deque(maxlen=_HISTORY)
         self._sent: dict[int, SentModel] = {}
 
     def configure_train(
@@ -110,6 +115,7 @@ class Quarantine(Layer):
         self, server_round: int, replies: Iterable[Message], training: bool
     ) -> Iterator[Message]:
         usual = float(np.median(self._norms)) if self._norms else 0.0
+        most = self.count_factor * float(np.median(self._counts)) if self._counts else _ABSURD
         for reply in replies:
             if reply.has_error():  # counted as a failure where it arrived
                 continue
@@ -117,9 +123,12 @@ class Quarantine(Layer):
                 sent = self._sent.pop(reply.metadata.src_node_id, None)
                 if sent is None:
                     raise BadReply("nobody asked for it, or it is a second reply")
-                check_metrics(reply, self.needs if training else ())
+                count = check_metrics(reply, self.needs if training else ())
                 if training:
+                    if count > most:
+                        raise BadReply(f"{NUM_EXAMPLES} = {count:.4g}, more than {most:.4g}")
                     self._norms.append(self._check_size(sent, reply, usual))
+                    self._counts.append(count)
             except BadReply as error:
                 node = reply.metadata.src_node_id
                 set_aside(self, self.roster, server_round, node, str(error))
@@ -134,12 +143,14 @@ class Quarantine(Layer):
         return norm
 
     def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and the strikes."""
-        return {"norms": list(self._norms), "strikes": dict(self.roster.strikes)}
+        """Return the usual norms and counts, and the strikes."""
+        usual = {"norms": list(self._norms), "counts": list(self._counts)}
+        return usual | {"strikes": dict(self.roster.strikes)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self._norms = deque(state["norms"], maxlen=_HISTORY)
+        self._counts = deque(state["counts"], maxlen=_HISTORY)
         self.roster.strikes = Counter(state["strikes"])
 
 
@@ -150,15 +161,15 @@ def set_aside(layer: Layer, roster: Roster, server_round: int, node_id: int, rea
     layer.journal("quarantined", round=server_round, client=key, reason=reason)
 
 
-def check_metrics(reply: Message, needs: Sequence[str] = ()) -> None:
-    """Raise :class:`BadReply` unless there is one finite MetricRecord with a positive count."""
+def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
+    """Return the example count of the one MetricRecord; :class:`BadReply` if that is not sound."""
     records = records_of(reply.content, MetricRecord)
     if len(records) != 1:
         raise BadReply(f"{len(records)} metric records instead of one")
     metrics = entries(records[0])
     examples = metrics.get(NUM_EXAMPLES)
-    if not isinstance(examples, int | float) or not 0 < examples < math.inf:
-        raise BadReply(f"{NUM_EXAMPLES} = {examples!r} is not a positive number")
+    if not isinstance(examples, int | float) or not 0 < examples <= _ABSURD:
+        raise BadReply(f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples")
     for name in needs:
         if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
             raise BadReply(f"{name} = {metrics.get(name)!r} is not a number of at least 0")
@@ -166,6 +177,7 @@ def check_metrics(reply: Message, needs: Sequence[str] = ()) -> None:
         finite = all(map(math.isfinite, value)) if isinstance(value, list) else math.isfinite(value)
         if not finite:
             raise BadReply(f"metric {name} is not finite")
+    return float(examples)
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -190,8 +202,8 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
         reference = sent.arrays[name]
         try:
             after = checked_view(array, reference)
-        except Exception as error:  # numpy parses a stranger's header, and may fail in any way
-            raise BadReply(f"array {name}: {type(error).__name__}: {error}") from error
+        except ValueError as error:
+            raise BadReply(f"array {name}: {error}") from error
         if after.dtype.kind == "f":
             # Half precision overflows at 65,504; in single precision only absurd values do.
             difference = np.subtract(after, reference, dtype=_wide(after.dtype)).ravel()

@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from strategies.grids import all_node_ids
 from wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
 from wire.records import record_at
 from wire.versions import differences
 
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log
+_LONGEST = 200  # characters of a name
 
 
 def key_order(key: str) -> tuple[int, int, str]:
@@ -30,12 +32,19 @@ class Roster:
 
     A key is what the client calls itself in its replies (its ``client-id``, else its partition id),
     else a digest of its public key, else its node id.
+
+    A name belongs to the node that used it first, as long as that is connected: whoever else claims
+    it goes by its public key or node id, so that nobody spoils another's record or takes its turn.
+    When the holder is gone, as after a restart that gave it a new node id, the claim is granted.
     """
 
     def __init__(self) -> None:
         self._keys: dict[int, str] = {}
         self._ranks: dict[int, tuple[tuple[int, int, str], int]] = {}  # sorting a thousand is slow
         self._asked: set[int] = set()
+        self._holders: dict[str, int] = {}  # whose name it is
+        self._claims: dict[int, str] = {}  # names that nodes claim but others hold
+        self._connected: frozenset[int] = frozenset()
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
 
     def key(self, node_id: int) -> str:
@@ -51,18 +60,39 @@ class Roster:
         return rank if rank is not None else (key_order(self.key(node_id)), node_id)
 
     def _note(self, node_id: int, key: str) -> None:
+        self._holders[key] = node_id
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)
 
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
         node = reply.metadata.src_node_id
-        if node in self._keys or reply.has_error():
+        if node in self._keys or node in self._claims or reply.has_error():
             return
         claimed = record_at(reply.content, CLIENT, ConfigRecord)
         key = claimed.get(CLIENT_KEY) if claimed is not None else None
-        if isinstance(key, str) and 0 < len(key) <= 200:
+        if not isinstance(key, str) or not 0 < len(key) <= _LONGEST or not key.isprintable():
+            return
+        if self._is_taken(key, node):
+            self._claims[node] = key
+            _log.warning("node %d calls itself %s, as another does: it goes by its id", node, key)
+        else:
             self._note(node, key)
+
+    def _is_taken(self, key: str, node_id: int) -> bool:
+        """Tell whether a name is that of another node that is connected."""
+        named_so = key.removeprefix("node-")
+        others = self._connected - {node_id}
+        return self._holders.get(key) in others or (
+            key != named_so and named_so.isdecimal() and int(named_so) in others
+        )
+
+    def _grant(self) -> None:
+        """Give names to those who claim them, where the holder is not connected any more."""
+        for node, key in list(self._claims.items()):
+            if node in self._connected and not self._is_taken(key, node):
+                del self._claims[node]
+                self._note(node, key)
 
     def identify(self, grid: Grid, timeout: float) -> None:
         """Ask nodes that are not known yet, once each, what they call themselves.
@@ -71,6 +101,8 @@ class Roster:
         from its first round on. Those that do not answer in time go by their public key or node id
         until a reply tells more.
         """
+        self._connected = frozenset(all_node_ids(grid))
+        self._grant()
         unknown = [
             node
             for node in grid.get_node_ids()

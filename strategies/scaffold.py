@@ -93,7 +93,7 @@ class Scaffold(Layer):
         for name, array in entries(record).items():
             try:
                 change[name] = checked_view(array, self._model[name])
-            except Exception as error:  # numpy parses a stranger's header, and may fail in any way
+            except ValueError as error:
                 raise BadReply(f"control variate {name}: {error}") from error
             if not np.isfinite(change[name]).all():
                 raise BadReply(f"control variate {name}: values that are not finite")

@@ -174,8 +174,8 @@ class Streams(Layer):
             raise BadReply("an estimate under another name")
         try:
             estimate = checked_view(record["estimate"], self._like)
-        except Exception as error:  # numpy parses a stranger's header, and may fail in any way
-            raise BadReply(f"estimate: {type(error).__name__}: {error}") from error
+        except ValueError as error:
+            raise BadReply(f"estimate: {error}") from error
         if not np.isfinite(estimate).all():
             raise BadReply("an estimate that is not finite")
         return estimate

@@ -101,7 +101,7 @@ def checked_view(array: Array, like: NDArray[Any]) -> NDArray[Any]:
     """Return an array that came by wire, for reading, if it has the shape and dtype of another.
 
     The bytes name a shape of their own, and numpy would allocate whatever they name: it is compared
-    before anything is allocated. Raises ValueError if anything does not fit.
+    before anything is allocated. Raises ValueError if anything does not fit, and nothing else.
 
     >>> checked_view(Array(np.ones(2)), np.zeros(3))
     Traceback (most recent call last):
@@ -113,14 +113,44 @@ def checked_view(array: Array, like: NDArray[Any]) -> NDArray[Any]:
     if array.stype != _NUMPY_STYPE:
         raise ValueError(f"serialised by {array.stype!r}, not {_NUMPY_STYPE!r}")
     _compare(array.dtype, tuple(array.shape), like)
-    buffer = BytesIO(array.data)
+    try:
+        return _read_npy(array.data, like)
+    except Exception as error:  # numpy parses a stranger's header, and may fail in any way
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _read_npy(data: bytes, like: NDArray[Any]) -> NDArray[Any]:
+    buffer = BytesIO(data)
     read_header = _HEADERS.get(np.lib.format.read_magic(buffer))
     if read_header is None:
         raise ValueError("an unknown version of the .npy format")
     shape, fortran, dtype = read_header(buffer)
     _compare(dtype, shape, like)
-    values = np.frombuffer(array.data, dtype=dtype, count=like.size, offset=buffer.tell())
+    values = np.frombuffer(data, dtype=dtype, count=like.size, offset=buffer.tell())
     return values.reshape(shape, order="F" if fortran else "C")
+
+
+def checked_arrays(record: ArrayRecord, like: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """Return a record that came by wire, for reading, if it is like another and finite.
+
+    Raises ValueError if it has other names, shapes or types, or values that are not finite.
+
+    >>> checked_arrays(to_record({"w": np.array([np.nan])}), to_record({"w": np.zeros(1)}))
+    Traceback (most recent call last):
+    ValueError: array w: values that are not finite
+    """
+    arrays, expected = entries(record), from_record(like)
+    if list(arrays) != list(expected):
+        raise ValueError(f"other array names: {sorted(arrays.keys() ^ expected.keys())[:5]}")
+    checked = {}
+    for name, array in arrays.items():
+        try:
+            checked[name] = checked_view(array, expected[name])
+        except ValueError as error:
+            raise ValueError(f"array {name}: {error}") from error
+        if not np.isfinite(checked[name]).all():
+            raise ValueError(f"array {name}: values that are not finite")
+    return checked
 
 
 def _compare(dtype: Any, shape: tuple[int, ...], like: NDArray[Any]) -> None:

@@ -99,7 +99,7 @@ class AuxoRule(CohortRule):
             if len(claimed["cohorts"]) > _MOST_RECORDS:
                 raise ValueError(f"{len(claimed['cohorts'])} cohorts")
             request.load_state_dict(claimed)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             _log.warning("client %s: affinity records that cannot be read: %s", key, error)
         else:
             self._requests[key] = request

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from cohorts.fl_hc import FlHc
@@ -13,7 +13,7 @@ from cohorts.flexcfl import FlexCfl, pretrained
 from server_app.config import RunConfig
 from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
 from strategies.signals import Signal
-from wire.arrays import from_record, to_record
+from wire.arrays import checked_arrays, from_record, to_record
 from wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from wire.records import record_at
 
@@ -52,9 +52,11 @@ class GroupedRule(CohortRule):
         replies = scene.ask(keys, ASK_UPDATE, {ARRAYS: self.model}, {STEPS: self.steps})
         before, found = self.signal.sketch(from_record(self.model)), {}
         for key, reply in replies.items():
-            after = _model_in(reply, self.model)
-            if after is None:
-                _log.warning("client %s: no update that can be compared", key)
+            record = record_at(reply.content, ARRAYS, ArrayRecord)
+            try:
+                after = checked_arrays(record or ArrayRecord(), self.model)
+            except ValueError as error:
+                _log.warning("client %s: no update that can be compared: %s", key, error)
             else:
                 found[key] = self.signal.sketch(after) - before
         return found
@@ -114,13 +116,3 @@ class FlHcRule(GroupedRule):
             return None
         leaves = self.hc.cluster(list(updates), np.array(list(updates.values())))
         return {leaf: {ONLY: 1.0} for leaf in leaves} if len(leaves) > 1 else None
-
-
-def _model_in(reply: Message, like: ArrayRecord) -> dict[str, NDArray[Any]] | None:
-    """Return the model in a reply, if it is like another and finite."""
-    record = record_at(reply.content, ARRAYS, ArrayRecord)
-    if record is None or list(record) != list(like):
-        return None
-    arrays, expected = from_record(record), from_record(like)
-    sound = all(a.shape == expected[n].shape and np.isfinite(a).all() for n, a in arrays.items())
-    return arrays if sound else None

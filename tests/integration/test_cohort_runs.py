@@ -2,11 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord
 from sklearn.metrics import adjusted_rand_score
 
+from client_app import app
 from server_app.config import ConfigError, read_config
 from server_app.local import run_local
+from wire.keys import ARRAYS, ASK_UPDATE
 
 GROUPS = 4
 
@@ -321,3 +325,46 @@ def test_fine_tuning_before_evaluation_helps(planted):
         for result in (plain, tuned)
     ]
     assert accuracies[1] > accuracies[0] + 0.2
+
+
+@pytest.mark.parametrize("lie", ["nan", "bomb", "rubbish", "other names", "nothing"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"cohorts": "fl-hc", "cohort.first-split": 2},
+        {"cohorts": "flexcfl"},
+        {"cohorts": "similarity", "similarity": "cosine", "ios.first-round": 2},
+    ],
+    ids=lambda rule: rule["cohorts"],
+)
+def test_an_update_that_was_asked_for_and_is_none(planted, monkeypatch, rule, lie):
+    """It is not compared, and the others are: nothing that was sent is trusted."""
+    honest = app.HANDLERS[ASK_UPDATE]
+    bomb = b"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999,), }"
+    forged = b"\x93NUMPY\x01\x00" + len(bomb).to_bytes(2, "little") + bomb
+
+    def spoilt(record):
+        name, array = next(iter(record.items()))
+        wrong = {
+            "nan": Array(np.full(array.shape, np.nan, np.float32)),
+            "bomb": Array(array.dtype, array.shape, array.stype, forged),
+            "rubbish": Array(array.dtype, array.shape, array.stype, b"PK\x03\x04rubbish"),
+        }
+        if lie == "nothing":
+            return ArrayRecord()
+        if lie == "other names":
+            return ArrayRecord({"x" + n: a for n, a in record.items()})
+        return ArrayRecord({**record, name: wrong[lie]})
+
+    def handler(messages, contexts):
+        replies = honest(messages, contexts)
+        for reply, context in zip(replies, contexts, strict=True):
+            if context.node_config["partition-id"] == 3:
+                reply.content[ARRAYS] = spoilt(reply.content[ARRAYS])
+        return replies
+
+    monkeypatch.setitem(app.HANDLERS, ASK_UPDATE, handler)
+    more = {"num-server-rounds": 3, "local-epochs": 1, "round.give-up-after": 0.01}
+    result = run_local({**planted, **rule, **more})
+    assert result.reason == "completed"
+    assert len(cohorts_of(result)) == 20

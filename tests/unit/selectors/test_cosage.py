@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_selectors.age import next_ages
-from client_selectors.base import Candidates
+from client_selectors.base import Candidates, ClientSelector
 from client_selectors.cosage import CosAge, cosage, most_dissimilar_first
+from client_selectors.dissimilarity import MostDissimilar
 
 
 def by_the_book(
@@ -157,3 +158,34 @@ def test_errors_name_the_argument(arguments: tuple, message: str) -> None:
 def test_the_selector_refuses_a_ratio_outside_its_range_at_once() -> None:
     with pytest.raises(ValueError, match="silent_ratio: expected a share from 0 to 1, got -1"):
         CosAge(silent_ratio=-1)
+
+
+def turns_of_a_liar(selector: ClientSelector, rounds: int = 200) -> float:
+    """The share of rounds in which a client of twenty is chosen that always says -1; five train."""
+    rng = np.random.default_rng(3)
+    ages, participated, turns = np.zeros(20, np.int64), np.zeros(20, bool), 0
+    for _ in range(rounds):
+        similarity = rng.uniform(-0.2, 0.6, size=20)
+        similarity[7] = -1.0
+        seen = {"similarity": similarity, "age": ages, "participated": participated}
+        candidates = Candidates([str(i) for i in range(20)], seen)
+        listed = np.zeros(20, bool)
+        listed[selector.shortlist(candidates, 5, rng)] = True
+        chosen = selector.select(
+            Candidates(
+                candidates.keys, {**seen, "similarity": np.where(listed, similarity, np.nan)}
+            ),
+            5,
+            rng,
+        )
+        ages = next_ages(ages, chosen)
+        participated[chosen] = True
+        turns += int(7 in chosen)
+    return turns / rounds
+
+
+def test_ages_bound_what_a_liar_gains() -> None:
+    """Always most dissimilar is always chosen by dissimilarity, about once in four rounds here."""
+    assert turns_of_a_liar(MostDissimilar()) == 1.0
+    assert turns_of_a_liar(CosAge()) <= 0.35
+    assert turns_of_a_liar(CosAge(silent_ratio=0.5)) <= 0.35

@@ -172,6 +172,54 @@ def test_a_second_reply_is_dropped() -> None:
     assert notes.of("exchange")[0]["received"] == 6
 
 
+def test_a_reply_that_is_replayed_later_is_dropped() -> None:
+    recorded: list[Message] = []
+
+    def record(message: Message, key: str, look: int) -> list[Message]:
+        recorded.extend(honest(message, key))
+        return recorded[-1:]
+
+    grid = FakeGrid(KEYS, {"3": record})
+    around, notes = patient(grid, deadline=0.2)
+    list(around.stream(train_messages(grid)))
+    grid.behaviours = {"3": lambda message, key, look: recorded[:1]}
+    assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "3"]
+    assert notes.of("exchange")[1]["late"] == ["3"]
+
+
+@pytest.mark.parametrize("kind", ["train", IDENTIFY])
+def test_an_oversized_reply_is_a_failure(kind: str) -> None:
+    def bloated(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.content["more"] = ConfigRecord({"rubbish": bytes(2_000_000)})
+        return [reply]
+
+    grid = FakeGrid(KEYS, {"3": bloated}, names={"3": bloated})
+    around, notes = patient(grid)
+    messages = train_messages(grid)
+    if kind == IDENTIFY:
+        nodes = list(grid.nodes)
+        messages = [Message(RecordDict(), dst_node_id=n, message_type=kind) for n in nodes]
+    assert keys_of(grid, around.stream(messages)) == [k for k in KEYS if k != "3"]
+    assert "2,000,0" in notes.of("exchange")[0]["failed"]["3"]
+
+
+def test_what_is_large_is_measured_by_what_was_sent() -> None:
+    """A large model may be answered by one, and by arrays like it."""
+    arrays = {"w": np.zeros(10**6, np.float32)}
+    content = RecordDict({ARRAYS: to_record(arrays), CONFIG: ConfigRecord({"server-round": 1})})
+    grid = FakeGrid(KEYS)
+    around, _ = patient(grid)
+
+    def with_control(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key) | {"control": to_record(arrays)}
+        return [answer(message, records)]
+
+    grid.behaviours = dict.fromkeys(KEYS, with_control)
+    messages = [Message(content, dst_node_id=n, message_type="train") for n in grid.nodes]
+    assert keys_of(grid, around.stream(messages)) == KEYS
+
+
 def test_rubbish_that_keeps_coming_does_not_hold_up_the_deadline() -> None:
     started = time.monotonic()
 

@@ -133,6 +133,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "negative examples": (with_metrics(num_examples=-4), "num-examples = -4"),
     "nan examples": (with_metrics(num_examples=float("nan")), "num-examples = nan"),
     "infinite examples": (with_metrics(num_examples=float("inf")), "num-examples = inf"),
+    "more examples than can be": (with_metrics(num_examples=1e300), "num-examples = 1e\\+300"),
     "list of examples": (with_metrics(num_examples=[3, 4]), r"num-examples = \[3, 4\]"),
     "nan metric": (with_metrics(**{"train_loss": 1.0, "x": float("nan")}), "metric x"),
     "infinite metric in a list": (with_metrics(x=[1.0, float("inf")]), "metric x"),
@@ -302,6 +303,28 @@ def test_what_is_absurd_is_learnt_from_accepted_updates() -> None:
     assert len(notes.of("quarantined")) == 1
 
 
+def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
+    layer, notes = quarantine(count_factor=5.0)
+    grid = FakeGrid(KEYS)
+    arrays = rounds(layer, to_record(small_model()), grid, range(1, 3))
+    assert notes.of("quarantined") == [], "10 to 31 samples are all usual"
+    lie = spoiling(with_metrics(num_examples=200))
+    got, _ = one_round(layer, arrays, FakeGrid(KEYS, {BAD: lie}), 3)
+    (event,) = notes.of("quarantined")
+    assert (event["client"], event["reason"]) == ("node-503", "num-examples = 200, more than 102.5")
+    wanted, _ = one_round(quarantine()[0], arrays, FakeGrid(GOOD), 3)
+    assert_same(got, wanted, rtol=1e-5)
+
+
+def test_liars_do_not_move_what_is_usual() -> None:
+    """Even from the first round on, a fifth of the clients does not decide the median."""
+    layer, notes = quarantine(count_factor=5.0)
+    lie = spoiling(with_metrics(num_examples=10_000))
+    grid = FakeGrid(KEYS, {BAD: lie})
+    rounds(layer, to_record(small_model()), grid, range(1, 5))
+    assert [event["round"] for event in notes.of("quarantined")] == [2, 3, 4]
+
+
 def test_an_unusual_first_round_is_not_set_aside() -> None:
     layer, notes = quarantine()
     zero = {name: np.zeros_like(array) for name, array in small_model().items()}
@@ -353,6 +376,7 @@ def test_a_long_run_does_not_pile_up_norms() -> None:
     layer, _ = quarantine()
     rounds(layer, to_record(small_model()), FakeGrid(KEYS), range(1, 60))
     assert len(layer.own_state()["norms"]) <= 200
+    assert len(layer.own_state()["counts"]) <= 200
 
 
 HONEST_BYTES = npy(np.zeros(3, np.float32))

@@ -10,6 +10,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
+from client_selectors.age import OldestFirst
 from client_selectors.base import Candidates, ClientSelector
 from client_selectors.everyone import Everyone
 from client_selectors.round_robin import RoundRobin
@@ -291,7 +292,8 @@ def test_two_clients_of_one_name_do_not_break_anything(selector: type[ClientSele
     grid = FakeGrid(["1", "1", "1", "2"])
     for chosen in trained_keys(layer, grid, range(1, 6)):
         assert len(chosen) == 3
-    assert roster.in_order(grid.nodes) == [500, 501, 502, 503]
+    names = [roster.key(node) for node in roster.in_order(grid.nodes)]
+    assert names == ["1", "2", "node-501", "node-502"]
 
 
 def test_keys_that_differ_have_an_order_that_does_not_depend_on_node_ids() -> None:
@@ -313,6 +315,74 @@ def test_a_client_keeps_its_first_name() -> None:
     (liar,) = honest(Message(RecordDict(), dst_node_id=501, message_type=IDENTIFY), "1")
     roster.learn(liar)
     assert roster.key(501) == "2"
+
+
+def calling_itself(name: str) -> Any:
+    def claim(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.content["client"]["key"] = name
+        return [reply]
+
+    return claim
+
+
+def test_a_name_that_a_connected_client_has_is_not_given_twice() -> None:
+    """Neither the victim's turn nor its record goes to who claims its name."""
+    layer, roster, notes = selection(Everyone())
+    grid = FakeGrid(["1", "2", "9"], names={"9": calling_itself("2")})
+    thief = {"9": lambda message, key, look: [calling_itself("2")(message, "9", look)[0]]}
+    grid.behaviours = thief
+    trained_keys(layer, grid, range(1, 4))
+    assert [roster.key(node) for node in grid.nodes] == ["1", "2", "node-502"]
+    assert notes.of("selected")[-1]["chosen"] == ["1", "2", "node-502"]
+
+
+def test_nobody_takes_the_place_of_a_client_without_a_name() -> None:
+    roster = Roster()
+    grid = FakeGrid(["1", "2"], names={"1": saying_nothing, "2": calling_itself("node-500")})
+    roster.identify(grid, 1.0)
+    assert [roster.key(500), roster.key(501)] == ["node-500", "node-501"]
+    alone = Roster()
+    alone.identify(FakeGrid(["2"], names={"2": calling_itself("node-1")}), 1.0)
+    assert alone.key(500) == "node-1", "a name like any other where there is no such node"
+
+
+def test_a_device_that_comes_back_as_another_node_gets_its_name_when_the_old_one_is_gone() -> None:
+    """The SuperLink takes a minute to notice a crash; till then both are there."""
+    roster = Roster()
+    grid = FakeGrid(["1", "2"])
+    roster.identify(grid, 1.0)
+    grid.nodes[700] = "2"
+    roster.identify(grid, 1.0)
+    assert roster.key(700) == "node-700"
+    roster.identify(GridView(grid, [700]), 1.0)
+    assert roster.key(700) == "node-700", "the holder is out of view, not gone"
+    del grid.nodes[501]
+    roster.identify(grid, 1.0)
+    assert roster.key(700) == "2"
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "a\u202eb"])
+def test_names_that_would_spoil_a_log_are_none(name: str) -> None:
+    roster = Roster()
+    roster.identify(FakeGrid(["1"], names={"1": calling_itself(name)}), 1.0)
+    assert roster.key(500) == "node-500"
+
+
+def test_what_a_client_says_of_its_age_changes_nothing() -> None:
+    """Ages are the server's own count: who claims to have waited longest waits like the others."""
+    layer, _, notes = selection(OldestFirst(), count=1)
+
+    def claiming(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        for record in reply.content.metric_records.values():
+            record["age"] = 1000 if key == "2" else 0
+        return [reply]
+
+    grid = FakeGrid(["1", "2", "3"], dict.fromkeys("123", claiming))
+    chosen = [key for (key,) in trained_keys(layer, grid, range(1, 7))]
+    assert sorted(chosen[:3]) == sorted(chosen[3:]) == ["1", "2", "3"]
+    assert max(max(event["ages"]) for event in notes.of("selected")) <= 2
 
 
 def test_state_continues_the_choice() -> None:

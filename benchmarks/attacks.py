@@ -1,0 +1,173 @@
+"""Hostile clients for :mod:`benchmarks.security`: every fifth client of a run on the local engine.
+
+An attack is a context manager that puts itself between the ClientApp and the server for as long as
+it is open.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MetricRecord
+
+from client_app import app
+from client_app.identity import client_key
+from tasks import ClientData, Split, Task
+from wire.arrays import from_record, to_record
+from wire.keys import AFFINITY, ARRAYS, LOSS, METRICS, NUM_EXAMPLES, SIMILARITY, SUMMARY, TRAIN_LOSS
+from wire.records import record_at, sent_arrays
+
+Arrays = dict[str, Any]
+Spoil = Callable[[Message, Message], None]  # changes a reply, given the message it answers
+Attack = Callable[[], Any]  # returns a context manager
+
+EVERY = 5  # one client of so many is hostile
+
+
+def is_hostile(key: str) -> bool:
+    """Tell whether a client is one of the attackers."""
+    return int(key) % EVERY == 0
+
+
+@contextmanager
+def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
+    """Let attackers change their replies to one kind of message."""
+    honest = app.HANDLERS[kind]
+
+    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+        replies = honest(messages, contexts)
+        for message, context, reply in zip(messages, contexts, replies, strict=True):
+            if is_hostile(client_key(context)) and not reply.has_error():
+                spoil(message, reply)
+        return replies
+
+    app.HANDLERS[kind] = handle
+    try:
+        yield
+    finally:
+        app.HANDLERS[kind] = honest
+
+
+def _sending(change: Callable[[Arrays, Arrays], Arrays]) -> Spoil:
+    """Return what replaces the model of a reply, given the one before training and after it."""
+
+    def spoil(message: Message, reply: Message) -> None:
+        before = from_record(sent_arrays(message, ARRAYS))
+        after = from_record(sent_arrays(reply, ARRAYS))
+        sent = change(before, after)
+        dtypes = {name: array.dtype for name, array in after.items()}
+        reply.content[ARRAYS] = to_record(
+            {n: np.asarray(a, dtype=dtypes[n]) for n, a in sent.items()}
+        )
+
+    return spoil
+
+
+def _scaled(factor: float) -> Spoil:
+    return _sending(lambda old, new: {n: old[n] + factor * (new[n] - old[n]) for n in old})
+
+
+def _noise(before: Arrays, after: Arrays) -> Arrays:
+    seed = zlib.crc32(b"".join(array.tobytes() for array in after.values()))
+    rng = np.random.default_rng(seed)
+    changes = {n: after[n] - before[n] for n in before}
+    return {
+        n: before[n] + rng.normal(scale=c.std() + 1e-6, size=c.shape) for n, c in changes.items()
+    }
+
+
+def _not_a_number(before: Arrays, after: Arrays) -> Arrays:
+    return {name: np.full_like(array, np.nan) for name, array in after.items()}
+
+
+def _lie_about_size(message: Message, reply: Message) -> None:
+    _scaled(-1)(message, reply)
+    metrics = reply.content.metric_records[METRICS]
+    metrics[NUM_EXAMPLES] = 100 * int(float(str(metrics[NUM_EXAMPLES])))
+
+
+def _replay() -> Any:
+    """Answer every round with what was trained in the first."""
+    first: dict[int, Any] = {}
+
+    def spoil(message: Message, reply: Message) -> None:
+        recorded = first.setdefault(reply.metadata.src_node_id, reply.content[ARRAYS])
+        reply.content[ARRAYS] = recorded
+
+    return spoiling("train", spoil)
+
+
+@contextmanager
+def poisoned_labels() -> Iterator[None]:
+    """Let attackers train on labels that are turned round, all in the same way."""
+    honest = Task.client_data
+
+    def client_data(task: Task, partition_id: int, num_partitions: int) -> ClientData:
+        data = honest(task, partition_id, num_partitions)
+        if not is_hostile(str(partition_id)):
+            return data
+        turned = Split(data.train.x, task.num_classes - 1 - data.train.y)
+        return replace(data, train=turned)
+
+    Task.client_data = client_data  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Task.client_data = honest  # type: ignore[method-assign]
+
+
+def on_training(spoil: Spoil) -> Attack:
+    """Return the attack that changes replies to training messages."""
+    return lambda: spoiling("train", spoil)
+
+
+UPDATES: dict[str, Attack | None] = {
+    "none": None,
+    "sign flipped": on_training(_scaled(-1)),
+    "flipped and boosted ten times": on_training(_scaled(-10)),
+    "flipped and boosted a million times": on_training(_scaled(-1e6)),
+    "noise as large as the update": on_training(_sending(_noise)),
+    "not a number": on_training(_sending(_not_a_number)),
+    "flipped, and claims 100 times the data": on_training(_lie_about_size),
+    "labels turned round": poisoned_labels,
+    "replays its first reply": _replay,
+}
+
+
+@contextmanager
+def lying_about(wants: str) -> Iterator[None]:
+    """Let attackers flip their updates and say whatever gets them chosen."""
+
+    def in_training(message: Message, reply: Message) -> None:
+        _scaled(-1)(message, reply)
+        metrics = reply.content.metric_records[METRICS]
+        metrics[TRAIN_LOSS] = 1e6
+
+    def when_asked(message: Message, reply: Message) -> None:
+        record = record_at(reply.content, METRICS, MetricRecord)
+        if record is not None and wants in record:
+            record[wants] = {SIMILARITY: -1.0, LOSS: 1e6}[wants]
+
+    with spoiling("train", in_training), spoiling(SUMMARY, when_asked):
+        yield
+
+
+def _fake_affinity(message: Message, reply: Message) -> None:
+    """Claim to fit best where one fits worst; the update itself is honest."""
+    told = record_at(reply.content, AFFINITY, ConfigRecord)
+    if told is None:
+        return
+    rewards = [float(reward) for reward in told["rewards"]]  # type: ignore[union-attr]
+    worst = int(np.argmin(rewards))
+    rewards[worst] = 1.0
+    indices = [-1] * len(rewards)
+    indices[worst] = 0
+    told["rewards"], told["indices"], told["known"] = rewards, indices, [True] * len(rewards)
+
+
+def fake_affinity() -> Any:
+    """Return the attack on Auxo's affinity records."""
+    return spoiling("train", _fake_affinity)
