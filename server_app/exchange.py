@@ -7,6 +7,7 @@ and does not tell whose reply is missing. This does, around any Grid.
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from flwr.app import Message
@@ -18,6 +19,7 @@ from strategies.roster import Roster
 from wire.records import entries
 from wire.sizes import payload_bytes, record_bytes
 
+_SLOWEST = 3  # clients of a round that the log names as slow
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 
 
@@ -35,6 +37,20 @@ class Exchange:
     bytes_up: int = 0
     seconds: float = 0.0
     simulated: float = 0.0
+    started: float = 0.0
+    took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
+
+    def reply_seconds(self) -> dict[str, Any]:
+        """Return how long a reply took in the middle, and those of the slowest clients.
+
+        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds()["median"]
+        2.0
+        """
+        slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
+        return {
+            "median": median(self.took.values()),
+            "slowest": {client: self.took[client] for client in slowest},
+        }
 
     def fail(self, client: str, reason: str) -> None:
         """Note a failure; two clients may go by one name."""
@@ -106,7 +122,7 @@ class PatientGrid(GridWrapper):
         limit = min(deadline or self.deadline, self.deadline)
         exchange = Exchange(messages[0].metadata.message_type, len(messages))
         self.last = exchange
-        started = time.monotonic()
+        started = exchange.started = time.monotonic()
         waiting = self._send(messages, limit, exchange)
         enough = len(messages) if enough is None else enough
         devices = getattr(self.grid, "devices", None)
@@ -159,7 +175,8 @@ class PatientGrid(GridWrapper):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue
-            exchange.simulated = max(exchange.simulated, self._simulated(reply))
+            seconds = self._simulated(reply)
+            exchange.simulated = max(exchange.simulated, seconds)
             if reply.has_error() and reply.error.code == _EXPIRED:
                 exchange.late.append(self.roster.key(node))
                 continue
@@ -168,6 +185,10 @@ class PatientGrid(GridWrapper):
                 exchange.fail(self.roster.key(node), reason)
                 continue
             exchange.received += 1
+            if not hasattr(self.grid, "durations"):
+                seconds = time.monotonic() - exchange.started
+            if seconds:  # the local engine answers for all at once, unless its devices are slow
+                exchange.took[self.roster.key(node)] = seconds
             exchange.bytes_up += payload_bytes(reply.content)
             self.roster.learn(reply)
             yield reply
@@ -200,5 +221,6 @@ class PatientGrid(GridWrapper):
                 "bytes-up": exchange.bytes_up,
                 "seconds": exchange.seconds,
             }
-            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {}),
+            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {})
+            | ({"reply-seconds": exchange.reply_seconds()} if exchange.took else {}),
         )

@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from server_app.spread import accuracy_spread
 from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
 from strategies.grids import GridView
 from strategies.layer import (
@@ -30,7 +31,7 @@ from strategies.signals import Signal
 from strategies.stock import RunningMean
 from wire.arrays import from_record, to_record
 from wire.keys import CONFIG, NUM_EXAMPLES, ROUND
-from wire.records import attach, entries
+from wire.records import attach, entries, records_of
 
 _log = logging.getLogger("forager")
 
@@ -191,6 +192,20 @@ class Cohorts(Layer):
                     server_round, self.models[cohort], own_config, GridView(grid, own)
                 )
         return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Aggregate as one, and write down how each cohort's model does on its clients' data."""
+        replies = list(replies)
+        found: dict[str, list[MetricRecord]] = defaultdict(list)
+        for reply in replies:
+            cohort = self.members.get(self.roster.key(reply.metadata.src_node_id), "")
+            found[cohort] += records_of(reply.content, MetricRecord)[:1]
+        spreads = {cohort: accuracy_spread(metrics) for cohort, metrics in found.items() if cohort}
+        means = {cohort: s["accuracy-mean"] for cohort, s in sorted(spreads.items()) if s}
+        self.journal("cohorts-evaluated", round=server_round, accuracy=means)
+        return super().aggregate_evaluate(server_round, replies)
 
     def models_to_evaluate(self) -> dict[str, tuple[ArrayRecord, float]]:
         """Return every cohort's model and the share of the clients that use it."""
