@@ -140,8 +140,10 @@ def train_on(
     """
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
     clean = visit.holdings.clean
-    truth_is_known = "partition-id" in visit.context.node_config and visit.config.noise != "none"
-    if truth_is_known and len(clean) == len(visit.data):
+    simulated = "partition-id" in visit.context.node_config  # a device's labels are its own affair
+    if simulated and since == visit.round:
+        told["labels"] = torch.bincount(visit.data.y[torch.from_numpy(indices)]).tolist()
+    if simulated and visit.config.noise != "none" and len(clean) == len(visit.data):
         told["clean"] = float(clean[torch.from_numpy(indices)].float().mean())
     visit.reply[CORESET] = ConfigRecord(told)
     if weights is not None:

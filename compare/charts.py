@@ -5,41 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from server_app.report.svg import INK, draw
+from server_app.report.hover import lines_at
+from server_app.report.svg import INK, SERIES, Plot, draw
 from server_app.report.wording import byte_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HEIGHT = 3.0
-COLOURS = 10  # that the page has; strategies beyond that share them
 WIDE = 5.0  # a cost that differs by more between strategies is drawn in logarithms
 _DASHES = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
 AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor time, s"}
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A picture, and what the page needs to say what is under the pointer."""
-
-    svg: str
-    hover: dict[str, Any]
-
-
 def colour(position: int) -> str:
-    """Return the stand-in for a strategy's colour, which `themed` replaces by the page's."""
-    return f"#0202{position % COLOURS:02x}"
-
-
-def themed(svg: str) -> str:
-    """Put the page's colours into a picture.
-
-    >>> themed('stroke: #020203')
-    'stroke: var(--s3)'
-    """
-    for position in range(COLOURS):
-        svg = svg.replace(colour(position), f"var(--s{position})")
-    return svg
+    """Return a strategy's colour."""
+    return SERIES[position % len(SERIES)]
 
 
 def curves(document: Mapping[str, Any], axis: str) -> Plot:
@@ -49,10 +30,8 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
     wide = axis != "rounds" and _is_wide([curve[axis][-1] for curve in known.values()])
     lines = {n: _Line.of(curve, axis, size, skip=wide) for n, curve in known.items()}
     ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
-    kept: list[Axes] = []
 
     def paint(axes: "Axes") -> None:
-        kept.append(axes)
         for position, name in enumerate(document["curves"]):
             if name in lines:
                 _paint_line(axes, lines[name], name, position, name in ends)
@@ -65,8 +44,12 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
         axes.grid(axis="y")
         axes.figure.legend(loc="outside upper left", ncols=3)
 
-    svg = themed(draw(f"by-{axis}", HEIGHT + 0.12 * math.ceil(len(lines) / 3), paint))
-    return Plot(svg, _hover(kept[0], lines, axis, unit, wide))
+    def hover(axes: "Axes") -> dict[str, Any]:
+        points = {name: (line.x, line.mean) for name, line in lines.items()}
+        x_unit = unit or {"rounds": "round", "work": "s"}[axis]
+        return lines_at(axes, points, x_unit, "%", 100, ranked=True)
+
+    return draw(axis, HEIGHT + 0.12 * math.ceil(len(lines) / 3), paint, hover)
 
 
 @dataclass(frozen=True)
@@ -91,7 +74,7 @@ class _Line:
 
 
 def _paint_line(axes: "Axes", line: _Line, name: str, position: int, to_the_end: bool) -> None:
-    dashes = _DASHES[position // COLOURS % len(_DASHES)]
+    dashes = _DASHES[position // len(SERIES) % len(_DASHES)]
     width = 1.8 if to_the_end else 0.9
     axes.plot(
         line.x, line.mean, color=colour(position), linestyle=dashes, linewidth=width, label=name
@@ -125,32 +108,11 @@ def _is_wide(totals: Sequence[float]) -> bool:
     return bool(known) and max(known) > WIDE * min(known)
 
 
-def _hover(
-    axes: "Axes", lines: Mapping[str, _Line], axis: str, unit: str, wide: bool
-) -> dict[str, Any]:
-    """Return where the axes lie in the picture, as shares of it from the top left, and the data."""
-    box = axes.get_position()
-    return {
-        "box": [_short(v) for v in (box.x0, 1 - box.y1, box.x1, 1 - box.y0)],
-        "x": [_short(v) for v in axes.get_xlim()],
-        "log": wide,
-        "unit": unit or {"rounds": "rounds", "work": "s"}[axis],
-        "lines": {
-            name: [[_short(v) for v in line.x], [_short(v) for v in line.mean]]
-            for name, line in lines.items()
-        },
-    }
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.5g}")
-
-
-def gaps(document: Mapping[str, Any]) -> str:
+def gaps(document: Mapping[str, Any]) -> Plot | None:
     """Draw the differences to the best strategy with their intervals: a row a strategy."""
     others = [s for s in document["strategies"] if s["against"].get("rounds", {}).get("count")]
     if not others:
-        return ""
+        return None
     places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
     positions = {name: i for i, name in enumerate(document["curves"])}
 
@@ -166,7 +128,7 @@ def gaps(document: Mapping[str, Any]) -> str:
         axes.grid(axis="x")
         axes.figure.legend(loc="outside upper left", ncols=3)
 
-    return themed(draw("gaps", 1.0 + 0.34 * len(others), paint))
+    return draw("gaps", 1.0 + 0.34 * len(others), paint)
 
 
 def _paint_gap(

@@ -1,39 +1,16 @@
 """The page of a comparison: one file, offline, with pictures that answer to the pointer."""
 
-import base64
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from compare import charts
 from compare.measures import GOAL_NAMES
 from compare.table import COLUMNS, MARKS, Strategy
-from server_app.report.style import CSS
+from server_app.report.picture import figure
+from server_app.report.shell import page
+from server_app.report.tables import sortable_table
 from server_app.report.wording import plural, shorten
-
-_HERE = Path(__file__).parent
-SCRIPT = (_HERE / "page.js").read_text(encoding="utf-8")
-STYLE = CSS + (_HERE / "page.css").read_text(encoding="utf-8")
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{title}</title>
-<style>{css}</style>
-</head>
-<body>
-{body}
-<script type="application/json" id="plots">{plots}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
 
 TITLES = {
     "rounds": "Accuracy by round",
@@ -67,38 +44,23 @@ TABLE_NOTE = (
 
 def render(document: Mapping[str, Any]) -> str:
     """Return the whole page of a comparison from its document."""
-    plots = {
-        axis: charts.curves(document, axis) for axis in CAPTIONS if any(document["curves"].values())
-    }
+    axes = CAPTIONS if any(document["curves"].values()) else ()
+    pictures = [(TITLES[axis], charts.curves(document, axis), CAPTIONS[axis]) for axis in axes]
+    gaps = charts.gaps(document)
+    if gaps is not None:
+        pictures.append(("Differences to the best", gaps, GAPS_CAPTION))
+    figures = (figure(title, plot, escape(caption)) for title, plot, caption in pictures)
     body = "\n".join(
         [
             _head(document),
-            '<div class="charts">',
-            *(_plot_figure(axis, plot) for axis, plot in plots.items()),
-            _figure("Differences to the best", charts.gaps(document), GAPS_CAPTION),
-            "</div>",
+            f'<div class="charts">{"".join(figures)}</div>',
             "<h2>All numbers</h2>",
             _table(document),
             "<h2>How it was run</h2>",
             _how(document),
         ]
     )
-    # "</" would end the script element that holds the data
-    data = json.dumps({axis: plot.hover for axis, plot in plots.items()}).replace("</", "<\\/")
-    return PAGE.format(
-        policy=_policy(),
-        title=escape(f"Comparison on {document['task']}"),
-        css=STYLE,
-        body=body,
-        plots=data,
-        script=SCRIPT,
-    )
-
-
-def _policy() -> str:
-    """Allow this page's own script and style and nothing else from anywhere."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return page(f"Comparison on {document['task']}", body, [plot for _, plot, _ in pictures])
 
 
 def _head(document: Mapping[str, Any]) -> str:
@@ -116,45 +78,21 @@ def _head(document: Mapping[str, Any]) -> str:
     )
 
 
-def _plot_figure(axis: str, plot: charts.Plot) -> str:
-    return (
-        f'<figure><h3>{escape(TITLES[axis])}</h3><div class="plot" data-plot="{axis}">{plot.svg}'
-        '<div class="ruler" hidden></div><pre class="tip" hidden></pre></div>'
-        f"<figcaption>{escape(CAPTIONS[axis])}</figcaption></figure>"
-    )
-
-
-def _figure(title: str, svg: str, caption: str) -> str:
-    if not svg:
-        return ""
-    return (
-        f"<figure><h3>{escape(title)}</h3>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
-    )
-
-
 def _table(document: Mapping[str, Any]) -> str:
-    titles = "".join(
-        f'<th scope="col"><button>{escape(column.title)}</button></th>' for column in COLUMNS
-    )
-    rows = "\n".join(_row(strategy, document["best"]) for strategy in document["strategies"])
+    rows = [_row(strategy, document["best"]) for strategy in document["strategies"]]
+    shown = sortable_table([column.title for column in COLUMNS], rows)
     marks = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
     goal = document["goal"]
     (other,) = (name for name in GOAL_NAMES.values() if name != goal)
     note = TABLE_NOTE.format(rounds=document["shared-rounds"], marks=marks, goal=goal, other=other)
-    return (
-        f'<div class="scroll"><table class="sortable"><thead><tr>{titles}</tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="note">{escape(note)}</p>'
-    )
+    return f'{shown}<p class="note">{escape(note)}</p>'
 
 
-def _row(strategy: Strategy, best: str) -> str:
-    cells = []
-    for column in COLUMNS:
-        key = column.key(strategy)
-        text = escape(shorten(column.say(strategy), 60))
-        cells.append(f'<td data-key="{escape("" if key is None else str(key))}">{text}</td>')
-    mark = ' class="best"' if strategy["name"] == best else ""
-    return f"<tr{mark}>{''.join(cells)}</tr>"
+def _row(strategy: Strategy, best: str) -> tuple[str, Sequence[tuple[str, object]]]:
+    cells = [
+        (escape(shorten(column.say(strategy), 60)), column.key(strategy)) for column in COLUMNS
+    ]
+    return "best" if strategy["name"] == best else "", cells
 
 
 def _how(document: Mapping[str, Any]) -> str:

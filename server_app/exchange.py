@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from flwr.app import Message
@@ -21,6 +22,7 @@ from wire.sizes import payload_bytes, record_bytes
 
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
+_SLOWEST = 3  # clients of a round that the log names as slow
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 # A reply may be this many times as large as the largest message sent so far (which held a model),
 # and some more: no method answers a model with more than a few arrays of its size.
@@ -41,6 +43,20 @@ class Exchange:
     bytes_up: int = 0
     seconds: float = 0.0
     simulated: float = 0.0
+    started: float = 0.0
+    took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
+
+    def reply_seconds(self) -> dict[str, Any]:
+        """Return how long a reply took in the middle, and those of the slowest clients.
+
+        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds()["median"]
+        2.0
+        """
+        slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
+        return {
+            "median": median(self.took.values()),
+            "slowest": {client: self.took[client] for client in slowest},
+        }
 
     def fail(self, client: str, reason: str) -> None:
         """Note a failure; two clients may go by one name."""
@@ -114,7 +130,7 @@ class PatientGrid(GridWrapper):
         limit = min(deadline or self.deadline, self.deadline)
         exchange = Exchange(messages[0].metadata.message_type, len(messages))
         self.last = exchange
-        started = time.monotonic()
+        started = exchange.started = time.monotonic()
         waiting = self._send(messages, limit, exchange)
         enough = len(messages) if enough is None else enough
         devices = getattr(self.grid, "devices", None)
@@ -171,7 +187,8 @@ class PatientGrid(GridWrapper):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue
-            exchange.simulated = max(exchange.simulated, self._simulated(reply))
+            seconds = self._simulated(reply)
+            exchange.simulated = max(exchange.simulated, seconds)
             if reply.has_error() and reply.error.code == _EXPIRED:
                 exchange.late.append(self.roster.key(node))
                 continue
@@ -181,6 +198,10 @@ class PatientGrid(GridWrapper):
                 continue
             size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
             exchange.bytes_up += size
+            if not hasattr(self.grid, "durations"):
+                seconds = time.monotonic() - exchange.started
+            if seconds:  # the local engine answers for all at once, unless its devices are slow
+                exchange.took[self.roster.key(node)] = seconds
             self.roster.learn(reply)
             if size > most:
                 reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
@@ -221,5 +242,6 @@ class PatientGrid(GridWrapper):
                 "bytes-up": exchange.bytes_up,
                 "seconds": exchange.seconds,
             }
-            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {}),
+            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {})
+            | ({"reply-seconds": exchange.reply_seconds()} if exchange.took else {}),
         )

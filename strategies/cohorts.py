@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from cohorts.matching import equal_shares
+from server_app.spread import accuracy_spread
 from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
 from strategies.grids import GridView
 from strategies.layer import (
@@ -31,7 +32,7 @@ from strategies.signals import Signal
 from strategies.stock import RunningMean
 from wire.arrays import from_record, to_record
 from wire.keys import CONFIG, NUM_EXAMPLES, ROUND
-from wire.records import attach, entries
+from wire.records import attach, entries, records_of
 
 _log = logging.getLogger("forager")
 
@@ -40,8 +41,9 @@ class Cohorts(Layer):
     """Several strategies side by side, each with its own view of the grid and its own model.
 
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
-    are shared out equally among cohorts, unless everyone takes part. A cohort without clients waits; one whose aggregation
-    fails keeps its model and tries again in the next round. Neither holds the others up.
+    are shared out equally among cohorts, unless everyone takes part. A cohort without clients
+    waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
+    holds the others up.
 
     Parameters
     ----------
@@ -198,6 +200,20 @@ class Cohorts(Layer):
                     server_round, self.models[cohort], own_config, GridView(grid, own)
                 )
         return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Aggregate as one, and write down how each cohort's model does on its clients' data."""
+        replies = list(replies)
+        found: dict[str, list[MetricRecord]] = defaultdict(list)
+        for reply in replies:
+            cohort = self.members.get(self.roster.key(reply.metadata.src_node_id), "")
+            found[cohort] += records_of(reply.content, MetricRecord)[:1]
+        spreads = {cohort: accuracy_spread(metrics) for cohort, metrics in found.items() if cohort}
+        means = {cohort: s["accuracy-mean"] for cohort, s in sorted(spreads.items()) if s}
+        self.journal("cohorts-evaluated", round=server_round, accuracy=means)
+        return super().aggregate_evaluate(server_round, replies)
 
     def models_to_evaluate(self) -> dict[str, tuple[ArrayRecord, float]]:
         """Return every cohort's model and the share of the clients that use it."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
@@ -66,6 +67,7 @@ class Coresets(Layer):
         self.every = every
         self.first_round = first_round
         self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
+        self._labels: dict[str, list[int]] = {}  # what each client's coreset is made of, if told
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
 
     @classmethod
@@ -121,7 +123,10 @@ class Coresets(Layer):
             try:
                 if not reply.has_error():
                     told.append(_Told.by(reply, server_round))
-                    self._chosen[self.roster.key(reply.metadata.src_node_id)] = told[-1].round
+                    key = self.roster.key(reply.metadata.src_node_id)
+                    self._chosen[key] = told[-1].round
+                    if told[-1].labels:
+                        self._labels[key] = told[-1].labels
             except BadReply as error:
                 set_aside(self, self.roster, server_round, reply.metadata.src_node_id, str(error))
             else:
@@ -135,6 +140,12 @@ class Coresets(Layer):
             "chose": sum(t.round == server_round for t in told),
             "without": sum(t.round == 0 for t in told),
             "sizes": [t.size for t in told],
+            "samples": {
+                "new": sum(t.size for t in told if t.round == server_round),
+                "kept": sum(t.size for t in told if 0 < t.round < server_round),
+                "random": sum(t.size for t in told if t.round == 0),
+            },
+            "labels": [sum(counts) for counts in zip_longest(*self._labels.values(), fillvalue=0)],
             "clean-share": clean / samples if samples else None,
             "seconds": sum(t.seconds for t in told),
             "server-seconds": self._seconds,
@@ -143,21 +154,26 @@ class Coresets(Layer):
 
     def own_state(self) -> dict[str, Any]:
         """Return whose coreset is how old."""
-        return {"chosen": dict(self._chosen)}
+        return {"chosen": dict(self._chosen), "labels": dict(self._labels)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self._chosen = {key: int(value) for key, value in state["chosen"].items()}
+        self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
 
 
 @dataclass(frozen=True)
 class _Told:
-    """What a client says of its coreset: since which round, how large, how long it took."""
+    """What a client says of its coreset: since which round, how large, how long it took.
+
+    In simulation also how much of it is clean and, when it is new, its samples of each class.
+    """
 
     round: int
     size: int
     seconds: float
     clean: float | None
+    labels: list[int]
 
     @classmethod
     def by(cls, reply: Message, server_round: int) -> "_Told":
@@ -175,7 +191,10 @@ class _Told:
             raise BadReply(f"a coreset chosen in {seconds!r} seconds")
         if clean is not None and (type(clean) is not float or not 0 <= clean <= 1):
             raise BadReply(f"a coreset of which a share of {clean!r} is clean")
-        return cls(chosen, size, seconds, clean)
+        labels = values.get("labels", [])
+        if not isinstance(labels, list) or any(type(n) is not int or n < 0 for n in labels):
+            raise BadReply(f"a coreset with {labels!r} samples of the classes")
+        return cls(chosen, size, seconds, clean, labels)
 
 
 def _targets(config: RunConfig, wanted_by: str) -> Targets:

@@ -1,15 +1,16 @@
 """What happened in a run, gathered from its events."""
 
-import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from server_app.report.reading import natural_order, number
+from server_app.report.takers import TAKERS, Problem, Row
 
 CSV_COLUMNS = (
     "round",
@@ -33,30 +34,6 @@ CSV_COLUMNS = (
     "clients-accuracy-variance",
 )
 
-Row = dict[str, float]
-_ON_CLIENTS = (
-    "accuracy-mean",
-    "accuracy-worst-10",
-    "accuracy-best-10",
-    "accuracy-variance",
-    "loss-mean",
-)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A request to a client that led to nothing.
-
-    `kind` is what was asked for ("train", "evaluate", "query.<x>"), `fate` is "failed", "late" or
-    "quarantined".
-    """
-
-    round: int
-    client: str
-    kind: str
-    fate: str
-    reason: str
-
 
 @dataclass
 class History:
@@ -77,6 +54,9 @@ class History:
         Number of clients, those never chosen included.
     problems : list of Problem
         What failed, came late or was quarantined, in training or not.
+    notes : dict of str to dict
+        What methods wrote down, by the kind of event, then by round and cohort (empty without
+        cohorts). A round that was tried again counts as it was last.
     latest : dict of str to mapping
         The last event of each kind.
     """
@@ -86,6 +66,7 @@ class History:
     clients: list[str] = field(default_factory=list)
     population: int = 0
     problems: list[Problem] = field(default_factory=list)
+    notes: dict[str, dict[tuple[int, str], Mapping[str, Any]]] = field(default_factory=dict)
     strategy: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     finish: dict[str, Any] | None = None
@@ -111,7 +92,7 @@ class History:
         for event in events:
             history.last_time = max(history.last_time, number(event.get("time")) or 0.0)
             history.latest[str(event.get("event"))] = event
-            take = _TAKERS.get(str(event.get("event")))
+            take = TAKERS.get(str(event.get("event")))
             if take is not None:
                 take(history, event)
         for row in history.rows.values():
@@ -125,6 +106,20 @@ class History:
         """Return the rounds in which a column is known, and its values."""
         rounds = [number for number in sorted(self.rows) if column in self.rows[number]]
         return rounds, [self.rows[number][column] for number in rounds]
+
+    def noted(self, kind: str) -> dict[int, list[Mapping[str, Any]]]:
+        """Return what a method wrote down, by round in their order; one note a cohort.
+
+        Examples
+        --------
+        >>> events = [{"event": "streams", "round": r, "stored": [r, 0]} for r in (2, 1)]
+        >>> list(History.from_events(events).noted("streams"))
+        [1, 2]
+        """
+        found: dict[int, list[Mapping[str, Any]]] = {}
+        for (current, _), event in sorted(self.notes.get(kind, {}).items(), key=lambda e: e[0]):
+            found.setdefault(current, []).append(event)
+        return found
 
     def total(self, column: str) -> float:
         """Return the sum of a column over all rounds."""
@@ -197,148 +192,3 @@ def jain_index(values: list[int]) -> float | None:
 def spread(values: list[int]) -> tuple[int, float, int]:
     """Return least, median and most of some values."""
     return min(values), median(values), max(values)
-
-
-def number(value: Any) -> float | None:
-    """Return a finite number as it is, and None for everything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def natural_order(key: str) -> list[tuple[int, str]]:
-    """Sort keys the way people count.
-
-    Examples
-    --------
-    >>> sorted(["client-10", "client-9", "a"], key=natural_order)
-    ['a', 'client-9', 'client-10']
-    """
-    parts = re.split(r"([0-9]+)", key)
-    # Digits compare by length first, then as text: int() refuses very long ones.
-    digits = [part.lstrip("0") if part[:1].isdecimal() else None for part in parts]
-    pairs = zip(parts, digits, strict=True)
-    return [(-1, part) if digit is None else (len(digit), digit) for part, digit in pairs]
-
-
-def _round_of(event: Mapping[str, Any]) -> int | None:
-    value = number(event.get("round"))
-    return None if value is None else int(value)
-
-
-def _keys(value: Any) -> list[str]:
-    return [str(key) for key in value] if isinstance(value, list | tuple) else []
-
-
-def _add(row: Row, column: str, value: Any) -> None:
-    row[column] = row.get(column, 0) + (number(value) or 0)
-
-
-def _put(row: Row, column: str, value: Any) -> None:
-    known = number(value)
-    if known is not None:
-        row[column] = known
-
-
-def _run_started(history: History, event: Mapping[str, Any]) -> None:
-    history.strategy = str(event.get("strategy") or "")
-    config = event.get("config")
-    history.config = dict(config) if isinstance(config, Mapping) else {}
-    history.population = max(history.population, int(number(event.get("clients")) or 0))
-
-
-def _selected(history: History, event: Mapping[str, Any]) -> None:
-    chosen, current = _keys(event.get("chosen")), _round_of(event)
-    history.clients.extend(chosen)
-    history.population = max(history.population, int(number(event.get("available")) or 0))
-    if current is None:
-        return
-    row = history.rows.setdefault(current, {})
-    if number(event.get("seconds")) is not None:
-        _add(row, "select-seconds", event["seconds"])
-    if event.get("phase", "train") == "train":
-        before = history.chosen.get(current, [])
-        history.chosen[current] = list(dict.fromkeys([*before, *chosen]))
-        row["chosen"] = len(history.chosen[current])
-
-
-def _exchange(history: History, event: Mapping[str, Any]) -> None:
-    current, kind = _round_of(event), str(event.get("kind", "train"))
-    failed = event.get("failed")
-    failed = failed if isinstance(failed, Mapping) else {}
-    late = _keys(event.get("late"))
-    if current is None:
-        return
-    for key, reason in failed.items():
-        history.problems.append(Problem(current, str(key), kind, "failed", str(reason)))
-    for key in late:
-        history.problems.append(Problem(current, key, kind, "late", "no reply before the deadline"))
-    row = history.rows.setdefault(current, {})
-    _count_bytes(row, kind, event)
-    if kind == "train":
-        _add(row, "received", event.get("received"))
-        _add(row, "failed", len(failed))
-        _add(row, "late", len(late))
-        _add(row, "quarantined", 0)
-
-
-def _count_bytes(row: Row, kind: str, event: Mapping[str, Any]) -> None:
-    down, up = number(event.get("bytes-down")) or 0, number(event.get("bytes-up")) or 0
-    query = kind.startswith("query")
-    _add(row, "bytes-down", 0 if query else down)
-    _add(row, "bytes-up", 0 if query else up)
-    _add(row, "bytes-select", down + up if query else 0)
-
-
-def _uplink(history: History, event: Mapping[str, Any]) -> None:
-    current, dense = _round_of(event), number(event.get("bytes-dense"))
-    if current is not None and dense:
-        spared = dense - (number(event.get("bytes-sparse")) or 0)
-        _add(history.rows.setdefault(current, {}), "bytes-up-dense", spared)
-
-
-def _quarantined(history: History, event: Mapping[str, Any]) -> None:
-    current = _round_of(event)
-    if current is None:
-        return
-    client, reason = str(event.get("client", "?")), str(event.get("reason", ""))
-    history.problems.append(Problem(current, client, "train", "quarantined", reason))
-    _add(history.rows.setdefault(current, {}), "quarantined", 1)
-
-
-def _aggregated(history: History, event: Mapping[str, Any]) -> None:
-    current, metrics = _round_of(event), event.get("metrics")
-    if current is not None and isinstance(metrics, Mapping):
-        _put(history.rows.setdefault(current, {}), "train-loss", metrics.get("train-loss"))
-
-
-def _evaluated(history: History, event: Mapping[str, Any]) -> None:
-    current, on_clients = _round_of(event), event.get("where") == "clients"
-    if current is None:
-        return
-    row = history.rows.setdefault(current, {})
-    for name in _ON_CLIENTS if on_clients else ("accuracy", "loss"):
-        _put(row, f"clients-{name}" if on_clients else name, event.get(name))
-
-
-def _round_finished(history: History, event: Mapping[str, Any]) -> None:
-    current = _round_of(event)
-    if current is not None:
-        _put(history.rows.setdefault(current, {}), "seconds", event.get("seconds"))
-
-
-def _run_finished(history: History, event: Mapping[str, Any]) -> None:
-    history.finish = dict(event)
-
-
-_TAKERS: dict[str, Callable[[History, Mapping[str, Any]], None]] = {
-    "run-started": _run_started,
-    "selected": _selected,
-    "exchange": _exchange,
-    "uplink": _uplink,
-    "quarantined": _quarantined,
-    "aggregated": _aggregated,
-    "evaluated": _evaluated,
-    "round-finished": _round_finished,
-    "run-finished": _run_finished,
-}

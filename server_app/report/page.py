@@ -1,71 +1,91 @@
 """The page of a report, put together from text, tables and pictures."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from server_app.report import charts, story
+from server_app.report import (
+    accuracy_charts,
+    client_tables,
+    cohort_charts,
+    coreset_charts,
+    cost_charts,
+    participation_charts,
+    similarity_charts,
+    store_charts,
+    story,
+    trouble_charts,
+)
 from server_app.report.donors import donors_section
-from server_app.report.history import History, Problem
-from server_app.report.style import CSS
-from server_app.report.wording import data_size, duration, flat, percent, run_command, shorten
+from server_app.report.history import History
+from server_app.report.picture import Picture, figure
+from server_app.report.shell import page
+from server_app.report.svg import Plot
+from server_app.report.tables import table, text
+from server_app.report.wording import data_size, duration, flat, percent, run_command
 
-MOST_PROBLEMS = 200
-MOST_CLIENTS = 1000
-
-# Nothing may be loaded from anywhere; pictures of pixels are inside the page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>{title}</title>
-<style>{css}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+# Each picture says itself whether there is something to see; a heading without any is left out.
+CHAPTERS: tuple[tuple[str, tuple[Picture, ...]], ...] = (
+    (
+        "How it went",
+        (*accuracy_charts.PICTURES, *participation_charts.PICTURES, *cost_charts.PICTURES),
+    ),
+    ("What clients trained on", (*coreset_charts.PICTURES, *store_charts.PICTURES)),
+    ("Who shares a model", (*cohort_charts.PICTURES, *similarity_charts.PICTURES)),
+    ("Faults and slow clients", trouble_charts.PICTURES),
+)
 
 
 def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
     """Return the whole page of a run."""
     title = history.strategy or str(config.get("strategy") or "Federated run")
+    chapters, plots = _chapters(history)
     sections = [
         _head(title, run_name, history),
-        "<h2>How it went</h2>",
-        _pictures(history),
-        _clients_table(history),
+        chapters or '<p class="note">The log holds no numbers to draw yet.</p>',
         donors_section(history),
-        _problems_table(history),
+        client_tables.problems_table(history),
+        client_tables.slow_table(history),
         "<h2>Run it again</h2>",
         _command(config),
-        "<h2>Config</h2>",
+        client_tables.clients_table(history),
         _config_table(config),
     ]
     body = "\n".join(section for section in sections if section)
-    return PAGE.format(
-        policy=POLICY, title=escape(shorten(f"{run_name}: {title}", 120)), css=CSS, body=body
-    )
+    return page(f"{run_name}: {title}", body, plots)
+
+
+def _chapters(history: History) -> tuple[str, list[Plot]]:
+    """Return all pictures under their headings, and what they say under the pointer."""
+    texts: list[str] = []
+    plots: list[Plot] = []
+    for heading, pictures in CHAPTERS:
+        drawn = [(picture, picture.draw(history)) for picture in pictures]
+        shown = [(picture, plot) for picture, plot in drawn if plot is not None]
+        if shown:
+            figures = "".join(figure(each.title, plot, each.caption) for each, plot in shown)
+            texts.append(f'<h2>{heading}</h2>\n<div class="charts">{figures}</div>')
+            plots += [plot for _, plot in shown]
+    return "\n".join(texts), plots
 
 
 def _head(title: str, run_name: str, history: History) -> str:
     sentences = [
         story.accuracy_sentence(history),
+        story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
+        coreset_charts.coresets_sentence(history),
+        store_charts.stores_sentence(history),
+        cohort_charts.cohorts_sentence(history),
+        similarity_charts.similarity_sentence(history),
         story.trouble_sentence(history),
     ]
     mark = "" if story.ended_well(history) else ' class="warn"'
-    lines = [f"<li{mark}>{_text(story.ending(history), 600)}</li>"]
-    lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences]
+    lines = [f"<li{mark}>{text(story.ending(history), 600)}</li>"]
+    lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences if sentence]
     return (
-        f'<h1>{_text(title, 300)}</h1>\n<p class="sub">Run {_text(run_name, 100)}</p>\n'
+        f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>\n'
         f'{_tiles(history)}\n<ul class="story">{"".join(lines)}</ul>'
     )
 
@@ -79,6 +99,7 @@ def _tiles(history: History) -> str:
     tiles = [
         ("Final accuracy", percent(last), f"round {last_round}" if known else "not reported"),
         ("Best accuracy", percent(best), f"round {best_round}" if known else "not reported"),
+        *_own_tile(history),
         ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
         ("Down", data_size(down), "to clients"),
         ("Up", data_size(up), instead),
@@ -95,128 +116,25 @@ def _tiles(history: History) -> str:
     return f'<dl class="tiles">{"".join(cells)}</dl>'
 
 
-def _pictures(history: History) -> str:
-    figures = [
-        _figure(
-            "Accuracy",
-            charts.accuracy_chart(history),
-            "Look for a curve that still rises at the end (more rounds would help) or falls back. "
-            "A wide band means that the model serves some clients far better than others.",
-        ),
-        _figure(
-            "Loss",
-            charts.loss_chart(history),
-            "Training loss that falls while test loss rises is overfitting; jumps hint at "
-            "clients that pull the model in different directions.",
-        ),
-        _figure(
-            "How often each client was chosen",
-            charts.participation_chart(history),
-            "A flat skyline means that all took part alike. A steep one means that the model "
-            "learns mostly from the clients on the left; gaps on the right were never asked.",
-        ),
-        _figure(
-            "Who was chosen when, and how long others waited",
-            charts.choices_chart(history),
-            _CHOICES_CAPTION,
-        ),
-        _figure(
-            "Bytes in each round",
-            charts.bytes_chart(history),
-            "Look at what selecting costs beside training, and for rounds in which less came up "
-            "than went down: clients that failed, or a sparse uplink. A dashed line is what whole "
-            "models would have taken.",
-        ),
-        _figure(
-            "Time of each round",
-            charts.seconds_chart(history),
-            "Spikes are rounds that waited for slow or dead clients until the deadline.",
-        ),
-    ]
-    return f'<div class="charts">{"".join(figures)}</div>'
-
-
-def _swatch(pixel: tuple[int, int, int, int]) -> str:
-    return f'<span class="key" style="background:rgb{pixel[:3]}"></span>'
-
-
-_CHOICES_CAPTION = (
-    f"A row is a client, a column a round. {_swatch(charts.ANSWERED)} chosen, "
-    f"{_swatch(charts.TROUBLED)} chosen, but the reply failed, came late or was set aside; "
-    f"{_swatch(charts.WAITING)} waiting, the stronger the longer. Look for rows that fill, and for "
-    "clients that fail again and again."
-)
-
-
-def _figure(title: str, svg: str, caption: str) -> str:
-    """Return a picture with its caption; both come as HTML. Without a picture, say so."""
-    content = f"{svg}<figcaption>{caption}</figcaption>"
-    if not svg:
-        content = '<p class="note">The log holds no numbers for this picture.</p>'
-    return f"<figure><h3>{escape(title)}</h3>{content}</figure>\n"
-
-
-def _clients_table(history: History) -> str:
-    if not history.clients:
-        return ""
-    last = {key: number for number in sorted(history.chosen) for key in history.chosen[number]}
-    trouble = Counter(problem.client for problem in history.problems)
-    counts = history.times_chosen()
-    waits = history.ages().max(axis=1, initial=0)
-    rows = [
-        (
-            _text(key, 80),
-            str(counts[key]),
-            str(last.get(key, "never")),
-            str(wait),
-            str(trouble[key]),
-        )
-        for key, wait in zip(history.clients[:MOST_CLIENTS], waits, strict=False)
-    ]
-    head = ("client", "times chosen", "last in round", "longest wait", "troubles")
-    return (
-        f"<details><summary>Every client that was chosen, in numbers</summary>"
-        f"{_table(head, rows, counts=(1, 2, 3, 4))}"
-        f"{_left_out(len(history.clients) - MOST_CLIENTS, 'clients')}</details>"
-    )
-
-
-def _problems_table(history: History) -> str:
-    if not history.problems:
-        return ""
-    rounds: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for problem in history.problems:
-        rounds[_label(problem)].append(problem.round)
-    most_often = sorted(rounds.items(), key=lambda item: -len(item[1]))
-    rows = [
-        (_text(client, 80), _text(what, 60), _text(reason, 300), str(len(when)), _rounds(when))
-        for (client, what, reason), when in most_often[:MOST_PROBLEMS]
-    ]
-    head = ("client", "what", "reason", "times", "in rounds")
-    return (
-        f"<h2>Failures and quarantined replies</h2>{_table(head, rows, counts=(3,))}"
-        f"{_left_out(len(most_often) - MOST_PROBLEMS, 'rows')}"
-    )
-
-
-def _label(problem: Problem) -> tuple[str, str, str]:
-    return problem.client, f"{problem.kind} {problem.fate}", problem.reason
-
-
-def _rounds(numbers: list[int]) -> str:
-    shown = ", ".join(map(str, numbers[:12]))
-    return shown if len(numbers) <= 12 else f"{shown}, …"
-
-
-def _left_out(count: int, what: str) -> str:
-    return f'<p class="note">{count} more {what} are in events.jsonl.</p>' if count > 0 else ""
+def _own_tile(history: History) -> list[tuple[str, str, str]]:
+    """Return how clients fare on their own data, where they were asked beside the server."""
+    means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
+    if not means or history.accuracy_column != "accuracy":
+        return []
+    least = f"worst tenth {percent(worst[-1])}" if worst else "on average"
+    return [("On clients' own data", percent(means[-1]), least)]
 
 
 def _command(config: Mapping[str, Any]) -> str:
     overrides = config.get("overrides")
     if not isinstance(overrides, Mapping):
         return '<p class="note">The log does not say which keys were set for this run.</p>'
-    return f"<pre><code>{escape(run_command(overrides))}</code></pre>"
+    local = run_command(overrides, "python -m server_app.local")
+    return (
+        f"<p>By Flower, or in one process on the local engine:</p>"
+        f"<pre><code>{escape(run_command(overrides))}</code></pre>"
+        f"<pre><code>{escape(local)}</code></pre>"
+    )
 
 
 def _config_table(config: Mapping[str, Any]) -> str:
@@ -224,35 +142,13 @@ def _config_table(config: Mapping[str, Any]) -> str:
     if not values:
         return '<p class="note">The run ended before its config was written.</p>'
     rows = [(f"<code>{escape(key)}</code>", escape(_value(values[key]))) for key in sorted(values)]
-    return _table(("key", "value"), rows)
+    return (
+        f"<details><summary>The whole config, {len(rows)} keys</summary>"
+        f"{table(('key', 'value'), rows)}</details>"
+    )
 
 
 def _value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(value)
-
-
-def _table(
-    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], counts: tuple[int, ...] = ()
-) -> str:
-    """Return a table; the cells are HTML already, those at the positions `counts` are numbers."""
-    marks = ['<{} class="count">' if place in counts else "<{}>" for place in range(len(head))]
-    titles = "".join(
-        mark.format("th") + f"{name}</th>" for mark, name in zip(marks, head, strict=True)
-    )
-    lines = (
-        "<tr>"
-        + "".join(mark.format("td") + f"{cell}</td>" for mark, cell in zip(marks, row, strict=True))
-        + "</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{titles}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
-def _text(text: str, length: int) -> str:
-    """Return a stranger's text, made harmless and not too long."""
-    return escape(shorten(text, length))

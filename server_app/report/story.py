@@ -60,6 +60,21 @@ def accuracy_sentence(history: History) -> str:
     return f"Accuracy after round {last_round} is {percent(last)} {where}; {end}."
 
 
+def own_data_sentence(history: History) -> str:
+    """Say how clients fare on their own data, where they were asked beside the server."""
+    means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
+    if not means or history.accuracy_column != "accuracy":
+        return ""
+    least = f", and {percent(worst[-1])} for the worst tenth of clients" if worst else ""
+    several = ""
+    if "cohorts" in history.latest or "neighbours" in history.latest:
+        several = (
+            " Clients use models of their own here, so this is what counts for them; the server's "
+            "test set asks each model about everybody's data."
+        )
+    return f"On the clients' own data it is {percent(means[-1])} on average{least}.{several}"
+
+
 def traffic_sentence(history: History) -> str:
     """Say what was sent to and fro, and what of it served selecting."""
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))

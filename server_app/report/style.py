@@ -5,11 +5,15 @@ CSS = """
   color-scheme: light dark;
   --page: #ffffff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6675; --rule: #dde1e7;
   --first: #2f6fb5; --second: #c9601c; --third: #2e8b67; --bad: #b3261e;
+  --s0: #2f6fb5; --s1: #c9601c; --s2: #2e8b67; --s3: #a13670; --s4: #7a6a00;
+  --s5: #5b50b8; --s6: #0f8a9d; --s7: #b3261e; --s8: #6b7280; --s9: #7c4a21;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171c; --card: #1d2128; --ink: #e4e8ee; --soft: #9aa5b4; --rule: #333a45;
     --first: #6aa9ec; --second: #ee9350; --third: #5cc39a; --bad: #ff8a80;
+    --s0: #6aa9ec; --s1: #ee9350; --s2: #5cc39a; --s3: #e583b9; --s4: #d3c04a;
+    --s5: #a79ff2; --s6: #57c9d9; --s7: #ff8a80; --s8: #aab2bf; --s9: #cfa07a;
   }
 }
 * { box-sizing: border-box; }
@@ -19,7 +23,8 @@ body {
 }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
-h3 { font-size: 1rem; margin: 0 0 .25rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .25rem; }
+figure h3 { margin-top: 0; }
 .sub, figcaption, .note { color: var(--soft); font-size: .875rem; }
 .sub { margin: .25rem 0 1.25rem; overflow-wrap: anywhere; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem;
@@ -31,7 +36,7 @@ h3 { font-size: 1rem; margin: 0 0 .25rem; }
 .story { margin: 1.25rem 0 0; padding: 0; list-style: none; max-width: 58rem; }
 .story li { margin: .35rem 0; overflow-wrap: anywhere; }
 .warn { border-left: 4px solid var(--bad); padding-left: .75rem; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr));
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr));
   gap: 1.25rem; }
 figure { margin: 0; background: var(--card); border-radius: .5rem; padding: 1rem; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; margin: .25rem 0 .5rem;
@@ -50,8 +55,28 @@ thead th { white-space: nowrap; }
 th:first-child, td:first-child { min-width: 6rem; }
 .count { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 code, pre { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .85rem; }
+pre + pre { margin-top: .5rem; }
 pre { background: var(--card); border-radius: .5rem; padding: .75rem 1rem; margin: 0;
   white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: 1rem 0 0; }
 summary { cursor: pointer; }
+@media (max-width: 30rem) { figure { padding: .75rem .5rem .75rem .6rem; } }
+.answer { font-size: 1.15rem; font-weight: 600; margin: 0 0 .75rem; }
+.plot { position: relative; touch-action: pan-y; }
+.ruler { position: absolute; width: 1px; background: var(--soft); pointer-events: none; }
+.tip {
+  position: absolute; top: 2rem; margin: 0; padding: .4rem .6rem; background: var(--page);
+  border: 1px solid var(--rule); border-radius: .4rem; font-size: .75rem; line-height: 1.35;
+  white-space: pre; pointer-events: none; z-index: 1;
+}
+.sortable button {
+  all: unset; cursor: pointer; font: inherit; color: inherit; white-space: nowrap;
+}
+.sortable button:focus-visible { outline: 2px solid var(--first); }
+.sortable th button::after { content: " \\2195"; opacity: .4; }
+.sortable th[aria-sort=ascending] button::after { content: " \\2191"; opacity: 1; }
+.sortable th[aria-sort=descending] button::after { content: " \\2193"; opacity: 1; }
+.sortable td { white-space: nowrap; }
+.words { display: block; white-space: normal; min-width: 12rem; max-width: 36rem; }
+.sortable tr.best td:first-child { font-weight: 600; }
 """

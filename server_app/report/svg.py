@@ -1,9 +1,14 @@
-"""Drawing by matplotlib for a page: SVG elements that take their colours from it."""
+"""Drawing by matplotlib for a page: SVG elements that take their colours from it.
+
+Colours are stand-ins that no picture would use by itself. They are replaced by the page's own,
+which differ between light and dark.
+"""
 
 import io
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,13 +16,15 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 4.4
 
-# Colours that stand for the page's own, which differ between light and dark.
-INK, FIRST, SECOND, THIRD = "#010101", "#010102", "#010103", "#010104"
+INK, FIRST, SECOND, THIRD, BAD = "#010101", "#010102", "#010103", "#010104", "#010105"
+SERIES = tuple(f"#0202{position:02x}" for position in range(10))
 PAGE_COLOURS = {
     INK: "currentColor",
     FIRST: "var(--first)",
     SECOND: "var(--second)",
     THIRD: "var(--third)",
+    BAD: "var(--bad)",
+    **{colour: f"var(--s{position})" for position, colour in enumerate(SERIES)},
 }
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -50,8 +57,34 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(name: str, height: float, paint: Callable[["Axes"], None]) -> str:
-    """Return the picture as an SVG element for a page."""
+@dataclass(frozen=True)
+class Plot:
+    """A picture, and what the page needs to say what is under the pointer (see `hover`)."""
+
+    name: str
+    svg: str
+    hover: dict[str, Any] = field(default_factory=dict)
+
+
+def draw(
+    name: str,
+    height: float,
+    paint: Callable[["Axes"], None],
+    hover: Callable[["Axes"], dict[str, Any]] | None = None,
+) -> Plot:
+    """Return the picture as an SVG element for a page.
+
+    Parameters
+    ----------
+    name : str
+        One of its own within a page.
+    height : float
+        In inches; all are equally wide.
+    paint : callable
+        Draws into the axes.
+    hover : callable, optional
+        Returns what the pointer can ask for, from the axes as they were painted.
+    """
     import matplotlib  # here, since a run that makes no report need not wait for it
     from matplotlib.figure import Figure
 
@@ -61,9 +94,11 @@ def draw(name: str, height: float, paint: Callable[["Axes"], None]) -> str:
         # The browser has the letters that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        paint(figure.subplots())
+        axes = figure.subplots()
+        paint(axes)
         figure.savefig(text, format="svg", transparent=True, metadata=nothing)
-    return _embeddable(text.getvalue())
+        asked = hover(axes) if hover else {}
+    return Plot(name, _embeddable(text.getvalue()), asked)
 
 
 def _embeddable(svg: str) -> str:

@@ -101,7 +101,7 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def run_command(overrides: Mapping[str, Any]) -> str:
+def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> str:
     """Return the command that runs with these keys set; unset ones (None) are left out.
 
     Examples
@@ -113,11 +113,11 @@ def run_command(overrides: Mapping[str, Any]) -> str:
         f"{key}={toml_value(value)}" for key, value in flat(overrides).items() if value is not None
     ]
     if not pairs:
-        return "flwr run ."
+        return program
     text = " ".join(pairs)
     # Double quotes where the shell leaves what is between them alone, else its safest quoting.
     argument = shlex.quote(text) if re.search(r'["$`!\\]', text) else f'"{text}"'
-    return f"flwr run . -c {argument}"
+    return f"{program} -c {argument}"
 
 
 def toml_value(value: Any) -> str:

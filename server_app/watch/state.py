@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from server_app.report.history import number
+from server_app.report.reading import number
 
 RECENT = 10  # rounds that the time left is judged by
 OVERDUE = 2.0  # times as long as usual

@@ -49,7 +49,7 @@ class Clock:
 def test_clocks_jump_on_a_device_and_on_the_server(tmp_path):
     library = faketime()
     server, device = (Clock(library, tmp_path / f"{name}.clock") for name in ("server", "device"))
-    more = {name: server.environment for name in SERVER} | {"node-2": device.environment}
+    more = dict.fromkeys(SERVER, server.environment) | {"node-2": device.environment}
     deployment = Deployment(tmp_path, NODES, more=more)
     try:
         deployment.start_devices(NODES)

@@ -127,6 +127,18 @@ def test_the_journal_tells_sizes_clean_share_and_seconds() -> None:
     assert notes.of("coresets")[1]["clean-share"] is None
 
 
+def test_the_log_says_what_coresets_are_made_of() -> None:
+    strategy, _, notes = stack()
+    told = {"0": client(labels=[4, 6]), "1": client(labels=[0, 0, 20]), "2": client(round=0)}
+    clients = grid(**told)
+    one_round(strategy, to_record(MODEL), clients, 2)
+    one_round(strategy, to_record(MODEL), clients, 3)
+    first, second = notes.of("coresets")
+    assert first["samples"] == {"new": 120, "kept": 0, "random": 30}
+    assert second["samples"] == {"new": 0, "kept": 120, "random": 30}
+    assert first["labels"] == second["labels"] == [4, 6, 20]  # kept for those that do not tell
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -139,6 +151,9 @@ def test_the_journal_tells_sizes_clean_share_and_seconds() -> None:
         {"seconds": -1.0},
         {"clean": 1.5},
         {"clean": "yes"},
+        {"labels": [-1, 11]},
+        {"labels": [1.0, 9.0]},
+        {"labels": "many"},
     ],
 )
 def test_a_reply_that_tells_nonsense_is_set_aside(lie: dict[str, Any]) -> None:
@@ -156,7 +171,7 @@ def test_state_survives_a_save() -> None:
     data = tree.to_bytes(strategy.state_dict(), "test")
     fresh, layer, _ = stack()
     fresh.load_state_dict(tree.from_bytes(data, "test"))
-    assert layer.own_state() == {"chosen": dict.fromkeys(KEYS, 2)}
+    assert layer.own_state() == {"chosen": dict.fromkeys(KEYS, 2), "labels": {}}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""What a picture can say about the place that the pointer is at; `script.py` reads it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Hover = Callable[["Axes"], dict[str, Any]]
+Points = tuple[Sequence[float], Sequence[float]]
+
+
+def frame(axes: "Axes") -> dict[str, Any]:
+    """Return where the axes lie, in shares of the picture from its top left, and their limits."""
+    box = axes.get_position()
+    return {
+        "box": shortened((box.x0, 1 - box.y1, box.x1, 1 - box.y0)),
+        "x": shortened(axes.get_xlim()),
+        "y": shortened(axes.get_ylim()),
+    }
+
+
+def over_lines(unit: str, scale: float = 1.0) -> Hover:
+    """Tell the values of all lines and layers that have a label, at the pointer's round.
+
+    Parameters
+    ----------
+    unit : str
+        Of the values.
+    scale : float (default: 1.0)
+        Turns what is drawn into what is told, as 100 for shares in per cent.
+    """
+
+    def hover(axes: "Axes") -> dict[str, Any]:
+        return lines_at(axes, _labelled(axes), "round", unit, scale)
+
+    return hover
+
+
+def lines_at(
+    axes: "Axes",
+    lines: Mapping[str, Points],
+    x_unit: str,
+    y_unit: str,
+    scale: float = 1.0,
+    *,
+    ranked: bool = False,
+) -> dict[str, Any]:
+    """Return what the pointer needs to read off lines; with `ranked` the highest is named first."""
+    return frame(axes) | {
+        "log": axes.get_xscale() == "log",
+        "xUnit": x_unit,
+        "yUnit": y_unit,
+        "ranked": ranked,
+        "lines": {
+            name: [shortened(x), shortened(scale * np.asarray(y, dtype=np.float64))]
+            for name, (x, y) in lines.items()
+        },
+    }
+
+
+def over_cells(rows: Sequence[str], columns: Sequence[str], values: NDArray[Any]) -> Hover:
+    """Tell the value of the cell under the pointer, and the names of its row and column."""
+
+    def hover(axes: "Axes") -> dict[str, Any]:
+        cells = [shortened(row, 3) for row in values]
+        return frame(axes) | {"rows": list(rows), "columns": list(columns), "values": cells}
+
+    return hover
+
+
+def shortened(values: Any, digits: int = 5) -> list[float]:
+    """Return numbers with as many digits as can be seen.
+
+    >>> shortened([0.123456789, 2.0])
+    [0.12346, 2]
+    """
+    rounded = [float(f"{float(value):.{digits}g}") for value in values]
+    return [int(value) if value == int(value) else value for value in rounded]
+
+
+def _labelled(axes: "Axes") -> dict[str, Points]:
+    """Return the lines, and the layers of stacks by their own heights."""
+    from matplotlib.patches import StepPatch
+
+    found: dict[str, Points] = {}
+    for line in axes.get_lines():
+        found[str(line.get_label())] = (line.get_xdata(), line.get_ydata())  # type: ignore[assignment]
+    for patch in axes.patches:
+        if isinstance(patch, StepPatch):
+            top, edges, base = patch.get_data()
+            middles = (np.asarray(edges)[1:] + np.asarray(edges)[:-1]) / 2
+            own = np.asarray(top) - (0 if base is None else np.asarray(base))
+            drawn = np.isfinite(own)  # a layer need not be there all the time
+            found[str(patch.get_label())] = (middles[drawn], own[drawn])
+    return {label: points for label, points in found.items() if not label.startswith("_")}
