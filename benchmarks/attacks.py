@@ -112,7 +112,7 @@ def poisoned_labels() -> Iterator[None]:
         turned = Split(data.train.x, task.num_classes - 1 - data.train.y)
         return replace(data, train=turned)
 
-    Task.client_data = client_data  # type: ignore[method-assign]
+    Task.client_data = client_data  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

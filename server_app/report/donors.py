@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from server_app.report.history import History, number
+from server_app.report.history import History
+from server_app.report.reading import number
 from server_app.report.wording import shorten
 
 MOST_TARGETS = 50

@@ -145,11 +145,11 @@ def test_nothing_to_resume_from(
 
 def test_other_files_are_neither_loaded_nor_deleted(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, range(1, 3))
-    for name in ("round-best.safetensors", "notes.txt", ".round-000009.safetensors.x.tmp"):
+    for name in ("round-best.safetensors", "notes.txt", ".mine.tmp"):
         (folder / "checkpoints" / name).write_text("mine")
     play(Checkpoints(folder / "checkpoints", 1, 1), range(3, 5))
     assert names(folder / "checkpoints") == [
-        ".round-000009.safetensors.x.tmp",
+        ".mine.tmp",
         "notes.txt",
         "round-000004.safetensors",
         "round-best.safetensors",
