@@ -4,8 +4,9 @@
 similarity matrices: do the nearest of a client have labels like its own (recall and Kendall's tau
 against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon divergence),
 how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by each
-similarity and report the accuracy on the clients' own data. ``analyse RUN`` does what ``align``
-does with the supports that a run has collected.
+similarity and report the accuracy on the clients' own data. ``selection`` trains one model with few
+clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN`` does what
+``align`` does with the supports that a run has collected.
 
 ``--task`` is Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20 Newsgroups (``--data`` or
 scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
@@ -38,7 +39,7 @@ from benchmarks.ios_analysis import (
     score_table,
     write_down,
 )
-from benchmarks.measures import final, total_bytes
+from benchmarks.measures import area, final, jitter, total_bytes
 from benchmarks.records import Cell
 from benchmarks.tables import Column, Table, difference_table, summary_table
 from server_app.config import Scalar, read_config
@@ -49,6 +50,7 @@ from wire.supports import MalformedSupport
 
 Settings = dict[str, Scalar]
 
+SETTINGS = ["align", "cohorts", "neighbours", "selection", "analyse"]
 TASKS: dict[str, Settings] = {
     "fashion-mnist": {"model": "lenet", "learning-rate": 0.02},
     "cifar10": {"model": "lenet", "learning-rate": 0.01},
@@ -61,6 +63,7 @@ SPLITS: dict[str, Settings] = {
     "Patho(20 %)": {"partition": "pathological"},
     "Patho(30 %)": {"partition": "pathological"},
 }
+SELECTORS = ("random", "aoi", "round-robin", "support-diversity")
 SIMILARITIES = ("index-overlap", "cosine", "euclidean", "oracle")
 COMMON: Settings = {
     "batch-size": 32,
@@ -73,6 +76,12 @@ COLUMNS = (
     Column("accuracy", final("clients-accuracy-mean")),
     Column("worst 10 %", final("clients-accuracy-worst-10")),
     Column("cohorts", final("cohorts"), ".1f"),
+    Column("MB", total_bytes(), ".1f", scale=1e-6),
+)
+SELECTION_COLUMNS = (
+    Column("accuracy", final("accuracy")),
+    Column("area", area("accuracy"), ".2f"),
+    Column("jitter", jitter("accuracy")),
     Column("MB", total_bytes(), ".1f", scale=1e-6),
 )
 FEW = 20  # clients of tables 2, 4 and 5; recall (table 3) is that of all
@@ -175,6 +184,22 @@ def _entry(values: NDArray[np.float64]) -> str:
     return f"{known.mean():.3f}{spread}"
 
 
+def selection_cells(options: Namespace) -> list[Cell]:
+    """Return training of one model with a tenth of the clients a round, chosen in four ways."""
+    common: Settings = {
+        "model": "mlp",
+        "clients-per-round": max(2, options.clients // 10),
+        "num-server-rounds": options.rounds,
+        "evaluate-every": 2,
+        "checkpoint.every": 0,
+    }
+    return [
+        Cell(f"{split}: {name}", {**settings(options, split), **common, "client-selector": name})
+        for split in options.splits
+        for name in SELECTORS
+    ]
+
+
 def cells(options: Namespace) -> list[Cell]:
     """Return personalised training by each similarity, for each way to spread the data."""
     common: Settings = {
@@ -221,7 +246,7 @@ def _analyse(parser: ArgumentParser, options: Namespace) -> int:
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run what was asked for; 1 if a run failed."""
     parser = benchmark_parser("ios", __doc__, rounds=5, seeds=3)
-    parser.add_argument("setting", choices=["align", "cohorts", "neighbours", "analyse"])
+    parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("run", nargs="?", type=Path, help="the folder of the run to analyse")
     parser.add_argument("--target", default="", help="the client whose donors are to be ranked")
     parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
@@ -235,10 +260,15 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
-    todo = cells(options)
+    selecting = options.setting == "selection"
+    todo = selection_cells(options) if selecting else cells(options)
+    columns = SELECTION_COLUMNS if selecting else COLUMNS
     results = run_benchmark(options, todo, runner=runner)
-    print(summary_table(results, COLUMNS).markdown(), end="\n\n")
-    print(difference_table(results, COLUMNS[:1], todo[0].name).markdown(), end="\n\n")
+    print(summary_table(results, columns).markdown(), end="\n\n")
+    for split in options.splits:
+        own = [cell.name for cell in todo if cell.name.startswith(f"{split}:")]
+        table = difference_table(results, columns[:1], own[0], cells=own[1:])
+        print(table.markdown(), end="\n\n")
     return 1 if results.failures else 0
 
 

@@ -39,8 +39,9 @@ class Cohorts(Layer):
     """Several strategies side by side, each with its own view of the grid and its own model.
 
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
-    are shared out equally among cohorts, unless everyone takes part. A cohort without clients waits; one whose aggregation
-    fails keeps its model and tries again in the next round. Neither holds the others up.
+    are shared out equally among cohorts, unless everyone takes part. A cohort without clients
+    waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
+    holds the others up.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from similarities.cosine import cosine_matrix
 from similarities.euclidean import euclidean_matrix
 from similarities.histograms import histogram_similarity
 from similarities.index_overlap import overlap_matrix
-from similarities.minhash import MinHashIndex, estimated_overlaps
+from similarities.minhash import MinHashIndex, signed_overlaps
 from tasks import load_task
 from wire.arrays import flat_floats, from_record
 from wire.keys import (
@@ -256,13 +256,9 @@ class SignedOverlap(Likeness):
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the overlaps of all pairs: exact for supports that are held, else estimated."""
         signatures = np.array([self.told[key] for key in keys])
-        counts = np.array([self.counts[key] for key in keys], dtype=np.float64)
-        result = estimated_overlaps(signatures, counts)
-        held = [i for i, key in enumerate(keys) if key in self.supports]
-        if held:  # all at once, which is faster than one candidate pair after the other
-            exact = overlap_matrix([self.supports[keys[i]] for i in held])
-            result[np.ix_(held, held)] = exact
-        return result
+        counts = [self.counts[key] for key in keys]
+        held = {i: self.supports[key] for i, key in enumerate(keys) if key in self.supports}
+        return signed_overlaps(signatures, counts, held)
 
     def collected(self) -> dict[str, Any]:
         """Return the signatures, and the supports that were fetched."""
