@@ -85,6 +85,18 @@ SELECTION_COLUMNS = (
     Column("MB", total_bytes(), ".1f", scale=1e-6),
 )
 FEW = 20  # clients of tables 2, 4 and 5; recall (table 3) is that of all
+TABLES = {
+    "recall of the {all} clients' 4 / 8 / 16 nearest": ("R@4", "R@8", "R@16"),
+    "{few} clients, silhouette / Davies-Bouldin / Calinski-Harabasz": (
+        "silhouette, {few}",
+        "Davies-Bouldin, {few}",
+        "Calinski-Harabasz, {few}",
+    ),
+    "{few} clients, tau / R@5 to the oracle's order of donors": ("tau, {few}", "R@5, {few}"),
+    "{few} clients, tau / R@5 to KNN-Shapley": ("Shapley tau", "Shapley R@5"),
+    "{few} clients, divergence of the mixture of 8 neighbours": ("JS, {few}",),
+    "share of the parameters / bytes that a client sends": ("share", "bytes"),
+}
 
 
 def settings(options: Namespace, split: str) -> Settings:
@@ -117,22 +129,26 @@ def _subset(options: Namespace) -> Path:
 
 
 def align(options: Namespace) -> int:
-    """Print one table for each way to spread the data: mean and spread over seeds.
+    """Print the paper's tables 2 to 5, mean and spread over seeds.
 
     Each seed's scores are a line of the output file; those that are there are not made again.
     """
     known = _lines(options.out)
-    for split in options.splits:
-        found = []
-        for seed in range(options.seeds):
+    found: dict[str, list[dict[str, Scores]]] = {split: [] for split in options.splits}
+    for seed in range(options.seeds):
+        for split in options.splits:
             setting = [options.task, split, options.clients, options.rounds, options.epochs, seed]
             if json.dumps(setting) not in known:
                 rows = _scores(options, split, seed)
                 with options.out.open("a") as file:
                     file.write(json.dumps({"setting": setting, "rows": rows}) + "\n")
                 known[json.dumps(setting)] = rows
-            found.append(known[json.dumps(setting)])
-        print(_table(f"{options.task}, {split}", found).markdown(), end="\n\n", flush=True)
+            found[split].append(known[json.dumps(setting)])
+    few = min(FEW, options.clients)
+    for title, measures in TABLES.items():
+        names = [measure.format(few=few) for measure in measures]
+        heading = f"{options.task}, {title.format(few=few, all=options.clients)}"
+        print(_table(heading, found, names).markdown(), end="\n\n", flush=True)
     return 0
 
 
@@ -164,13 +180,17 @@ def _scores(options: Namespace, split: str, seed: int) -> dict[str, Scores]:
     return rows
 
 
-def _table(title: str, found: Sequence[dict[str, Scores]]) -> Table:
-    """Return mean and standard deviation over seeds, one row a similarity."""
-    measures = list(dict.fromkeys(m for rows in found for scores in rows.values() for m in scores))
-    lines = [[title, *measures]]
-    for name in found[0]:
-        values = [[rows[name].get(m, np.nan) for rows in found] for m in measures]
-        lines.append([name, *(_entry(np.array(value)) for value in values)])
+def _table(title: str, found: dict[str, list[dict[str, Scores]]], measures: Sequence[str]) -> Table:
+    """Return mean and standard deviation over seeds: a row a similarity, a column a split."""
+    lines = [[title, *found]]
+    for name in next(iter(found.values()))[0]:
+        entries = []
+        for rows in found.values():
+            values = [
+                [scores[name].get(measure, np.nan) for scores in rows] for measure in measures
+            ]
+            entries.append(" / ".join(_entry(np.array(value)) for value in values))
+        lines.append([name, *entries])
     return Table(lines)
 
 
@@ -180,8 +200,8 @@ def _entry(values: NDArray[np.float64]) -> str:
         return "-"
     if known.max() >= 100:
         return f"{known.mean():,.0f}"
-    spread = f" ± {known.std(ddof=1):.3f}" if known.size > 1 else ""
-    return f"{known.mean():.3f}{spread}"
+    spread = f" ± {known.std(ddof=1):.2f}" if known.size > 1 else ""
+    return f"{known.mean():.2f}{spread}"
 
 
 def selection_cells(options: Namespace) -> list[Cell]:
