@@ -10,7 +10,7 @@ from client_app.trainer import read_arrays
 from client_app.training import trainer_of
 from server_app.config import read_config
 from similarities.signatures import Hashing
-from strategies.likeness import SupportReader, parameter_shapes
+from strategies.support_reader import SupportReader, parameter_shapes
 from tasks import load_task
 from wire.arrays import to_record
 from wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
