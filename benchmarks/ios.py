@@ -4,8 +4,9 @@
 similarity matrices: do the nearest of a client have labels like its own (recall and Kendall's tau
 against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon divergence),
 how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by each
-similarity and report the accuracy on the clients' own data. ``analyse RUN`` does what ``align``
-does with the supports that a run has collected.
+similarity and report the accuracy on the clients' own data. ``selection`` trains one model with few
+clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN`` does what
+``align`` does with the supports that a run has collected.
 
 ``--task`` is Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20 Newsgroups (``--data`` or
 scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
@@ -38,7 +39,7 @@ from benchmarks.ios_analysis import (
     score_table,
     write_down,
 )
-from benchmarks.measures import final, total_bytes
+from benchmarks.measures import area, final, jitter, total_bytes
 from benchmarks.records import Cell
 from benchmarks.tables import Column, Table, difference_table, summary_table
 from server_app.config import Scalar, read_config
@@ -49,6 +50,7 @@ from wire.supports import MalformedSupport
 
 Settings = dict[str, Scalar]
 
+SETTINGS = ["align", "cohorts", "neighbours", "selection", "analyse"]
 TASKS: dict[str, Settings] = {
     "fashion-mnist": {"model": "lenet", "learning-rate": 0.02},
     "cifar10": {"model": "lenet", "learning-rate": 0.01},
@@ -61,6 +63,7 @@ SPLITS: dict[str, Settings] = {
     "Patho(20 %)": {"partition": "pathological"},
     "Patho(30 %)": {"partition": "pathological"},
 }
+SELECTORS = ("random", "aoi", "round-robin", "support-diversity")
 SIMILARITIES = ("index-overlap", "cosine", "euclidean", "oracle")
 COMMON: Settings = {
     "batch-size": 32,
@@ -75,7 +78,25 @@ COLUMNS = (
     Column("cohorts", final("cohorts"), ".1f"),
     Column("MB", total_bytes(), ".1f", scale=1e-6),
 )
+SELECTION_COLUMNS = (
+    Column("accuracy", final("accuracy")),
+    Column("area", area("accuracy"), ".2f"),
+    Column("jitter", jitter("accuracy")),
+    Column("MB", total_bytes(), ".1f", scale=1e-6),
+)
 FEW = 20  # clients of tables 2, 4 and 5; recall (table 3) is that of all
+TABLES = {
+    "recall of the {all} clients' 4 / 8 / 16 nearest": ("R@4", "R@8", "R@16"),
+    "{few} clients, silhouette / Davies-Bouldin / Calinski-Harabasz": (
+        "silhouette, {few}",
+        "Davies-Bouldin, {few}",
+        "Calinski-Harabasz, {few}",
+    ),
+    "{few} clients, tau / R@5 to the oracle's order of donors": ("tau, {few}", "R@5, {few}"),
+    "{few} clients, tau / R@5 to KNN-Shapley": ("Shapley tau", "Shapley R@5"),
+    "{few} clients, divergence of the mixture of 8 neighbours": ("JS, {few}",),
+    "share of the parameters / bytes that a client sends": ("share", "bytes"),
+}
 
 
 def settings(options: Namespace, split: str) -> Settings:
@@ -108,22 +129,26 @@ def _subset(options: Namespace) -> Path:
 
 
 def align(options: Namespace) -> int:
-    """Print one table for each way to spread the data: mean and spread over seeds.
+    """Print the paper's tables 2 to 5, mean and spread over seeds.
 
     Each seed's scores are a line of the output file; those that are there are not made again.
     """
     known = _lines(options.out)
-    for split in options.splits:
-        found = []
-        for seed in range(options.seeds):
+    found: dict[str, list[dict[str, Scores]]] = {split: [] for split in options.splits}
+    for seed in range(options.seeds):
+        for split in options.splits:
             setting = [options.task, split, options.clients, options.rounds, options.epochs, seed]
             if json.dumps(setting) not in known:
                 rows = _scores(options, split, seed)
                 with options.out.open("a") as file:
                     file.write(json.dumps({"setting": setting, "rows": rows}) + "\n")
                 known[json.dumps(setting)] = rows
-            found.append(known[json.dumps(setting)])
-        print(_table(f"{options.task}, {split}", found).markdown(), end="\n\n", flush=True)
+            found[split].append(known[json.dumps(setting)])
+    few = min(FEW, options.clients)
+    for title, measures in TABLES.items():
+        names = [measure.format(few=few) for measure in measures]
+        heading = f"{options.task}, {title.format(few=few, all=options.clients)}"
+        print(_table(heading, found, names).markdown(), end="\n\n", flush=True)
     return 0
 
 
@@ -155,13 +180,17 @@ def _scores(options: Namespace, split: str, seed: int) -> dict[str, Scores]:
     return rows
 
 
-def _table(title: str, found: Sequence[dict[str, Scores]]) -> Table:
-    """Return mean and standard deviation over seeds, one row a similarity."""
-    measures = list(dict.fromkeys(m for rows in found for scores in rows.values() for m in scores))
-    lines = [[title, *measures]]
-    for name in found[0]:
-        values = [[rows[name].get(m, np.nan) for rows in found] for m in measures]
-        lines.append([name, *(_entry(np.array(value)) for value in values)])
+def _table(title: str, found: dict[str, list[dict[str, Scores]]], measures: Sequence[str]) -> Table:
+    """Return mean and standard deviation over seeds: a row a similarity, a column a split."""
+    lines = [[title, *found]]
+    for name in next(iter(found.values()))[0]:
+        entries = []
+        for rows in found.values():
+            values = [
+                [scores[name].get(measure, np.nan) for scores in rows] for measure in measures
+            ]
+            entries.append(" / ".join(_entry(np.array(value)) for value in values))
+        lines.append([name, *entries])
     return Table(lines)
 
 
@@ -171,8 +200,24 @@ def _entry(values: NDArray[np.float64]) -> str:
         return "-"
     if known.max() >= 100:
         return f"{known.mean():,.0f}"
-    spread = f" ± {known.std(ddof=1):.3f}" if known.size > 1 else ""
-    return f"{known.mean():.3f}{spread}"
+    spread = f" ± {known.std(ddof=1):.2f}" if known.size > 1 else ""
+    return f"{known.mean():.2f}{spread}"
+
+
+def selection_cells(options: Namespace) -> list[Cell]:
+    """Return training of one model with a tenth of the clients a round, chosen in four ways."""
+    common: Settings = {
+        "model": "mlp",
+        "clients-per-round": max(2, options.clients // 10),
+        "num-server-rounds": options.rounds,
+        "evaluate-every": 2,
+        "checkpoint.every": 0,
+    }
+    return [
+        Cell(f"{split}: {name}", {**settings(options, split), **common, "client-selector": name})
+        for split in options.splits
+        for name in SELECTORS
+    ]
 
 
 def cells(options: Namespace) -> list[Cell]:
@@ -221,7 +266,7 @@ def _analyse(parser: ArgumentParser, options: Namespace) -> int:
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run what was asked for; 1 if a run failed."""
     parser = benchmark_parser("ios", __doc__, rounds=5, seeds=3)
-    parser.add_argument("setting", choices=["align", "cohorts", "neighbours", "analyse"])
+    parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("run", nargs="?", type=Path, help="the folder of the run to analyse")
     parser.add_argument("--target", default="", help="the client whose donors are to be ranked")
     parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
@@ -235,10 +280,15 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
-    todo = cells(options)
+    selecting = options.setting == "selection"
+    todo = selection_cells(options) if selecting else cells(options)
+    columns = SELECTION_COLUMNS if selecting else COLUMNS
     results = run_benchmark(options, todo, runner=runner)
-    print(summary_table(results, COLUMNS).markdown(), end="\n\n")
-    print(difference_table(results, COLUMNS[:1], todo[0].name).markdown(), end="\n\n")
+    print(summary_table(results, columns).markdown(), end="\n\n")
+    for split in options.splits:
+        own = [cell.name for cell in todo if cell.name.startswith(f"{split}:")]
+        table = difference_table(results, columns[:1], own[0], cells=own[1:])
+        print(table.markdown(), end="\n\n")
     return 1 if results.failures else 0
 
 

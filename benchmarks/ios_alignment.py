@@ -28,7 +28,7 @@ from similarities.euclidean import euclidean_matrix
 from similarities.histograms import histogram_similarity, mixture_divergence
 from similarities.importance_average import ImportanceAverage
 from similarities.index_overlap import choose_k, overlap_matrix, top_k_support
-from similarities.valuation import donor_values, kendall_agreement, kendall_tau, recall_at
+from similarities.valuation import donor_values, kendall_agreement, recall_at
 from tasks import Split, load_task
 from wire.arrays import flat_floats
 from wire.supports import encode_support
@@ -226,12 +226,3 @@ def donor_order(row: NDArray[Any], target: int) -> list[int]:
     [2, 1]
     """
     return [int(i) for i in np.argsort(-np.asarray(row), kind="stable") if i != target]
-
-
-def donor_taus(matrix: Matrix, truth: Matrix) -> list[float]:
-    """Return Kendall's tau of how each client ranks the others."""
-    others = ~np.eye(len(matrix), dtype=bool)
-    return [
-        kendall_tau(row[mask], true[mask])
-        for row, true, mask in zip(matrix, truth, others, strict=True)
-    ]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.ios_alignment import (
     Matrix,
@@ -22,7 +21,6 @@ from benchmarks.ios_alignment import (
     cluster_quality,
     donor_agreement,
     donor_order,
-    donor_taus,
     histograms_of,
     shapley_matrix,
 )
@@ -32,7 +30,8 @@ from server_app.report import write_report
 from server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
 from similarities.histograms import histogram_similarity
 from similarities.index_overlap import overlap_matrix
-from similarities.minhash import estimated_overlaps
+from similarities.minhash import signed_overlaps
+from similarities.valuation import kendall_by_client
 from tasks import Split, TaskError, load_task
 from wire import tree
 from wire.supports import decode_support
@@ -118,11 +117,9 @@ def similarities(kept: Mapping[str, Any]) -> tuple[list[str], Matrix]:
     if not signed:
         return clients, overlap_matrix([supports[key] for key in clients])
     counts = [int(signed[key]["count"]) for key in clients]
-    matrix = estimated_overlaps([signed[key]["signature"] for key in clients], counts)
-    held = [i for i, key in enumerate(clients) if key in supports]
-    if held:
-        matrix[np.ix_(held, held)] = overlap_matrix([supports[clients[i]] for i in held])
-    return clients, matrix
+    held = {i: supports[key] for i, key in enumerate(clients) if key in supports}
+    signatures = [signed[key]["signature"] for key in clients]
+    return clients, signed_overlaps(signatures, counts, held)
 
 
 def _data(folder: RunFolder, clients: Sequence[str]) -> tuple[list[Split] | None, int]:
@@ -168,7 +165,7 @@ def _truths(found: Analysis) -> tuple[Matrix | None, Matrix | None]:
 
 
 def _best_donors(found: Analysis) -> Table:
-    taus = [None if m is None else donor_taus(found.matrix, m) for m in _truths(found)]
+    taus = [None if m is None else kendall_by_client(found.matrix, m) for m in _truths(found)]
     lines = [["client", "best donors", "tau, labels", "tau, KNN-Shapley"]]
     for row, key in enumerate(found.clients):
         best = [found.clients[i] for i in donor_order(found.matrix[row], row)[:DONORS]]
@@ -185,11 +182,8 @@ def score_table(scores: Scores) -> Table:
 def write_down(path: str | Path, found: Analysis) -> None:
     """Add the agreement with the truth to the run's log, and write its report again."""
     folder = _open(path)
-    taus: dict[str, NDArray[Any] | list[float]] = {}
-    if found.truth is not None:
-        taus["tau-labels"] = donor_taus(found.matrix, found.truth)
-    if found.worth is not None:
-        taus["tau-shapley"] = donor_taus(found.matrix, found.worth)
+    truths = {"tau-labels": found.truth, "tau-shapley": found.worth}
+    taus = {n: kendall_by_client(found.matrix, m) for n, m in truths.items() if m is not None}
     fields = {"clients": found.clients, "scores": found.scores, **taus}
     folder.append_event({"event": "alignment", **fields})
     write_report(folder)

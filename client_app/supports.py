@@ -118,6 +118,8 @@ def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) ->
     """Tell only the support: after training as in a round, or without a model the last one told."""
     config = client_config(contexts[0])
     clients = visits(messages, contexts, client_task(contexts[0]))
+    # First of all: a device knows the model's shape from nothing but its own data.
+    examples = [len(visit.data) for visit in clients]
     part = ImportantIndices(config)
     if records_of(messages[0].content, ArrayRecord):
         _train_and_tell(clients, part, config)
@@ -125,8 +127,8 @@ def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) ->
         for visit in clients:
             part.tell(visit, part.held(visit), in_full=True)
     contents = []
-    for visit in clients:
-        metrics = filled(MetricRecord, {NUM_EXAMPLES: len(visit.data)})
+    for visit, count in zip(clients, examples, strict=True):
+        metrics = filled(MetricRecord, {NUM_EXAMPLES: count})
         content = signed(visit.context) | visit.reply | {METRICS: metrics}
         contents.append(filled(RecordDict, content))
         visit.close()

@@ -14,7 +14,7 @@ from strategies.cohorts import Cohorts
 from strategies.coreset_plan import coreset_plan
 from strategies.coresets import Coresets
 from strategies.fine_tune import FineTune
-from strategies.likeness import SupportReader, likeness, parameter_shapes
+from strategies.likeness import likeness
 from strategies.neighbours import Neighbours
 from strategies.privacy import CentralNoise, PrivacyLedger
 from strategies.quarantine import Quarantine
@@ -25,6 +25,7 @@ from strategies.scaffold import Scaffold
 from strategies.selection import Selection
 from strategies.signals import Signal, SupportSignal
 from strategies.streams import Streams
+from strategies.support_reader import SupportReader, parameter_shapes
 from strategies.survey import Survey
 from tasks import load_task
 

@@ -4,7 +4,6 @@ Each way has the same face: what to ask clients that have not told yet, how to r
 matrix of similarities. Only ``index-overlap`` needs no values of parameters.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,8 @@ from similarities.cosine import cosine_matrix
 from similarities.euclidean import euclidean_matrix
 from similarities.histograms import histogram_similarity
 from similarities.index_overlap import overlap_matrix
-from similarities.minhash import MinHashIndex, estimated_overlaps
-from tasks import load_task
+from similarities.minhash import MinHashIndex, signed_overlaps
+from strategies.support_reader import SupportReader, parameter_shapes
 from wire.arrays import checked_arrays, flat_floats, from_record
 from wire.keys import (
     ARRAYS,
@@ -32,7 +31,7 @@ from wire.keys import (
 )
 from wire.records import record_at, records_of
 from wire.signatures import decode_signature
-from wire.supports import MalformedSupport, decode_support, encode_support, model_tag
+from wire.supports import MalformedSupport
 
 Matrix = NDArray[np.float64]
 
@@ -103,7 +102,7 @@ class IndexOverlap(Likeness):
     question = ASK_SUPPORT
     values = False
 
-    def __init__(self, reader: "SupportReader") -> None:
+    def __init__(self, reader: SupportReader) -> None:
         super().__init__()
         self.reader = reader
 
@@ -159,34 +158,6 @@ class Oracle(Likeness):
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return one minus the Jensen-Shannon divergence of all pairs."""
         return histogram_similarity([self.told[key] for key in keys])
-
-
-class SupportReader:
-    """Reads supports out of replies.
-
-    Parameters
-    ----------
-    shapes : mapping of str to sequence of int
-        Shapes of the model's parameters, in their order.
-    """
-
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        self.size = sum(math.prod(shape) for shape in shapes.values())
-        self.tag = model_tag(shapes)
-
-    def read(self, reply: Message) -> NDArray[np.int64]:
-        """Return the support in a reply; ValueError if it is missing or of another model."""
-        record = record_at(reply.content, SUPPORT, ConfigRecord)
-        payload = record.get(PAYLOAD) if record is not None else None
-        if not isinstance(payload, bytes):
-            raise MalformedSupport("no support in the reply")
-        return decode_support(payload, self.size, self.tag)
-
-    def packed(self, supports: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
-        """Return supports as they are kept in a file: as the bytes that were sent."""
-        sent = {key: encode_support(s, self.size, self.tag) for key, s in supports.items()}
-        arrays = {key: np.frombuffer(data, dtype=np.uint8) for key, data in sent.items()}
-        return {"size": self.size, "tag": self.tag, "supports": arrays}
 
 
 class SignedOverlap(Likeness):
@@ -256,13 +227,9 @@ class SignedOverlap(Likeness):
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the overlaps of all pairs: exact for supports that are held, else estimated."""
         signatures = np.array([self.told[key] for key in keys])
-        counts = np.array([self.counts[key] for key in keys], dtype=np.float64)
-        result = estimated_overlaps(signatures, counts)
-        held = [i for i, key in enumerate(keys) if key in self.supports]
-        if held:  # all at once, which is faster than one candidate pair after the other
-            exact = overlap_matrix([self.supports[keys[i]] for i in held])
-            result[np.ix_(held, held)] = exact
-        return result
+        counts = [self.counts[key] for key in keys]
+        held = {i: self.supports[key] for i, key in enumerate(keys) if key in self.supports}
+        return signed_overlaps(signatures, counts, held)
 
     def collected(self) -> dict[str, Any]:
         """Return the signatures, and the supports that were fetched."""
@@ -281,12 +248,6 @@ class SignedOverlap(Likeness):
         self.counts, self.supports = dict(state["counts"]), dict(state["supports"])
         for key, signature in self.told.items():
             self.index.add_signature(key, signature)
-
-
-def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the parameters of a run's model."""
-    model = load_task(config.task_spec()).build_model()
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
 def likeness(config: RunConfig) -> Likeness:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cohorts.projection import Projection
 from strategies.cohort_rules.base import Observed
-from strategies.likeness import SupportReader
+from strategies.support_reader import SupportReader
 from wire.arrays import from_record
 from wire.keys import ARRAYS, SUPPORT
 from wire.records import sent_arrays

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from similarities.index_overlap import overlap
+from similarities.index_overlap import overlap, overlap_matrix
 from similarities.signatures import Hashing, Signature
 
 Floats = NDArray[np.float64]
@@ -163,8 +163,10 @@ def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)
     return float(result) if result.ndim == 0 else result
 
 
-def estimated_overlaps(signatures: ArrayLike, counts: ArrayLike) -> Floats:
-    """Return the overlaps of all pairs of supports, estimated from their signatures.
+def signed_overlaps(
+    signatures: ArrayLike, counts: ArrayLike, held: Mapping[int, ArrayLike] | None = None
+) -> Floats:
+    """Return the overlaps of all pairs of supports: exact where held, else by their signatures.
 
     Parameters
     ----------
@@ -172,15 +174,25 @@ def estimated_overlaps(signatures: ArrayLike, counts: ArrayLike) -> Floats:
         One row a client.
     counts : array, shape (n,)
         How many indices each of their supports has.
+    held : mapping of int to array, optional
+        The supports that are known, by row. All their pairs are scored at once, which is faster
+        than one candidate pair after the other.
 
     Examples
     --------
-    >>> estimated_overlaps([[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]).round(3).tolist()
+    >>> signatures, counts = [[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]
+    >>> signed_overlaps(signatures, counts).round(3).tolist()
     [[1.0, 0.667], [0.667, 1.0]]
+    >>> signed_overlaps(signatures, counts, {0: range(10), 1: range(3, 13)}).tolist()
+    [[1.0, 0.7], [0.7, 1.0]]
     """
     sizes = np.asarray(counts, dtype=np.float64)
     overlaps = overlap_from_jaccard(_agreements(np.asarray(signatures)), (sizes[:, None], sizes))
-    return np.asarray(np.minimum(overlaps, 1.0))
+    result = np.asarray(np.minimum(overlaps, 1.0))
+    if held:
+        rows = list(held)
+        result[np.ix_(rows, rows)] = overlap_matrix(held.values())
+    return result
 
 
 def _agreements(signatures: NDArray[Any]) -> Floats:

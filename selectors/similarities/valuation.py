@@ -123,10 +123,19 @@ def kendall_agreement(similarity: ArrayLike, oracle: ArrayLike) -> float:
     >>> kendall_agreement(oracle, oracle)
     1.0
     """
+    return float(np.mean(kendall_by_client(similarity, oracle)))
+
+
+def kendall_by_client(similarity: ArrayLike, oracle: ArrayLike) -> list[float]:
+    """Return Kendall's tau of how each client ranks all others.
+
+    >>> oracle = [[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]
+    >>> kendall_by_client([[1, 0.1, 0.9], [0.9, 1, 0.2], [0.1, 0.2, 1]], oracle)
+    [-1.0, 1.0, 1.0]
+    """
     scores, truth = _checked_pair(similarity, oracle)
     others = ~np.eye(len(scores), dtype=bool)
-    taus = [kendall_tau(scores[i, others[i]], truth[i, others[i]]) for i in range(len(scores))]
-    return float(np.mean(taus))
+    return [kendall_tau(scores[i, others[i]], truth[i, others[i]]) for i in range(len(scores))]
 
 
 def _flat(samples: Samples) -> tuple[Floats, NDArray[Any]]:

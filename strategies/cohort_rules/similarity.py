@@ -69,9 +69,9 @@ class SimilarityRule(CohortRule):
         return _origins(self.clusters, old)
 
     def _ask(self, scene: Scene) -> None:
-        """Ask the clients whose last word is older than the last clustering."""
+        """Ask the clients that have never told, or not since the last clustering."""
         old = scene.round - self.every
-        stale = {key for key in scene.keys if self.fresh.get(key, -1) <= old}
+        stale = {key for key in scene.keys if self.fresh.get(key, old) <= old}
         by_model: dict[str, list[str]] = {}
         for key, cohort in zip(scene.keys, self.place(scene), strict=True):
             if key in stale:

@@ -153,6 +153,16 @@ def test_everyone_trains_also_in_cohorts_of_different_sizes(planted):
     assert [e["received"] for e in events(result, "exchange") if e["kind"] == "train"] == [20] * 3
 
 
+@pytest.mark.parametrize("rule", ["similarity", "neighbours"])
+@pytest.mark.parametrize("signatures", [True, False])
+def test_one_client_alone_trains(planted, rule, signatures):
+    keys = {"cohorts": rule, "similarity": "index-overlap", "ios.signatures": signatures}
+    keys |= {"num-clients": 1, "clients-per-round": 1, "num-server-rounds": 3}
+    result = run_local({**planted, **keys, "groups.kind": "none"})
+    assert result.reason == "completed"
+    assert not events(result, "similarity")
+
+
 def bytes_up(result, kind):
     return [e["bytes-up"] for e in events(result, "exchange") if e["kind"] == kind]
 

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 
 from client_app.app import answer
 from client_app.trainer import read_arrays
+from client_app.training import trainer_of
 from server_app.config import read_config
 from similarities.signatures import Hashing
-from strategies.likeness import SupportReader, parameter_shapes
+from strategies.support_reader import SupportReader, parameter_shapes
 from tasks import load_task
 from wire.arrays import to_record
 from wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
 from wire.signatures import decode_signature
 
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 KEYS = {"strategy": "ios", "local-epochs": 1, "ios.share": 0.1, "num-clients": 4, "ios.hashes": 32}
 
 
@@ -101,6 +104,23 @@ def test_two_parts_that_want_it_average_importance_once():
         one = ask("train", alone, model_of(KEYS), number).content[SUPPORT]
     assert set(both) == {PAYLOAD, SIGNATURE}
     assert both[PAYLOAD] == one[PAYLOAD]
+
+
+def test_a_device_with_a_file_of_its_own_tells_what_it_holds(tmp_path):
+    rng, file = np.random.default_rng(0), tmp_path / "mine.npz"
+    np.savez(file, x_train=rng.random((40, 12)).astype(np.float32), y_train=np.arange(40) % 4)
+    keys = KEYS | {"task": "npz", "data.path": "on the server only", "data.num-classes": 4}
+    node = {"client-id": "camera-7", "data-path": str(file), "state-dir": str(tmp_path)}
+    arrays = to_record(
+        {"1.weight": np.zeros((4, 12), np.float32), "1.bias": np.zeros(4, np.float32)}
+    )
+    for model in (arrays, None):
+        trainer_of.cache_clear()  # every message is a new process
+        load_task.cache_clear()
+        context = Context(1, 7, node, RecordDict(), keys)
+        reply = ask("train" if model is not None else ASK_SUPPORT, context, model)
+        assert not reply.has_error(), reply.error.reason
+        assert set(reply.content[SUPPORT]) == {PAYLOAD}
 
 
 @pytest.mark.parametrize(("share", "count"), [(1e-9, 1), (1.0, 650)])

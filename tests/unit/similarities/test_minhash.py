@@ -6,9 +6,9 @@ from similarities.index_overlap import overlap, overlap_matrix
 from similarities.minhash import (
     MinHashIndex,
     best_matches,
-    estimated_overlaps,
     overlap_from_jaccard,
     retrieval_probability,
+    signed_overlaps,
 )
 from similarities.signatures import SCHEMES, Hashing
 
@@ -160,7 +160,7 @@ def test_bad_arguments_are_refused() -> None:
 def test_overlaps_are_estimated_for_supports_of_any_size() -> None:
     supports = [np.arange(400), np.arange(300, 400), np.arange(200, 600)]
     hashing = Hashing(2048, seed=0)
-    estimates = estimated_overlaps([hashing.sign(s) for s in supports], [s.size for s in supports])
+    estimates = signed_overlaps([hashing.sign(s) for s in supports], [s.size for s in supports])
     exact = overlap_matrix(supports)
     np.testing.assert_allclose(estimates, exact, atol=0.06)
     assert estimates.max() <= 1

@@ -12,7 +12,8 @@ from similarities.index_overlap import overlap_matrix
 from similarities.signatures import Hashing
 from strategies.cohort_rules.base import Scene
 from strategies.cohort_rules.similarity import SimilarityRule
-from strategies.likeness import MOST_DRAWN, IndexOverlap, SignedOverlap, SupportReader, drawn
+from strategies.likeness import MOST_DRAWN, IndexOverlap, SignedOverlap, drawn
+from strategies.support_reader import SupportReader
 from wire.keys import PAYLOAD, SIGNATURE, SUPPORT
 from wire.signatures import encode_signature
 from wire.supports import MalformedSupport, OtherModel, encode_support, model_tag

@@ -1,0 +1,49 @@
+"""Reading the supports that clients send, and packing them up to be kept."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message
+from numpy.typing import NDArray
+
+from server_app.config import RunConfig
+from tasks import load_task
+from wire.keys import PAYLOAD, SUPPORT
+from wire.records import record_at
+from wire.supports import MalformedSupport, decode_support, encode_support, model_tag
+
+
+class SupportReader:
+    """Reads supports out of replies.
+
+    Parameters
+    ----------
+    shapes : mapping of str to sequence of int
+        Shapes of the model's parameters, in their order.
+    """
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        self.size = sum(math.prod(shape) for shape in shapes.values())
+        self.tag = model_tag(shapes)
+
+    def read(self, reply: Message) -> NDArray[np.int64]:
+        """Return the support in a reply; ValueError if it is missing or of another model."""
+        record = record_at(reply.content, SUPPORT, ConfigRecord)
+        payload = record.get(PAYLOAD) if record is not None else None
+        if not isinstance(payload, bytes):
+            raise MalformedSupport("no support in the reply")
+        return decode_support(payload, self.size, self.tag)
+
+    def packed(self, supports: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
+        """Return supports as they are kept in a file: as the bytes that were sent."""
+        sent = {key: encode_support(s, self.size, self.tag) for key, s in supports.items()}
+        arrays = {key: np.frombuffer(data, dtype=np.uint8) for key, data in sent.items()}
+        return {"size": self.size, "tag": self.tag, "supports": arrays}
+
+
+def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parameters of a run's model."""
+    model = load_task(config.task_spec()).build_model()
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
