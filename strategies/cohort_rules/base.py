@@ -95,6 +95,10 @@ class CohortRule:
         """Return what is worth an entry in the journal after a round."""
         return {}
 
+    def leaves(self) -> list[str] | None:
+        """Return the cohorts that it knows of; nothing if it takes the layer's as they are."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         """Return what must survive a restart."""
         return {}
