@@ -7,6 +7,8 @@ things, ``rotated`` four whose images are turned, ``classes`` five with classes 
 ``sensitivity`` varies when clusters are looked for and split and into how many, ``lost`` lets
 clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
 updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
+``--samples 12000`` takes the first so many training samples of Fashion-MNIST: clients with little
+data, and a fifth of the work.
 """
 
 import sys
@@ -24,6 +26,9 @@ from benchmarks.results import Results
 from benchmarks.tables import Column, Table, difference_table, summary_table
 from server_app.config import Scalar
 from strategies.accountant import gaussian_multiplier
+from tasks import TaskSpec
+from tasks.datasets import load_raw, rows
+from wire.files import replacing
 
 Changes = dict[str, Scalar]
 
@@ -162,6 +167,20 @@ def cells(
     return [Cell(name, common | changes) for name, changes in METHODS.items()]
 
 
+def first_samples(count: int, folder: Path) -> Path:
+    """Write the first training samples of Fashion-MNIST to a file, if they are not there yet."""
+    target = folder / f"fashion-mnist-{count}.npz"
+    if not target.exists():
+        raw = load_raw(TaskSpec(task="fashion-mnist"))
+        parts = {"train": (raw.x_train, raw.y_train), "test": (raw.x_test, raw.y_test)}
+        first = {name: np.arange(min(count, len(y))) for name, (_, y) in parts.items()}
+        arrays = {f"x_{name}": rows(x, first[name]) for name, (x, _) in parts.items()}
+        arrays |= {f"y_{name}": y[first[name]] for name, (_, y) in parts.items()}
+        with replacing(target) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+    return target
+
+
 def gains_table(results: Results) -> Table:
     """Return what each method with cohorts gains over the same without, seed by seed.
 
@@ -202,12 +221,16 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     settings = [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy"]
     parser.add_argument("setting", choices=settings)
     parser.add_argument("--data", type=Path, help="an .npz file")
+    parser.add_argument("--samples", type=int, help="of Fashion-MNIST, instead of all")
     parser.add_argument("--clients", type=int, default=0, help="instead of 60")
     parser.add_argument("--model", default="softmax")
     parser.add_argument("--only", nargs="*", help="these cells only")
     options = parser.parse_args(arguments)
     if options.data is None and options.setting == "users":
         parser.error("--data: users needs an .npz file with user_train")
+    if options.data is None and options.samples:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.data = first_samples(options.samples, options.out.parent)
     todo = cells(options.setting, options.rounds, options.data, options.clients, options.model)
     unknown = set(options.only or ()) - {cell.name for cell in todo}
     if unknown:

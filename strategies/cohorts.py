@@ -327,7 +327,13 @@ class Cohorts(Layer):
         return {"cohorts": cohorts, "members": self.members, "rule": self.rule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Take back what :meth:`state_dict` returned; refused if rule and models do not fit."""
+        self.rule.load_state_dict(state["rule"])
+        names, known = [str(cohort["name"]) for cohort in state["cohorts"]], self.rule.leaves()
+        if names and known is not None and set(names) != set(known):
+            raise ValueError(
+                f"checkpoint: models of {sorted(names)}, but the tree has {sorted(known)}"
+            )
         self.models, self.strategies, self.rounds = {}, {}, {}
         for cohort in state["cohorts"]:
             name = str(cohort["name"])
@@ -336,4 +342,3 @@ class Cohorts(Layer):
             load_strategy_state(self.strategies[name], cohort["strategy"])
             self.rounds[name] = int(cohort["rounds"])
         self.members = dict(state["members"])
-        self.rule.load_state_dict(state["rule"])

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cohorts.exploration import predicted
 from cohorts.rewards import decayed
 from cohorts.tree import CohortTree, parent_of, path_distance
@@ -106,10 +104,12 @@ class Affinity:
         return [cohort for cohort in open_to_it if cohort not in split and cohort != besides]
 
     def inherited(self, tree: CohortTree) -> "Affinity":
-        """Return the records for the cohorts there are now.
+        """Return the records for the cohorts there are now (section 5.1, request match).
 
         Children that are new to the client start from the parent's reward, its own side from a
-        little more (line 22). Cohorts that are not in the tree are forgotten.
+        little more (line 22). So a request for a cohort that was split meanwhile goes down to the
+        leaf of its cluster index, else to the one with the larger reward, else to any. Cohorts that
+        are not in the tree are forgotten.
         """
         records: dict[str, Record] = {}
         for cohort in tree.cohorts():
@@ -166,27 +166,3 @@ def _child(cohort: str, records: dict[str, Record]) -> Record:
         return Record()
     own = parent.index != NO_INDEX and cohort.endswith(f".{parent.index}")
     return Record(parent.reward + OWN_SIDE * own, known=own)
-
-
-def decode(
-    cohort: str, affinity: Affinity, tree: CohortTree, rng: np.random.Generator | None = None
-) -> str:
-    """Return the leaf that a request for any cohort is for (section 5.1, request match).
-
-    Below a cohort that was split it is the side of the client's cluster index, else the child with
-    the larger reward, else one at random (the first without ``rng``). A request for a cohort that
-    never existed is one for the lowest that exists above it.
-
-    >>> tree = CohortTree.of_leaves(["0.0", "0.1.0", "0.1.1"])
-    >>> decode("0", Affinity({"0": Record(index=0)}), tree)
-    '0.0'
-    >>> decode("0.1", Affinity({"0.1": Record(), "0.1.1": Record(reward=0.5)}), tree)
-    '0.1.1'
-    """
-    records, current = affinity.inherited(tree).records, tree.nearest(cohort)
-    while children := tree.children(current):
-        own = f"{current}.{records[current].index}"
-        rewards = [records[child].reward for child in children]
-        best = [c for c, reward in zip(children, rewards, strict=True) if reward == max(rewards)]
-        current = own if own in children else best[0 if rng is None else rng.integers(len(best))]
-    return current

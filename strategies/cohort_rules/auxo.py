@@ -131,6 +131,10 @@ class AuxoRule(CohortRule):
         """Return how much heterogeneity a split would leave, and who contradicted itself."""
         return self._report
 
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.auxo.leaves()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the tree, the cache of requests, the generator, and when the last split was."""
         return self.auxo.state_dict() | {"last-split": self.last_split}

@@ -103,6 +103,10 @@ class CohortRule:
         """Return what clients have sent that a run may keep for analysis."""
         return {}
 
+    def leaves(self) -> list[str] | None:
+        """Return the cohorts that it knows of; nothing if it takes the layer's as they are."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         """Return what must survive a restart."""
         return {}

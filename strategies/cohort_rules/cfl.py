@@ -42,6 +42,10 @@ class CflRule(CohortRule):
                 regrouping |= {child: {leaf: 1.0} for child in children}
         return regrouping if regrouping.keys() != rounds.keys() else None
 
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.cfl.members.tree.leaves()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the tree and who is where."""
         return self.cfl.state_dict()

@@ -61,6 +61,10 @@ class GroupedRule(CohortRule):
                 found[key] = self.signal.sketch(after) - before
         return found
 
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.core.members.tree.leaves()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the groups and the model that newcomers start from."""
         model = None if self.model is None else from_record(self.model)

@@ -46,6 +46,10 @@ class IfcaRule(CohortRule):
                 self.ifca.observe(list(told), rows)
         return [self.ifca.members.leaf_of(key) or leaves[0] for key in scene.keys]
 
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.ifca.leaves()
+
     def state_dict(self) -> dict[str, Any]:
         """Return where clients were last."""
         return self.ifca.state_dict()

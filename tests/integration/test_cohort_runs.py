@@ -220,10 +220,12 @@ def test_neighbours_by_signatures_are_those_by_supports(planted):
     assert [e["values"] for e in events(signed, "neighbours")] == [False] * 3
 
 
-@pytest.mark.parametrize("rule", ["auxo", "similarity", "neighbours"])
+@pytest.mark.parametrize(
+    "rule", ["auxo", "ifca", "cfl", "flexcfl", "fl-hc", "similarity", "neighbours"]
+)
 def test_a_resumed_run_goes_on_as_if_never_stopped(planted, rule):
     keys = {**planted, "cohorts": rule, "local-epochs": 2, "clients-per-round": 10}
-    if rule != "auxo":
+    if rule in ("similarity", "neighbours"):
         keys["similarity"] = "index-overlap"
     whole = run_local({**keys, "num-server-rounds": 7, "run-name": "whole"})
     part = run_local({**keys, "num-server-rounds": 5, "run-name": "part"})

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cohorts.affinity import Affinity, Feedback, Record, decode
+from cohorts.affinity import Affinity, Feedback, Record
 from cohorts.tree import CohortTree
 
 ONE = CohortTree()
@@ -81,22 +81,25 @@ def test_records_that_make_no_sense_are_refused(column: str, values: list[Any]) 
         Affinity().load_state_dict(state)
 
 
+def best(affinity: Affinity, tree: CohortTree) -> set[str]:
+    """The leaves that a request may go to."""
+    records = affinity.inherited(tree).records
+    most = max(records[leaf].reward for leaf in tree.leaves())
+    return {leaf for leaf in tree.leaves() if records[leaf].reward == most}
+
+
 def test_a_request_goes_down_the_index_then_the_larger_reward_then_anywhere() -> None:
-    rng = np.random.default_rng(0)
-    assert decode("0", Affinity({"0": Record(index=0)}), THREE) == "0.0"
-    deep = Affinity({"0": Record(index=1), "0.1": Record(index=1)})
-    assert decode("0", deep, THREE) == "0.1.1"
-    larger = Affinity({"0.1.0": Record(-1.0), "0.1": Record()})
-    assert decode("0.1", larger, THREE) == "0.1.1"
-    anywhere = {decode("0.1", Affinity(), THREE, rng) for _ in range(30)}
-    assert anywhere == {"0.1.0", "0.1.1"}
-    assert decode("0.0", Affinity({"0.1": Record(9.0)}), THREE) == "0.0"  # a leaf is a leaf
+    assert best(Affinity({"0": Record(index=0)}), THREE) == {"0.0"}
+    assert best(Affinity({"0": Record(0.3, 1), "0.1": Record(0.4, 1)}), THREE) == {"0.1.1"}
+    assert best(Affinity({"0.1.0": Record(-1.0), "0.1": Record(0.5)}), THREE) == {"0.1.1"}
+    assert best(Affinity({"0": Record(0.2), "0.1": Record(0.5)}), THREE) == {"0.1.0", "0.1.1"}
+    assert best(Affinity(), THREE) == set(THREE.leaves())
+    assert best(Affinity({"0.0": Record(9.0, index=1)}), THREE) == {"0.0"}  # a leaf is a leaf
 
 
-def test_a_cohort_that_never_existed_is_read_as_the_lowest_above_it() -> None:
-    assert decode("0.0.5", Affinity(), THREE) == "0.0"
-    assert decode("0.1.9", Affinity({"0.1": Record(index=1)}), THREE) == "0.1.1"
-    assert decode("made up", Affinity({"0": Record(index=0)}), THREE) == "0.0"
+def test_cohorts_that_never_existed_are_forgotten_and_told_of() -> None:
+    assert best(Affinity({"0.1.9": Record(9.0), "0.1": Record(0.1, 1)}), THREE) == {"0.1.1"}
+    assert best(Affinity({"made up": Record(9.0), "0": Record(index=0)}), THREE) == {"0.0"}
     told = Affinity({"made up": Record(5.0), "0.9": Record(), "0.1.0.3": Record(), "0": Record()})
     assert told.strange(THREE) == ["made up", "0.9"]
     assert list(told.inherited(THREE).records) == THREE.cohorts()

@@ -155,6 +155,17 @@ def test_a_cohort_that_never_existed_is_reported_and_does_no_harm() -> None:
     assert keys[1] in auxo.members(keys)["0.1"]
 
 
+def test_a_request_that_does_not_know_of_the_split_goes_to_its_side() -> None:
+    """The server has forgotten the clients; they were away when their cohort was split."""
+    auxo, _, updates = split_in_two()
+    away = [f"away{i}" for i in range(6)]
+    requests = [Affinity({"0": Record(index=i % 2, known=True)}) for i in range(6)]
+    auxo.observe("0.0", away[::2], updates[:6:2], requests[::2])
+    auxo.observe("0.1", away[1::2], updates[1:6:2], requests[1::2])
+    assert auxo.members(away) == {"0.0": away[::2], "0.1": away[1::2]}
+    assert auxo.requests.of(away).known.sum(axis=1).tolist() == [1] * 6
+
+
 def test_what_cannot_be_observed_is_refused() -> None:
     auxo, keys, updates = split_in_two()
     before = copy.deepcopy(auxo.state_dict())

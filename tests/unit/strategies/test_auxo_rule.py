@@ -201,6 +201,19 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
     assert layer.rounds == {odd: 1, even: 2}
 
 
+def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
+    layer, _ = layer_of(rule_of())
+    rounds(layer, START, FakeGrid(KEYS, dict.fromkeys(KEYS, pulling)), range(1, 2))
+    state = layer.state_dict()
+    fresh, _ = layer_of(rule_of())
+    only_one = {**state, "cohorts": [{**state["cohorts"][0], "name": "0"}]}
+    with pytest.raises(ValueError, match=r"models of \['0'\].*tree has \['0.0', '0.1'\]"):
+        fresh.load_state_dict(only_one)
+    assert fresh.models == {}
+    fresh.load_state_dict(state)
+    assert list(fresh.models) == ["0.0", "0.1"]
+
+
 def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
     rule = split_rule(lies_allowed=1)
     side = rule.auxo.members(KEYS)["0.0"]
