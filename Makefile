@@ -19,7 +19,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch test test-browser lint docs bench stop clean
+.PHONY: help venv run compare watch test test-browser test-faults lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
@@ -63,6 +63,9 @@ test: lint ## Check the code and run all tests, those with real Flower processes
 
 test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
 	$(BIN)/python -m pytest tests/browser
+
+test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while runs go on (some 30 minutes)
+	$(BIN)/python -m pytest -s tests/faults
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

@@ -55,8 +55,8 @@ from client_app.state import ClientState
 folder = Path(sys.argv[1])
 context = Context(1, 2, {"client-id": "camera-7", "state-dir": str(folder)}, RecordDict(), {})
 """
-    + "{what}"
-    + """
+    "{what}"
+    """
 random.seed(int(sys.argv[2]))
 known = 0
 for _ in range(50):
