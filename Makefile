@@ -20,7 +20,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch test test-browser fuzz lint docs bench stop clean
+.PHONY: help venv run compare watch test test-browser test-faults fuzz lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
@@ -64,6 +64,9 @@ test: lint ## Check the code and run all tests, those with real Flower processes
 
 test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
 	$(BIN)/python -m pytest tests/browser
+
+test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while runs go on (some 30 minutes)
+	$(BIN)/python -m pytest -s tests/faults
 
 fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES bad inputs each, new ones every time
 	FUZZ_EXAMPLES=$(EXAMPLES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/fuzz

@@ -43,19 +43,20 @@ _REASONS = {
         "{credentials}/ca.crt is not of the server at {server}. On the server: docker/forager.sh "
         "ca > ca.crt; here: docker/forager.sh device-key < ca.crt"
     ),
-    r"Invalid timestamp": (
-        "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
-        "refused. Set it, best by NTP"
-    ),
     r"code: 2004": (
         "the server does not let this key in. If the device crashed a moment ago, it will within a "
         "minute: nothing to do. Else the key is not enrolled or was revoked: look at "
         "docker/forager.sh list on the server; there, docker/forager.sh add {name} < {name}.pub"
     ),
 }
+# Flower ends without a word where the server does not accept the time of day that it signs.
+_WRONG_CLOCK = (
+    "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
+    "refused. Set it, best by NTP"
+)
 _SHUT_OUT = (
-    "the server has ended the session. Was the device revoked? docker/forager.sh list on the "
-    "server tells; it needs a new key to come back"
+    "the server has ended the session: the device was revoked, or the clock of one of them has "
+    "jumped. The next start will tell"
 )
 
 
@@ -165,8 +166,8 @@ def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
 def reason(lines: Iterable[str], name: str, server: str) -> str:
     """Return what the last words of a SuperNode mean, or nothing if that is not known.
 
-    >>> reason(["UNAUTHENTICATED", "Invalid timestamp"], "camera-7", "fl.example.org:9092")[:41]
-    "this device's clock differs from the serv"
+    >>> reason(["unable to get local issuer certificate"], "camera-7", "fl.example.org:9092")[:51]
+    '/credentials/ca.crt is not of the server at fl.exam'
     """
     text = "\n".join(lines)
     for pattern, meaning in _REASONS.items():
@@ -181,6 +182,7 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     asked: list[int] = []  # signals that told us to end
+    let_in = threading.Event()
     last: deque[str] = deque(maxlen=_LAST_LINES)
 
     def pass_on(number: int, frame: object) -> None:
@@ -195,14 +197,19 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
         for line in node.stdout:
             print(line, end="", flush=True)
             last.append(line)
+            if "SuperNode ID" in line:
+                let_in.set()
 
     reader = threading.Thread(target=show, daemon=True)
     reader.start()
     code = node.wait()
     reader.join(2.0)  # children of the SuperNode may hold its output open for longer
-    if not asked and (meaning := reason(last, name, server) if code else _SHUT_OUT):
+    if asked:
+        return code if code >= 0 else 128 - code
+    silent = _SHUT_OUT if let_in.is_set() else _WRONG_CLOCK
+    if meaning := reason(last, name, server) if code else silent:
         print(f"\n{name}: {meaning}", flush=True)
-    return code if code >= 0 else 128 - code
+    return 1
 
 
 def main() -> None:

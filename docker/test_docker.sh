@@ -240,6 +240,7 @@ forager device-key <"$work/ca.crt" >"$work/camera.pub" 2>"$work/up.log"
 SERVER=superlink:9092 PARTITION=1/3 forager compose up -d device >/dev/null 2>&1
 sleep 15
 test "$(restarts device)" -gt 0 || fail 'a device that is not enrolled was not refused'
+forager compose logs device 2>&1 | grep -q 'does not let this key in' || fail 'it did not say why'
 forager add camera-7 <"$work/camera.pub" | grep -q enrolled || fail 'camera-7 cannot be enrolled'
 within 180 'camera-7 online' online 4
 forager revoke node-2 >/dev/null

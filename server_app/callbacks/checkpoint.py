@@ -39,7 +39,7 @@ class Checkpoints(Callback):
 
     def on_run_start(self, loop: Loop) -> None:
         """Drop what an earlier run saved of rounds to be played again, or did not finish saving."""
-        for leftover in self.folder.glob(".round-*.tmp"):
+        for leftover in self.folder.glob(".round-*.safetensors.????????.tmp"):
             leftover.unlink(missing_ok=True)
         for path in _files(self.folder):
             if _round_of(path) > loop.round:

@@ -120,6 +120,11 @@ def test_nodes_keep_their_state_and_cannot_write_their_data():
     assert mounts(SERVICES["serverapp"])["/results"] == ("results", "rw")
 
 
+def test_nodes_do_not_wait_a_quarter_of_an_hour_for_a_dead_connection():
+    for name in ("node-1", "node-2", "node-3", "device"):
+        assert SERVICES[name]["sysctls"] == {"net.ipv4.tcp_retries2": "8"}
+
+
 def test_three_nodes_generated_are_the_three_of_the_file():
     assert generate(3) == COMPOSE
 

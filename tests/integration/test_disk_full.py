@@ -117,3 +117,53 @@ def test_a_run_goes_on_without_checkpoints_and_says_so(tmp_path, room):
     assert [event["round"] for event in finished] == list(range(1, 10))
     ends = [(folder / "model.safetensors").read_bytes() for folder in (crowded, outside / "ended")]
     assert ends[0] == ends[1]  # as if the disk had never been full
+
+
+# A device that has to remember its model, on a disk that is full and then is not.
+DEVICE = """
+import sys
+from pathlib import Path
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from client_app.app import answer
+from client_app.trainer import read_arrays
+from server_app.config import default_config, read_config
+from tasks import load_task
+from wire.arrays import to_record
+
+TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+state, ballast = Path(sys.argv[1]), Path(sys.argv[1], "ballast")
+config = {**default_config(), "strategy": "moon", "model": "mlp", "data.cache-dir": sys.argv[2]}
+node = {"partition-id": 0, "num-partitions": 4, "state-dir": str(state)}
+model = load_task(read_config(config).task_spec()).build_model()
+
+def train(server_round):
+    config_record = ConfigRecord({"server-round": server_round})
+    content = RecordDict({"arrays": to_record(read_arrays(model)), "config": config_record})
+    message = Message(content, dst_node_id=7, message_type="train")
+    (reply,) = answer("train", [message], [Context(1, 7, node, RecordDict(), config)])
+    return reply.error.reason if reply.has_error() else "trained"
+
+print(train(1))
+try:
+    ballast.write_bytes(bytes(1 << 21))
+except OSError as error:
+    print("full:", error)
+print(train(2))
+ballast.unlink()
+print(train(3), sorted(path.suffix for path in state.iterdir()))
+"""
+
+
+def test_a_device_without_room_says_so_and_goes_on_when_there_is_some(tmp_path, room):
+    arguments = [str(room), str(tmp_path / "cache")]
+    done = in_a_small_room("1m", room, sys.executable, "-c", DEVICE, *arguments)
+    assert done.returncode == 0, done.stdout
+    lines = [
+        line for line in done.stdout.splitlines() if line.startswith(("trained", "full", "OS"))
+    ]
+    assert lines[0] == "trained", done.stdout
+    assert lines[1] == "full: [Errno 28] No space left on device"
+    assert lines[2].startswith("OSError: [Errno 28] No space left on device")
+    assert lines[2].endswith("; make room on the disk of this device (state-dir)")
+    assert lines[3] == "trained ['.safetensors']"

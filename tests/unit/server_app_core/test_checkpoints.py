@@ -157,6 +157,13 @@ def test_other_files_are_neither_loaded_nor_deleted(tmp_path: Path) -> None:
     assert load_checkpoint(str(folder))[1]["round"] == 4
 
 
+def test_what_a_crash_left_unfinished_is_removed(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, range(1, 3))
+    (folder / "checkpoints" / ".round-000003.safetensors.0123abcd.tmp").write_text("half of")
+    Checkpoints(folder / "checkpoints", 1, 2).on_run_start(loop_at(2))
+    assert names(folder / "checkpoints") == ["round-000001.safetensors", "round-000002.safetensors"]
+
+
 def test_going_back_to_an_earlier_round_does_not_lose_the_new_checkpoints(tmp_path: Path) -> None:
     """A run resumed from round 3 while 7 and 8 lie there goes on from its own rounds."""
     folder = run_folder(tmp_path, range(1, 9)) / "checkpoints"

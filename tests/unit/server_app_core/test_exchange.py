@@ -91,6 +91,14 @@ def test_every_message_carries_the_deadline_as_its_time_to_live() -> None:
     assert [message.metadata.ttl for message in grid.sent[12:]] == [12.5] * 6
 
 
+def test_what_fails_is_in_the_log_once(said: list[str]) -> None:
+    grid = FakeGrid(KEYS, {"2": failing, "4": failing})
+    around, _ = patient(grid)
+    for _ in range(3):
+        list(around.stream(train_messages(grid)))
+    assert said == [f"client {key} failed at train: client {key} broke" for key in "24"]
+
+
 def test_late_ones_are_waited_for() -> None:
     grid = FakeGrid(KEYS, {"2": late(5), "4": late(9)})
     around, _ = patient(grid)

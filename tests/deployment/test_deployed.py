@@ -1,0 +1,52 @@
+"""A whole run on what docker/ starts, without containers: TLS, node keys, all its programs."""
+
+import pytest
+from deployed import Deployment, settings
+from story import Story
+
+pytestmark = pytest.mark.timeout(290)
+
+NODES = ["node-1", "node-2", "node-3"]
+ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
+ROUNDS = 4
+RUN = settings(
+    client_selector="all",
+    num_server_rounds=ROUNDS,
+    local_steps=12000,  # some seconds of training
+    local__trainer="serial",
+    round__deadline=45.0,
+    run_name="joined",
+)
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    """A server, and the keys of three devices."""
+    started = Deployment(tmp_path, NODES)
+    yield started
+    started.stop()
+
+
+def test_a_device_joins_in_mid_run_and_is_killed_in_training(deployment):
+    for number, name in enumerate(NODES[:2], start=1):
+        deployment.start_device(name, f"{number}/3")
+    follower = deployment.submit("run", "--run-config", RUN)
+    story = Story(deployment, "joined")
+    story.until_round(1)
+    deployment.start_device("node-3", "3/3")
+    story.until_at_work("node-3", "train")
+    story.kill("node-3", "in its first training")
+    story.expect_trouble("node-3", "train")
+
+    assert follower.process.wait(200) == 0, story.explain()
+    assert [event["round"] for event in story.events("round-finished")] == [*range(1, ROUNDS + 1)]
+    assert [event["reason"] for event in story.events("run-finished")] == ["completed"]
+    first, *later = story.exchanges("train")
+    assert (first["sent"], first["received"]) == (2, 2)
+    assert all(exchange["received"] >= 1 for exchange in later), later
+    for name in ARTIFACTS:
+        assert (story.folder / name).stat().st_size > 0, name
+    assert {name: status for name, (status, _) in deployment.nodes().items()}.keys() == set(NODES)
+
+    deployment.stop()
+    assert [program.family() for program in deployment.programs] == [[]] * len(deployment.programs)
