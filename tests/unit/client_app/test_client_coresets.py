@@ -23,8 +23,9 @@ TASK = load_task(read_config(DATA).task_spec())
 SIZE = len(TASK.client_data(0, 6).train)
 
 
-def targets(config: Any, arrays: Any) -> ArrayRecord:
+def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
     data, model = TASK.server_data().validation, TASK.build_model()
+    data = Split(data.x[data.y != without], data.y[data.y != without])
     return to_record({"means": server_targets(model, arrays, data, config.coreset.per_class)})
 
 
@@ -39,9 +40,11 @@ class Client:
         self.state: dict[str, Any] = {}
         self.arrays = read_arrays(TASK.build_model())
         self.node = {"partition-id": 0, "num-partitions": 6}
+        self.unknown_to_server = -1
 
     def visit(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
-        content = {TARGETS: targets(self.config, self.arrays)} if guided else {}
+        told = targets(self.config, self.arrays, self.unknown_to_server)
+        content = {TARGETS: told} if guided else {}
         record = SimpleNamespace(_data=content)
         message = SimpleNamespace(content=record, metadata=SimpleNamespace(message_type=kind))
         visit = SimpleNamespace(
@@ -203,6 +206,15 @@ def test_a_class_of_one_and_classes_that_are_absent():
     visit = client.visit(2, guided=True)
     assert told(visit, "size") == 20
     assert (visit.chosen.y == 1).all()
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "nearest", "agreement"])
+def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
+    client = Client(selector)
+    client.unknown_to_server = 3
+    visit = client.visit(2, guided=True)
+    assert (told(visit, "round"), told(visit, "size")) == (2, round(0.1 * SIZE))
+    assert (visit.chosen.y == 3).any()
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
