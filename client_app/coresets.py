@@ -13,6 +13,7 @@ from client_app.batches import batch_seed
 from client_app.gradient_rows import sample_rows
 from client_app.training import trainer_of
 from client_app.visit import Part, Visit
+from data_selectors.agreement import agreeing, draw
 from data_selectors.budgets import budget_count
 from data_selectors.coreset import Coreset, RuleSettings, choose_coreset
 from data_selectors.uniform import uniform
@@ -31,8 +32,9 @@ class ChosenCoreset(Part):
 
     A rule that matches the server's gradients chooses whenever a message brings them, any other
     rule when the coreset is old enough; facility location, which looks at inputs only, chooses
-    once. A client that has no coreset (before the first choice, or because its data changed or
-    nothing could be told about them) trains on a random subset of the same size.
+    once. Agreement keeps a pool, from which every round draws. A client that has no coreset (before
+    the first choice, or because its data changed or nothing could be told about them) trains on a
+    random subset of the same size.
     """
 
     chooses_data = True
@@ -62,9 +64,12 @@ class ChosenCoreset(Part):
             train_on(visit, stand_in, since=0, seconds=perf_counter() - started)
             return
         visit.state[_KEPT] = kept
-        weights = kept["weights"] if self.settings.use_weights else None
+        indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
+        if self.plan.redraws:
+            indices = indices[draw(kept["weights"], self._budget(visit), _rng(visit, visit.round))]
+            weights = None
         since = int(kept["round"])
-        train_on(visit, kept["indices"], weights, since=since, seconds=perf_counter() - started)
+        train_on(visit, indices, weights, since=since, seconds=perf_counter() - started)
 
     def _chooses_now(self, visit: Visit, kept: dict[str, Any] | None) -> bool:
         if visit.message.metadata.message_type != "train":
@@ -80,11 +85,13 @@ class ChosenCoreset(Part):
     def _choose(self, visit: Visit) -> Coreset:
         data, settings = visit.data, self.settings
         labels = data.y.numpy()
-        rng = np.random.default_rng(batch_seed(visit.config.seed, visit.key, visit.round))
+        rng = _rng(visit, visit.round)
         if self.plan.rule == "random":
             indices = uniform(len(data), self._budget(visit), rng)
             return Coreset(indices, np.ones(len(indices)))
         targets = _targets(visit) if self.plan.guided else None
+        if self.plan.redraws and targets is not None:
+            return Coreset(*agreeing(self._rows(visit), labels, targets, self._budget(visit)))
         if targets is not None and not settings.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
@@ -177,5 +184,8 @@ def _random_subset(visit: Visit, budget: int) -> NDArray[np.int64]:
     """Return a subset that is the same in every round, without samples that are not finite."""
     finite = torch.isfinite(visit.data.x.flatten(1)).all(1).nonzero().flatten().numpy()
     usable = finite if len(finite) else np.arange(len(visit.data))
-    rng = np.random.default_rng(batch_seed(visit.config.seed, visit.key, 0))
-    return usable[uniform(len(usable), budget, rng)]
+    return usable[uniform(len(usable), budget, _rng(visit, 0))]
+
+
+def _rng(visit: Visit, number: int) -> np.random.Generator:
+    return np.random.default_rng(batch_seed(visit.config.seed, visit.key, number))

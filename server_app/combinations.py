@@ -33,6 +33,10 @@ def _of_coresets(config: "RunConfig") -> list[str]:
             for key, value in (("coreset.rule", coreset.rule), ("coreset.target", coreset.target))
             if value != "auto"
         ]
+    if config.data_selector == "agreement" and not coreset.per_class:
+        problems.append(
+            "coreset.per-class = False: data-selector = 'agreement' compares the classes' gradients"
+        )
     return problems
 
 
@@ -42,7 +46,7 @@ def _of_server_data(config: "RunConfig") -> list[str]:
     needs = [f"fine-tune.epochs = {config.fine_tune.epochs}"] if config.fine_tune.epochs else []
     own = "own" if config.data_selector == "gradmatch" else "server"
     target = own if config.coreset.target == "auto" else config.coreset.target
-    if config.data_selector in _MATCHING and target == "server":
+    if config.data_selector in (*_MATCHING, "agreement") and target == "server":
         needs.append(f"data-selector = {config.data_selector!r}")
     return [f"{what}: needs samples on the server, data.validation-share = 0.0" for what in needs]
 

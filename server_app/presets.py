@@ -1,4 +1,4 @@
-"""Presets: one name for a published method, as values of the axes that the user left empty."""
+"""Presets: one name for a method, as values of the axes that the user left empty."""
 
 PRESETS: dict[str, dict[str, str]] = {
     "fedavg": {},
@@ -8,6 +8,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "moon": {"objective": "moon"},
     "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
     "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
+    "agreement": {"data-selector": "agreement", "weighting": "uniform"},
     "ode": {"data-selector": "ode"},
     "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
     "ios": {"cohorts": "similarity", "similarity": "index-overlap"},

@@ -24,7 +24,7 @@ class CoresetPlan:
     rule : str
         As :func:`data_selectors.coreset.choose_coreset` calls it.
     target : str (default: "none")
-        Whose mean gradient is matched: "server", "own" or "none".
+        Whose mean gradients samples are compared with: "server", "own" or "none".
     looks_at : str (default: "gradients")
         What samples are compared by: "gradients" of the model, "inputs" or "nothing".
     """
@@ -42,6 +42,11 @@ class CoresetPlan:
     def changes(self) -> bool:
         """Whether another choice can come of the same data in a later round."""
         return self.looks_at != "inputs"
+
+    @property
+    def redraws(self) -> bool:
+        """Whether what is chosen is a pool, from which every round draws."""
+        return self.rule == "agreement"
 
 
 def coreset_plan(config: RunConfig) -> CoresetPlan | None:
@@ -61,4 +66,5 @@ def coreset_plan(config: RunConfig) -> CoresetPlan | None:
         "random": CoresetPlan("random", looks_at="nothing"),
         "facility-location": CoresetPlan("facility-location", looks_at="inputs"),
         "crust": CoresetPlan("crust"),
+        "agreement": CoresetPlan("agreement", target="server"),
     }.get(name)

@@ -46,6 +46,7 @@ AXES: dict[str, dict[str, str]] = {
         "gradmatch": "client_app.coresets:ChosenCoreset",
         "gcfl": "client_app.coresets:ChosenCoreset",
         "nearest": "client_app.coresets:ChosenCoreset",
+        "agreement": "client_app.coresets:ChosenCoreset",
         "skyline": "client_app.skyline:CleanOnly",
         **dict.fromkeys(STREAM_RULES, "client_app.streamed_data:StreamedData"),
     },

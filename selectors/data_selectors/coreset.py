@@ -2,7 +2,8 @@
 
 Samples are grouped by their label, which may be wrong; each group gives its part of the budget
 (*Gradient Coreset for Federated Learning*, section 5.2, with parts in proportion to the groups
-instead of equal ones). For one group of all samples, let all labels be zero.
+instead of equal ones). For one group of all samples, let all labels be zero. Only ``agreement``
+looks at all classes together.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from data_selectors.agreement import agreeing, draw
 from data_selectors.budgets import class_budgets
 from data_selectors.crust import crust, neighbour_counts
 from data_selectors.facility_location import cluster_sizes, facility_location
@@ -22,7 +24,8 @@ from data_selectors.uniform import uniform
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-RULES = ("full", "random", "facility-location", "crust", "gradmatch", "gcfl", "nearest")
+BY_CLASS = ("full", "random", "facility-location", "crust", "gradmatch", "gcfl", "nearest")
+RULES = (*BY_CLASS, "agreement")
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,14 @@ def choose_coreset(
     """Return at most ``budget`` samples, chosen by a rule within each class.
 
     As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
-    their part to the others.
+    their part to the others. ``agreement`` does not choose by class: how many of a class's samples
+    agree with the server tells how many there are.
 
     Parameters
     ----------
     rule : str
         ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
-        ``crust``, ``gradmatch``, ``gcfl`` or ``nearest``.
+        ``crust``, ``gradmatch``, ``gcfl``, ``nearest`` or ``agreement``.
     rows : array, shape (n, d), or None
         A gradient or a feature vector a sample. Samples with values that are not finite are never
         chosen. ``full`` and ``random`` do without.
@@ -92,11 +96,11 @@ def choose_coreset(
     budget : int
         Samples in total.
     targets : array, shape (classes, d), optional
-        Mean gradient of each class, for the last three rules. A row with values that are not finite
+        Mean gradient of each class, for the last four rules. A row with values that are not finite
         means that nothing is known of the class: then, as without targets, the mean of the client's
         own rows of the class is matched.
     rng : Generator, optional
-        For ``random``.
+        For ``random`` and ``agreement``.
     settings : RuleSettings, optional
 
     Examples
@@ -112,7 +116,10 @@ def choose_coreset(
         raise ValueError(f"budget: expected 0 or more, got {budget}")
     values = _checked_rows(rule, rows)
     goals = _checked_targets(targets, values)
-    groups = _groups(_checked_labels(labels, values, goals), values)
+    classes = _checked_labels(labels, values, goals)
+    if rule == "agreement" and values is not None:
+        return _drawn(values, classes, budget, goals, rng)
+    groups = _groups(classes, values)
     sizes = np.array([len(group) for group in groups.values()], dtype=np.int64)
     parts = class_budgets(sizes, int(sizes.sum()) if rule == "full" else budget)
     chooser = _Chooser(rule, settings or RuleSettings(), rng)
@@ -125,6 +132,27 @@ def choose_coreset(
             indices.append(group[chosen])
             weights.append(counts)
     return _sorted(np.concatenate(indices), np.concatenate(weights))
+
+
+def _drawn(
+    rows: NDArray[Any],
+    labels: NDArray[np.int64],
+    budget: int,
+    goals: Floats | None,
+    rng: np.random.Generator | None,
+) -> Coreset:
+    """Return samples drawn from those that agree with the targets, or with their own means."""
+    if rng is None:
+        raise ValueError("rng: expected a generator for the rule 'agreement', got none")
+    usable = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    rows, labels = rows[usable], labels[usable]
+    if goals is None:
+        present, labels = np.unique(labels, return_inverse=True)
+        means = [rows[labels == place].mean(axis=0) for place in range(len(present))]
+        goals = np.reshape(means, (len(present), rows.shape[1]))
+    samples, lacking = agreeing(rows, labels, goals, at_least=budget)
+    chosen = usable[samples[draw(lacking, budget, rng)]]
+    return Coreset(chosen, np.ones(len(chosen)))
 
 
 @dataclass(frozen=True)

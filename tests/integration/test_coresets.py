@@ -51,6 +51,7 @@ def same_model(a, b):
 
 STACKS = [
     {"strategy": "gcfl"},
+    {"strategy": "agreement"},
     {"strategy": "gcfl", "uplink": "top-k", "client-selector": "cosage", "aggregator": "fedyogi"},
     {"data-selector": "crust", "coreset.use-weights": True, "fine-tune.epochs": 1},
     {"strategy": "gcfl", "objective": "scaffold", "coreset.use-weights": True},
@@ -75,7 +76,7 @@ def test_a_resumed_run_equals_one_never_stopped_by_wire(small, stack):
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("stack", STACKS[3:])
+@pytest.mark.parametrize("stack", STACKS[4:])
 def test_stacked_clients_train_as_one_by_one(small, stack):
     stacked, serial = (
         run_local({**small, **stack, "local.trainer": how, "num-server-rounds": 3})
@@ -89,11 +90,12 @@ def test_stacked_clients_train_as_one_by_one(small, stack):
 def test_the_methods_differ_and_the_clean_samples_are_found(small):
     settings = {**small, "client-selector": "all", "partition": "iid"}
     shares = {}
-    for name in ("random", "gcfl", "nearest", "skyline"):
+    for name in ("random", "gcfl", "nearest", "agreement", "skyline"):
         result = run_local({**settings, "data-selector": name})
         shares[name] = events(result, "coresets")[-1]["clean-share"]
     assert shares["skyline"] == 1.0
     assert shares["nearest"] > 0.9 > shares["gcfl"] > shares["random"]
+    assert shares["agreement"] > shares["random"] + 0.1
 
 
 def test_guidance_is_counted_apart_and_travels_only_when_it_is_needed(small):

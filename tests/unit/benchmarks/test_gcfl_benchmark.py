@@ -2,15 +2,18 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import gcfl
 from benchmarks.coreset_runs import run_with_coresets
+from benchmarks.data_part import write_part
 from server_app.config import read_config
 
 
 def options(experiment: str, **given: Any) -> Namespace:
     given = {"noise": None, "methods": None, "model": "", "data": Path("x.npz"), **given}
+    given.setdefault("learning_rate", None)
     return Namespace(experiment=experiment, rounds=7, evaluate_every=2, **given)
 
 
@@ -39,6 +42,38 @@ def test_data_are_needed_where_there_are_none(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit):
         gcfl.main(["cifar"])
     assert "--data: cifar needs" in capsys.readouterr().err
+
+
+def test_the_learning_rate_can_be_another() -> None:
+    (cell,) = gcfl.cells(options("fashion", noise=["clean"], methods=["gcfl"], learning_rate=0.5))
+    assert cell.config["learning-rate"] == 0.5
+
+
+def test_a_part_of_the_data_keeps_the_classes_alike_and_all_test_samples(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x_train": rng.random((60, 4), dtype=np.float32),
+        "y_train": rng.permutation(np.repeat([0, 1, 2], [30, 20, 10])),
+        "x_test": rng.random((9, 4), dtype=np.float32),
+        "y_test": np.repeat([0, 1, 2], 3),
+    }
+    whole = tmp_path / "whole.npz"
+    np.savez(whole, **arrays)
+    path = write_part("npz", str(whole), 12, tmp_path / "parts")
+    with np.load(path) as part:
+        assert np.bincount(part["y_train"]).tolist() == [6, 4, 2]
+        assert {tuple(row) for row in part["x_train"]} < {tuple(row) for row in arrays["x_train"]}
+        np.testing.assert_array_equal(part["x_test"], arrays["x_test"])
+    before = path.read_bytes()
+    assert write_part("npz", str(whole), 12, tmp_path / "parts").read_bytes() == before
+    with np.load(write_part("npz", str(whole), 1000, tmp_path / "parts")) as part:
+        np.testing.assert_array_equal(part["y_train"], arrays["y_train"])
+
+
+def test_a_part_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        gcfl.main(["fashion", "--samples", "0"])
+    assert "--samples: expected 1 or more, got 0" in capsys.readouterr().err
 
 
 def test_rows_tell_what_clients_trained_on(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ TASK = load_task(read_config(DATA).task_spec())
 SIZE = len(TASK.client_data(0, 6).train)
 
 
-def targets(config: Any, arrays: Any) -> ArrayRecord:
+def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
     data, model = TASK.server_data().validation, TASK.build_model()
+    data = Split(data.x[data.y != without], data.y[data.y != without])
     return to_record({"means": server_targets(model, arrays, data, config.coreset.per_class)})
 
 
@@ -39,9 +40,11 @@ class Client:
         self.state: dict[str, Any] = {}
         self.arrays = read_arrays(TASK.build_model())
         self.node = {"partition-id": 0, "num-partitions": 6}
+        self.unknown_to_server = -1
 
     def visit(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
-        content = {TARGETS: targets(self.config, self.arrays)} if guided else {}
+        told = targets(self.config, self.arrays, self.unknown_to_server)
+        content = {TARGETS: told} if guided else {}
         record = SimpleNamespace(_data=content)
         message = SimpleNamespace(content=record, metadata=SimpleNamespace(message_type=kind))
         visit = SimpleNamespace(
@@ -95,6 +98,25 @@ def test_targets_bring_a_choice_which_is_kept():
     assert told(again, "round") == 11
 
 
+def test_agreement_keeps_a_pool_from_which_every_round_draws():
+    client = Client("agreement")
+    first = client.visit(2, guided=True)
+    pool = client.state["coreset"]["indices"]
+    assert len(pool) > round(0.1 * SIZE) == told(first, "size")
+    later, again = client.visit(3), client.visit(3)
+    assert told(later, "round") == 2
+    assert not same(first, later)
+    assert same(later, again)
+    assert np.array_equal(client.state["coreset"]["indices"], pool)
+    allowed = {tuple(row) for row in client.data.x[pool].flatten(1).tolist()}
+    assert {tuple(row) for row in later.chosen.x.flatten(1).tolist()} <= allowed
+    assert float(client.clean[pool].float().mean()) > float(client.clean.float().mean()) + 0.2
+
+
+def test_agreement_weighs_nothing_in_training():
+    assert Client("agreement", coreset__use_weights=True).visit(2, guided=True).weights is None
+
+
 @pytest.mark.parametrize(
     ("selector", "rounds"),
     [
@@ -116,24 +138,25 @@ def test_a_taste_of_training_chooses_nothing():
     assert told(client.visit(1), "round") == 1
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
 def test_data_that_changed_are_chosen_from_anew(selector):
     client = Client(selector, coreset__every=100)
     client.visit(2, guided=True)
     client.data = Split(client.data.x[:100], client.data.y[:100])
     client.clean = client.clean[:100]
     changed = client.visit(3)
-    assert told(changed, "round") == (0 if selector == "gcfl" else 3)
+    alone = selector == "crust"  # chooses without the server
+    assert told(changed, "round") == (3 if alone else 0)
     assert told(changed, "size") == 10
-    assert told(client.visit(4, guided=True), "round") == (4 if selector == "gcfl" else 3)
+    assert told(client.visit(4, guided=True), "round") == (3 if alone else 4)
     client.data = Split(client.data.x, client.data.y.flip(0))
-    assert told(client.visit(5), "round") == (0 if selector == "gcfl" else 5)
+    assert told(client.visit(5), "round") == (5 if alone else 0)
 
 
 @pytest.mark.parametrize(
     ("budget", "size"), [(0.1, round(0.1 * SIZE)), (1.0, SIZE), (25, 25), (1e6, SIZE), (1e-9, 1)]
 )
-@pytest.mark.parametrize("selector", ["gcfl", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl", "agreement", "facility-location"])
 def test_the_budget_is_a_share_or_a_number(selector, budget, size):
     client = Client(selector, coreset__budget=budget)
     assert told(client.visit(2, guided=True), "size") == size
@@ -141,7 +164,9 @@ def test_the_budget_is_a_share_or_a_number(selector, budget, size):
         assert torch.equal(client.visit(3).chosen.y, client.data.y)
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "crust", "facility-location"])
+@pytest.mark.parametrize(
+    "selector", ["gcfl", "gradmatch", "nearest", "agreement", "crust", "facility-location"]
+)
 def test_samples_that_are_not_finite_are_never_trained_on(selector):
     client = Client(selector)
     client.data.x[: SIZE // 2].fill_(np.nan)
@@ -154,14 +179,15 @@ def test_samples_that_are_not_finite_are_never_trained_on(selector):
         TASK._clients._kept.clear()  # the data belong to all tests
 
 
-def test_nothing_usable_leaves_a_random_subset():
-    client = Client()
+@pytest.mark.parametrize("selector", ["gcfl", "agreement"])
+def test_nothing_usable_leaves_a_random_subset(selector):
+    client = Client(selector)
     client.data = Split(torch.full_like(client.data.x, np.nan), client.data.y)
     visit = client.visit(2, guided=True)
     assert (told(visit, "round"), told(visit, "size")) == (0, round(0.1 * SIZE))
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "agreement", "crust"])
 def test_gradients_that_are_all_zero(selector):
     client = Client(selector)
     client.data = Split(client.data.x, torch.zeros_like(client.data.y))
@@ -182,8 +208,18 @@ def test_a_class_of_one_and_classes_that_are_absent():
     assert (visit.chosen.y == 1).all()
 
 
-def test_labels_out_of_range_are_an_error_that_says_so():
-    client = Client("gcfl")
+@pytest.mark.parametrize("selector", ["gcfl", "nearest", "agreement"])
+def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
+    client = Client(selector)
+    client.unknown_to_server = 3
+    visit = client.visit(2, guided=True)
+    assert (told(visit, "round"), told(visit, "size")) == (2, round(0.1 * SIZE))
+    assert (visit.chosen.y == 3).any()
+
+
+@pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
+def test_labels_out_of_range_are_an_error_that_says_so(selector):
+    client = Client(selector)
     client.data = Split(client.data.x, client.data.y + 5)
     with pytest.raises(ValueError, match="labels: expected 0 to 9, got 1"):
         client.visit(2, guided=True)

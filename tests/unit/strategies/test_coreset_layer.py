@@ -183,6 +183,15 @@ def test_state_survives_a_save() -> None:
         ({"data-selector": "full", "coreset.target": "own"}, "coreset.target = 'own': only"),
         ({"data.validation-share": 0.0}, "data-selector = 'gcfl': needs samples on the server"),
         (
+            {"data-selector": "agreement", "data.validation-share": 0.0},
+            "data-selector = 'agreement': needs samples on the server",
+        ),
+        (
+            {"data-selector": "agreement", "coreset.per-class": False},
+            "coreset.per-class = False: data-selector = 'agreement' compares",
+        ),
+        ({"data-selector": "agreement", "coreset.rule": "nearest"}, "coreset.rule = 'nearest': on"),
+        (
             {"fine-tune.epochs": 1, "data-selector": "full", "data.validation-share": 0.0},
             "fine-tune.epochs = 1: needs samples",
         ),
@@ -200,7 +209,13 @@ def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    "method", [{"strategy": "gcfl"}, {"data-selector": "crust"}, {"strategy": "moon"}]
+    "method",
+    [
+        {"strategy": "gcfl"},
+        {"strategy": "agreement"},
+        {"data-selector": "crust"},
+        {"strategy": "moon"},
+    ],
 )
 def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> None:
     config = read_config({**method, "model": f"{__name__}:no_head"})

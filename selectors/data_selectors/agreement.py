@@ -1,0 +1,124 @@
+"""The samples whose label the server's gradients bear out, drawn anew whenever they are needed.
+
+A last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``: how much the
+model still lacks, times the sample's features h (*Gradient Coreset for Federated Learning*, section
+5.3). Divided by its first entry it is ``[1, h]``, and a class's mean gradient becomes a weighted
+mean of features of its samples: a prototype. So the few numbers that the server sends tell where
+each class lies, and a sample's label agrees with them if its features are not much nearer to
+another class's prototype than to its own.
+
+Matching a gradient with few samples prefers those that are learnt already: their gradients are
+small, like what is still missing. Here the server's gradients only rule out what contradicts them.
+Of the rest those are drawn more often that the model has not learnt: in proportion to ``1 - p``.
+"""
+
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+SLACK = 2.0
+TINY = 1e-12  # smallest weight in a draw: who has nothing left to teach comes last, in any order
+
+
+def agreeing(
+    gradients: ArrayLike,
+    labels: ArrayLike,
+    targets: ArrayLike,
+    at_least: int = 0,
+    slack: float = SLACK,
+) -> tuple[Positions, Floats]:
+    """Return the samples whose label agrees with the targets, and what each still lacks, ``1 - p``.
+
+    Where nothing is known a sample agrees: if its own gradient is zero, or if the server has no
+    sample of its label, so that the target's first entry is not negative.
+
+    Parameters
+    ----------
+    gradients : array, shape (n, 1 + d)
+        Each sample's gradient in the bias and weights of its label's neuron. Rows that are not
+        finite never agree.
+    labels : array of int, shape (n,)
+        From 0 to the number of targets - 1.
+    targets : array, shape (classes, 1 + d)
+        Mean gradient of each class in its own neuron.
+    at_least : int
+        If fewer agree, those that come closest to it make up for them.
+    slack : float
+        How many times larger the squared distance to the own class's prototype may be than that to
+        the nearest other one.
+
+    Examples
+    --------
+    Two classes around 0 and around 4. The third sample looks like the other class.
+
+    >>> gradients = [[-0.5, 0.0], [-0.1, -0.1], [-0.9, -3.6], [-0.2, -0.6]]
+    >>> samples, lacking = agreeing(gradients, [0, 0, 0, 1], [[-0.5, 0.0], [-0.5, -2.0]])
+    >>> samples.tolist(), lacking.tolist()
+    ([0, 1, 3], [0.5, 0.1, 0.2])
+    """
+    rows, goals = _matrix(gradients, "gradients"), _matrix(targets, "targets")
+    classes = np.asarray(labels)
+    if goals.shape[1] != rows.shape[1]:
+        raise ValueError(f"targets: expected {rows.shape[1]} values each, got {goals.shape[1]}")
+    if classes.shape != (len(rows),):
+        raise ValueError(f"labels: expected {len(rows)}, one a row, got shape {classes.shape}")
+    outside = classes[(classes < 0) | (classes >= len(goals))]
+    if outside.size:
+        raise ValueError(f"labels: expected 0 to {len(goals) - 1}, got {outside[0]}")
+    if not slack > 0:
+        raise ValueError(f"slack: expected a number above 0, got {slack!r}")
+    shares = _contradictions(rows, classes, goals)
+    usable = np.count_nonzero(np.isfinite(shares))
+    count = max(np.count_nonzero(shares <= slack / (1 + slack)), min(index(at_least), usable))
+    chosen = np.sort(np.argsort(shares, kind="stable")[:count])
+    return chosen, np.abs(rows[chosen, 0])
+
+
+def draw(weights: ArrayLike, budget: int, rng: np.random.Generator) -> Positions:
+    """Return ``budget`` positions in ascending order, none twice, each likelier the more it weighs.
+
+    One after the other in proportion to the weights of those that are left (Efraimidis and
+    Spirakis, 2006, with exponential variables).
+
+    >>> draw([0.0, 1.0, 0.0, 5.0], 2, np.random.default_rng(0)).tolist()
+    [1, 3]
+    """
+    chances = np.maximum(np.asarray(weights, dtype=np.float64), TINY)
+    if index(budget) < 0:
+        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    waits = rng.exponential(size=chances.shape) / chances
+    return np.sort(np.argsort(waits, kind="stable")[:budget])
+
+
+def _contradictions(rows: Floats, classes: NDArray[Any], goals: Floats) -> Floats:
+    """Return ``d / (d + e)``: d and e are squared distances to the own and nearest other prototype.
+
+    Zero where nothing is known, infinite for rows that are not finite.
+    """
+    known = np.flatnonzero((goals[:, 0] < 0) & np.isfinite(goals).all(axis=1))
+    shares = np.where(np.isfinite(rows).all(axis=1), 0.0, np.inf)
+    judged = np.flatnonzero((shares == 0) & (rows[:, 0] != 0) & np.isin(classes, known))
+    if len(known) < 2 or not judged.size:
+        return shares
+    features = rows[judged] / rows[judged, :1]
+    prototypes = goals[known] / goals[known, :1]
+    gaps = (prototypes**2).sum(axis=1) - 2 * features @ prototypes.T
+    gaps = np.maximum(gaps + (features**2).sum(axis=1)[:, None], 0)
+    places = np.arange(len(judged)), np.searchsorted(known, classes[judged])
+    own = gaps[places]
+    gaps[places] = np.inf
+    total = own + gaps.min(axis=1)
+    shares[judged] = np.divide(own, total, out=np.zeros_like(own), where=total > 0)
+    return shares
+
+
+def _matrix(values: ArrayLike, name: str) -> Floats:
+    matrix = np.asarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or not matrix.shape[1]:
+        raise ValueError(f"{name}: expected rows of a bias and weights, got shape {matrix.shape}")
+    return matrix
