@@ -114,7 +114,10 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     (tmp_path / "own").mkdir()
     np.savez(tmp_path / "own" / "device.npz", x_train=x_own, y_train=y_own)
     own = tmp_path / "own" / "device.npz"
-    device = federation.add_supernode("camera", f"data-path='{own}' client-id='camera'")
+    # Its first training starts a worker that the later processes hand their messages to.
+    state = tmp_path / "state"
+    node = f"data-path='{own}' client-id='camera' state-dir='{state}' resident-seconds=600"
+    device = federation.add_supernode("camera", node)
 
     run = tmp_path / "runs" / "device"
     run_id = federation.cli.submit(
@@ -136,6 +139,7 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     )
     log = "\n".join(federation.cli.log(run_id))
     assert wait_for_end(federation.cli, run_id).succeeded, log + device.last_words()
+    (worker,) = state.glob("*.sock")
     exchanges = events(run, "exchange")
     assert not any(troubled(exchange) for exchange in exchanges), exchanges
     chosen = [event["chosen"] for event in events(run, "selected") if event["phase"] == "train"]
@@ -153,3 +157,5 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     with (run / "rounds.csv").open() as file:
         accuracy = [float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"]]
     assert accuracy[-1] > max(accuracy[0], 0.8)
+    federation.stop()
+    wait_until(lambda: not worker.exists(), 20, lambda: "the worker outlives its SuperNode")
