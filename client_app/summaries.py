@@ -110,9 +110,7 @@ def _losses(clients: list[Visit], config: RunConfig) -> list[float]:
     data = [visit.data for visit in clients]
     # After the data: a device knows the model's shape from nothing but its own file.
     model = trainer_of(config).model
-    return [
-        evaluate(model, visit.arrays, own)[1] for visit, own in zip(clients, data, strict=True)
-    ]
+    return [evaluate(model, visit.arrays, own)[1] for visit, own in zip(clients, data, strict=True)]
 
 
 def _histogram(context: Context, task: Task) -> list[int]:

@@ -31,6 +31,7 @@ CSV_COLUMNS = (
     "clients-accuracy-worst-10",
     "clients-accuracy-best-10",
     "clients-accuracy-variance",
+    "epsilon",
 )
 
 Row = dict[str, float]
@@ -88,6 +89,7 @@ class History:
     config: dict[str, Any] = field(default_factory=dict)
     finish: dict[str, Any] | None = None
     last_time: float = 0.0
+    delta: float | None = None  # at which the column `epsilon` holds, where a run has one
 
     @classmethod
     def from_events(cls, events: Iterable[Mapping[str, Any]]) -> "History":
@@ -302,6 +304,13 @@ def _quarantined(history: History, event: Mapping[str, Any]) -> None:
     _add(history.rows.setdefault(current, {}), "quarantined", 1)
 
 
+def _privacy(history: History, event: Mapping[str, Any]) -> None:
+    """Note what the client that was asked most often has given away so far."""
+    current, history.delta = _round_of(event), number(event.get("delta"))
+    if current is not None:
+        _put(history.rows.setdefault(current, {}), "epsilon", event.get("epsilon-most"))
+
+
 def _aggregated(history: History, event: Mapping[str, Any]) -> None:
     current, metrics = _round_of(event), event.get("metrics")
     if current is not None and isinstance(metrics, Mapping):
@@ -333,6 +342,7 @@ _TAKERS: dict[str, Callable[[History, Mapping[str, Any]], None]] = {
     "exchange": _exchange,
     "uplink": _uplink,
     "quarantined": _quarantined,
+    "privacy": _privacy,
     "aggregated": _aggregated,
     "evaluated": _evaluated,
     "round-finished": _round_finished,

@@ -58,6 +58,7 @@ def _head(title: str, run_name: str, history: History) -> str:
         story.traffic_sentence(history),
         story.participation_sentence(history),
         story.trouble_sentence(history),
+        *([f"Privacy: {story.privacy(history)}."] if history.delta is not None else []),
     ]
     mark = "" if story.ended_well(history) else ' class="warn"'
     lines = [f"<li{mark}>{_text(story.ending(history), 600)}</li>"]
