@@ -89,6 +89,7 @@ bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m benchmarks.stream_speed
 	$(BIN)/python -m benchmarks.cohort_speed
 	$(BIN)/python -m benchmarks.overlap_speed
+	$(BIN)/python -m benchmarks.message_cost processes
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'

@@ -81,6 +81,13 @@ def _warn_once(text: str) -> None:
 
 
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
+    """Answer on a device: by its resident worker, if it has one and torch is needed."""
+    if kind != IDENTIFY and context.node_config.get("resident-seconds"):
+        from client_app import resident
+
+        reply = resident.ask(kind, message, context) if resident.idle_seconds(context) else None
+        if reply is not None:
+            return reply
     return answer(kind, [message], [context])[0]
 
 

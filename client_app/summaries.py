@@ -107,8 +107,10 @@ def _last_change(model: HeldModel, config: RunConfig) -> Reference:
 
 
 def _losses(clients: list[Visit], config: RunConfig) -> list[float]:
+    data = [visit.data for visit in clients]
+    # After the data: a device knows the model's shape from nothing but its own file.
     model = trainer_of(config).model
-    return [evaluate(model, visit.arrays, visit.data)[1] for visit in clients]
+    return [evaluate(model, visit.arrays, own)[1] for visit, own in zip(clients, data, strict=True)]
 
 
 def _histogram(context: Context, task: Task) -> list[int]:

@@ -86,7 +86,9 @@ def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
 
 def _train_reply(visit: Visit, job: Job, outcome: Outcome, seconds: float) -> RecordDict:
     examples = outcome.num_examples if visit.counts_for is None else visit.counts_for
-    metrics = {NUM_EXAMPLES: examples, TRAIN_LOSS: outcome.loss, SECONDS: seconds}
+    metrics = {NUM_EXAMPLES: examples, SECONDS: seconds}
+    if visit.config.privacy != "local-dp":  # a loss would tell of the data what the noise hides
+        metrics[TRAIN_LOSS] = outcome.loss
     content = signed(visit.context) | visit.reply
     config = message_config(visit.message)
     asked = entries(config)

@@ -6,6 +6,22 @@ if TYPE_CHECKING:
     from server_app.config import RunConfig
 
 _MATCHING = ("gcfl", "gradmatch", "nearest")  # data selectors that match a gradient
+# By axis, what needs nothing of clients that depends on their data but the model they trained. The
+# others ask for a loss, a similarity, an update, labels or important parameters as they are.
+_ONLY_A_MODEL = {
+    "client-selector": ("random", "all", "round-robin", "aoi"),
+    "data-selector": (
+        *("full", "random", "facility-location", "crust", "skyline", "agreement"),
+        *_MATCHING,
+    ),
+    "cohorts": ("none", "auxo", "cfl", "neighbours"),
+    "similarity": ("none", "cosine", "euclidean"),
+    "objective": ("sgd", "prox", "moon"),
+    "aggregator": (
+        *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+        *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
+    ),
+}
 
 
 def method_problems(config: "RunConfig") -> list[str]:
@@ -92,19 +108,18 @@ def _of_privacy(config: "RunConfig") -> list[str]:
     """Return what clients would send besides their noisy model, or cannot be noisy at all."""
     problems = []
     if config.privacy == "local-dp":
-        also_sent = {
-            "objective = 'scaffold'": config.objective == "scaffold",
-            f"cohorts = {config.cohorts!r}": config.cohorts not in ("none", "auxo", "cfl"),
-            "cohort.ask-newcomers": config.cohorts == "auxo" and config.cohort.ask_newcomers > 0,
-            "data-selector = 'ode'": config.data_selector == "ode",
-            "similarity = 'index-overlap'": config.similarity == "index-overlap",
-            "client-selector = 'support-diversity'": config.client_selector == "support-diversity",
-        }
+        axes = config.axes()
         problems += [
-            f"privacy = 'local-dp': {what} has clients send more than a noisy model"
-            for what, holds in also_sent.items()
-            if holds
+            f"privacy = 'local-dp': {axis} = {axes[axis]!r} has clients send more than a noisy "
+            f"model; allowed are {', '.join(allowed)}"
+            for axis, allowed in _ONLY_A_MODEL.items()
+            if axes[axis] not in allowed
         ]
+        if config.cohorts == "auxo" and config.cohort.ask_newcomers:
+            problems.append(
+                f"privacy = 'local-dp': cohort.ask-newcomers = {config.cohort.ask_newcomers} has "
+                "clients send more than a noisy model; allowed is 0"
+            )
     robust = ("median", "trimmed-mean", "krum", "multi-krum", "bulyan", "qfedavg")
     if config.privacy == "central-dp" and config.aggregator in robust:
         problems.append(

@@ -32,6 +32,7 @@ CSV_COLUMNS = (
     "clients-accuracy-worst-10",
     "clients-accuracy-best-10",
     "clients-accuracy-variance",
+    "epsilon",
 )
 
 
@@ -72,6 +73,7 @@ class History:
     finish: dict[str, Any] | None = None
     last_time: float = 0.0
     latest: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    delta: float | None = None  # at which the column `epsilon` holds, where a run has one
 
     @classmethod
     def from_events(cls, events: Iterable[Mapping[str, Any]]) -> "History":

@@ -80,6 +80,7 @@ def _head(title: str, run_name: str, history: History) -> str:
         cohort_charts.cohorts_sentence(history),
         similarity_charts.similarity_sentence(history),
         story.trouble_sentence(history),
+        *([f"Privacy: {story.privacy(history)}."] if history.delta is not None else []),
     ]
     mark = "" if story.ended_well(history) else ' class="warn"'
     lines = [f"<li{mark}>{text(story.ending(history), 600)}</li>"]

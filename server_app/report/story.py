@@ -160,4 +160,17 @@ def summary(history: History) -> list[tuple[str, str]]:
         ("times chosen", f"{least} to {most}, median {middle:g}"),
         ("failures", f"{failed} failed, {late} late"),
         ("quarantined", f"{quarantined}"),
+        *([("privacy", privacy(history))] if history.delta is not None else []),
     ]
+
+
+def privacy(history: History) -> str:
+    """Return what the run has given away of the client that was asked most often.
+
+    >>> events = [{"event": "privacy", "round": 1, "delta": 1e-5, "epsilon-most": 2.5}]
+    >>> privacy(History.from_events(events))
+    'epsilon 2.50 at delta 1e-05'
+    """
+    spent = history.series("epsilon")[1]
+    amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
+    return f"{amount} at delta {history.delta:g}"

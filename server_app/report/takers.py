@@ -112,6 +112,13 @@ def _quarantined(history: "History", event: Mapping[str, Any]) -> None:
     _add(history.rows.setdefault(current, {}), "quarantined", 1)
 
 
+def _privacy(history: "History", event: Mapping[str, Any]) -> None:
+    """Note what the client that was asked most often has given away so far."""
+    current, history.delta = round_of(event), number(event.get("delta"))
+    if current is not None:
+        _put(history.rows.setdefault(current, {}), "epsilon", event.get("epsilon-most"))
+
+
 def _aggregated(history: "History", event: Mapping[str, Any]) -> None:
     current, metrics = round_of(event), event.get("metrics")
     if current is not None and isinstance(metrics, Mapping):
@@ -154,6 +161,7 @@ TAKERS: dict[str, Callable[["History", Mapping[str, Any]], None]] = {
     "exchange": _exchange,
     "uplink": _uplink,
     "quarantined": _quarantined,
+    "privacy": _privacy,
     "aggregated": _aggregated,
     "evaluated": _evaluated,
     "coresets": _noted,

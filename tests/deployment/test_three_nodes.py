@@ -2,12 +2,14 @@
 
 import csv
 import json
+import socket
 import time
 
 import numpy as np
 import pytest
 from federation import Federation
 
+from client_app import resident
 from server_app.flower_env import PROJECT
 from server_app.flower_run import wait_for_end
 
@@ -59,7 +61,10 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     (tmp_path / "own").mkdir()
     np.savez(tmp_path / "own" / "device.npz", x_train=x_own, y_train=y_own)
     own = tmp_path / "own" / "device.npz"
-    device = federation.add_supernode("camera", f"data-path='{own}' client-id='camera'")
+    # Its first training starts a worker that the later processes hand their messages to.
+    state = tmp_path / "state"
+    node = f"data-path='{own}' client-id='camera' state-dir='{state}' resident-seconds=600"
+    device = federation.add_supernode("camera", node)
 
     run = tmp_path / "runs" / "device"
     run_id = federation.cli.submit(
@@ -81,6 +86,8 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     )
     log = "\n".join(federation.cli.log(run_id))
     assert wait_for_end(federation.cli, run_id).succeeded, log + device.last_words()
+    (worker,) = state.glob("*.sock")
+    assert serves(worker)
     exchanges = events(run, "exchange")
     assert not any(troubled(exchange) for exchange in exchanges), exchanges
     chosen = [event["chosen"] for event in events(run, "selected") if event["phase"] == "train"]
@@ -98,3 +105,11 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     with (run / "rounds.csv").open() as file:
         accuracy = [float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"]]
     assert accuracy[-1] > max(accuracy[0], 0.8)
+    federation.stop()
+    wait_until(lambda: not serves(worker), 20, lambda: "the worker outlives its SuperNode")
+
+
+def serves(path):
+    """Tell whether somebody listens at a socket; its name may be all that a killed worker left."""
+    with socket.socket(socket.AF_UNIX) as probe, resident._address(path) as address:
+        return probe.connect_ex(address) == 0

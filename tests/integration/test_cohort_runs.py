@@ -7,6 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord
 from sklearn.metrics import adjusted_rand_score
 
+from benchmarks.attacks import fake_affinity
 from client_app import app
 from server_app.config import ConfigError, read_config
 from server_app.local import run_local
@@ -380,3 +381,13 @@ def test_an_update_that_was_asked_for_and_is_none(planted, monkeypatch, rule, li
     result = run_local({**planted, **rule, **more})
     assert result.reason == "completed"
     assert len(cohorts_of(result)) == 20
+
+
+def test_who_fakes_its_affinity_is_barred_and_nobody_else(planted):
+    """Every fifth client claims to fit where it does not; one of them is right by chance."""
+    with fake_affinity():
+        result = run_local({**planted, "cohorts": "auxo", "num-server-rounds": 5})
+    barred = {key for event in events(result, "cohorts") for key in event["barred"]}
+    assert barred == {"5", "10", "15"}
+    honest = run_local({**planted, "cohorts": "auxo", "num-server-rounds": 5})
+    assert not any(event["barred"] for event in events(honest, "cohorts"))

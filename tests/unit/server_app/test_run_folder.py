@@ -298,4 +298,5 @@ def test_rounds_csv_holds_what_is_known(tmp_path: Path) -> None:
         "clients-accuracy-worst-10": "0.1",
         "clients-accuracy-best-10": "0.9",
         "clients-accuracy-variance": "",
+        "epsilon": "",
     }

@@ -1,0 +1,61 @@
+"""A SuperLink and SuperNodes as real processes that talk gRPC on this machine."""
+
+import socket
+from pathlib import Path
+
+from server_app.flower_cli import FlowerCli
+from server_app.flower_env import PROGRAMS, environment
+from server_app.processes import Program, answers, free_port
+
+START_SECONDS = 60
+
+
+class Federation:
+    """Flower's processes, each with its own folder, home and log below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.programs: list[Program] = []
+        port, self.fleet = free_port(), f"127.0.0.1:{free_port()}"
+        options = ["--host", "127.0.0.1", "--port", str(port), "--fleet-api-address", self.fleet]
+        options.append("--disable-runtime-dependency-installation")
+        self.superlink = self._start("flower-superlink", "superlink", options)
+        self.superlink.wait_for(lambda: answers(port) and listens(self.fleet), START_SECONDS)
+        self.cli = FlowerCli(port, environment(folder / "superlink" / "home"))
+
+    def add_supernode(self, name: str, node_config: str) -> Program:
+        """Start a SuperNode and wait until the SuperLink knows it."""
+        online = len(self.activations())
+        options = ["--superlink", self.fleet, "--host", "127.0.0.1", "--port", str(free_port())]
+        supernode = self._start("flower-supernode", name, [*options, "--node-config", node_config])
+        supernode.wait_for(lambda: len(self.activations()) > online, START_SECONDS)
+        return supernode
+
+    def activations(self) -> list[str]:
+        """Return the SuperLink's log of SuperNodes that came online."""
+        lines = self.superlink.log.read_text().splitlines()
+        return [line for line in lines if "Fleet.ActivateNode] Activated" in line]
+
+    def stop(self) -> None:
+        """End all of them, the SuperLink last."""
+        for program in reversed(self.programs):
+            program.stop()
+
+    def _start(self, program: str, name: str, options: list[str]) -> Program:
+        folder = self.folder / name
+        (folder / "home").mkdir(parents=True)
+        started = Program(
+            [str(PROGRAMS / program), "--insecure", *options],
+            env=environment(folder / "home"),
+            cwd=folder,
+            log=folder / "log.txt",
+        )
+        self.programs.append(started)
+        return started
+
+
+def listens(address: str) -> bool:
+    """Tell whether somebody accepts connections there."""
+    host, _, port = address.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0

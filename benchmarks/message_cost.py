@@ -1,0 +1,152 @@
+"""What a message costs on a device: ``python -m benchmarks.message_cost processes|federation``.
+
+Flower starts a process for every message. ``processes``: seconds of CPU of such a process, by kind
+of message, against the floor, a process that imports what Flower's own program does and nothing of
+ours. ``federation``: seconds from message to reply at a real SuperLink and SuperNode on this
+machine, Flower's waiting between looks included. Both with and without a resident worker.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.federation import Federation
+from server_app.config import Scalar
+from server_app.flower_env import PROJECT
+from server_app.flower_run import wait_for_end
+from server_app.run_folder import RunFolder
+from wire.keys import IDENTIFY, SUMMARY
+
+KINDS = (IDENTIFY, SUMMARY, "train", "evaluate")
+RUN: dict[str, Scalar] = {
+    "task": "npz",
+    "data.num-classes": 10,
+    "data.client-test-share": 0.2,
+    "model": "softmax",
+}
+_FLOOR = "import flwr.supernode.cli"  # what the program flwr-clientapp does first
+
+
+def write_data(folder: Path) -> Path:
+    """Write 500 samples like handwritten digits for the server, and for a device."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(500, 64)).astype(np.float32), np.arange(500) % 10
+    np.savez(folder / "server.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    np.savez(folder / "device.npz", x_train=x, y_train=y)
+    return folder / "device.npz"
+
+
+def cpu_of(command: Sequence[str]) -> float:
+    """Return the seconds of CPU that a command takes, its children included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=PROJECT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def cpu_of_worker(state: Path) -> float:
+    """Return the seconds of CPU that the resident worker of a device has taken so far."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().decode(errors="replace")
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if "client_app.resident" in command and str(state) in command:
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def processes(repeats: int) -> None:
+    """Print CPU seconds a message, as they are and as a multiple of the floor."""
+    with tempfile.TemporaryDirectory() as folder:
+        own, state = write_data(Path(folder)), Path(folder, "state")
+        node = {"client-id": "camera", "data-path": str(own), "state-dir": str(state)}
+        itself = [sys.executable, "-m", "benchmarks.one_message", json.dumps(RUN)]
+        stays = {**node, "resident-seconds": 600}
+        ways = {"a process": node, "with a resident worker": stays}
+        cpu_of([*itself, "train", json.dumps(stays)])  # starts the worker
+        found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for _ in range(repeats):  # in turn, so that a busy machine is busy for all of them
+            found["floor", ""].append(cpu_of([sys.executable, "-c", _FLOOR]))
+            for kind in KINDS:
+                for way, config in ways.items():
+                    before = cpu_of_worker(state)
+                    spent = cpu_of([*itself, kind, json.dumps(config)])
+                    found[kind, way].append(spent + cpu_of_worker(state) - before)
+    floor = statistics.median(found["floor", ""])
+    print(f"floor: {floor:.2f} s of CPU\n")
+    print("| message | " + " | ".join(f"{way}: s, times the floor" for way in ways) + " |")
+    print("| --- |" + " --- |" * len(ways))
+    for kind in KINDS:
+        cells = [statistics.median(found[kind, way]) for way in ways]
+        print(f"| {kind} | " + " | ".join(f"{c:.2f}, {c / floor:.2f}" for c in cells) + " |")
+
+
+def federation(rounds: int) -> None:
+    """Print seconds from message to reply, median and range over the messages of a run."""
+    print("| message | way | seconds | messages |\n| --- | --- | --- | --- |")
+    for way, more in {"a process": "", "resident worker": " resident-seconds=600"}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = _seconds_of_run(Path(folder), rounds, more)
+        for kind, found in seconds.items():
+            middle = statistics.median(found)
+            spread = f"{middle:.1f} ({min(found):.1f} to {max(found):.1f})"
+            print(f"| {kind} | {way} | {spread} | {len(found)} |", flush=True)
+
+
+def _seconds_of_run(folder: Path, rounds: int, more: str) -> dict[str, list[float]]:
+    own = write_data(folder)
+    started = Federation(folder)
+    try:
+        node = f"client-id='camera' data-path='{own}' state-dir='{folder / 'state'}'{more}"
+        started.add_supernode("camera", node)
+        run_config: dict[str, Scalar] = {
+            **RUN,
+            "strategy": "cosage",
+            "data.path": str(folder / "server.npz"),
+            "num-server-rounds": rounds,
+            "fraction-evaluate": 1.0,
+            "report": False,
+            "output-dir": str(folder / "runs"),
+            "run-name": "cost",
+        }
+        run_id = started.cli.submit(PROJECT, run_config)
+        log = "\n".join(started.cli.log(run_id))
+        if not wait_for_end(started.cli, run_id).succeeded:
+            raise RuntimeError(f"the run failed:\n{log[-3000:]}")
+    finally:
+        started.stop()
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for event in RunFolder.open(folder / "runs" / "cost").read_events():
+        if event["event"] == "exchange" and event["received"] == event["sent"]:
+            seconds[str(event["kind"])].append(float(event["seconds"]))
+    return seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="what", required=True)
+    commands.add_parser("processes").add_argument("--repeats", type=int, default=5)
+    commands.add_parser("federation").add_argument("--rounds", type=int, default=6)
+    options = parser.parse_args(arguments)
+    if options.what == "processes":
+        processes(options.repeats)
+    else:
+        federation(options.rounds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

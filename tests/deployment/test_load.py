@@ -1,0 +1,15 @@
+"""Clients in numbers against a real SuperLink and ServerApp: nothing is lost."""
+
+import pytest
+
+from benchmarks.load import run_under_load
+
+pytestmark = pytest.mark.timeout(280)
+
+
+def test_ten_clients_lose_nothing(tmp_path):
+    load = run_under_load(tmp_path, clients=10, rounds=2, idle=0.2, config={})
+    assert (load.lost, load.failed) == (0, {})
+    assert load.sent == 10 * 3, "who they are, and two rounds"
+    assert load.rounds == 2
+    assert all(size > 0 for size in load.memory.values()), load.memory

@@ -1,0 +1,199 @@
+"""The worker that stays between messages: same answers, one process, gone when it should be."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from client_app import resident
+from client_app.app import app
+from client_app.state import ClientState
+from client_app.trainer import read_arrays
+from server_app.config import default_config
+from server_app.flower_env import PROJECT
+from server_app.processes import process_table
+from tasks.models import build_model
+from wire.arrays import from_record, to_record
+from wire.keys import ARRAYS, CONFIG, ROUND
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the worker is for Linux"),
+    pytest.mark.timeout(180),
+]
+RUN: dict[str, Any] = {"task": "npz", "data.num-classes": 3, "local-steps": 3, "seed": 4}
+
+
+def write_data(path: Path, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    np.savez(path, x_train=rng.normal(size=(30, 4)).astype(np.float32), y_train=np.arange(30) % 3)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Callable[..., Context]]:
+    """Contexts of a device with data of its own; its workers are killed after the test."""
+    write_data(tmp_path / "own.npz")
+
+    def context(**more: Any) -> Context:
+        node = {"client-id": "camera", "data-path": str(tmp_path / "own.npz")}
+        node |= {"state-dir": str(tmp_path / "state"), "resident-seconds": 60, **more}
+        return Context(1, 7, node, RecordDict(), default_config() | RUN)
+
+    yield context
+    for pid in workers(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+def workers(folder: Path) -> list[int]:
+    """The living workers that listen below a folder."""
+    found = []
+    for process in process_table():
+        command = Path("/proc", str(process.pid), "cmdline")
+        try:
+            words = command.read_bytes().decode().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if (
+            "client_app.resident" in words
+            and process.state != "Z"
+            and str(folder) in "".join(words)
+        ):
+            found.append(process.pid)
+    return found
+
+
+def training(round_number: int = 1, **more: Any) -> Message:
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    arrays = read_arrays(build_model("softmax", (4,), 3, seed=0))
+    content = RecordDict(
+        {ARRAYS: to_record(arrays), CONFIG: ConfigRecord({ROUND: round_number, **more})}
+    )
+    message = Message(content, dst_node_id=7, message_type="train")
+    message.metadata.__dict__["_message_id"] = f"message-{round_number}"
+    return message
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_it_answers_as_the_process_itself_would_and_stays(
+    device: Callable[..., Context], tmp_path: Path
+) -> None:
+    alone = device(**{"resident-seconds": 0, "state-dir": str(tmp_path / "other")})
+    seen = set()
+    for number in (1, 2):
+        reply = app(training(number), device())
+        wanted = app(training(number), alone)
+        assert reply.metadata.reply_to_message_id == f"message-{number}"
+        got, expected = (from_record(r.content.array_records[ARRAYS]) for r in (reply, wanted))
+        for name, array in expected.items():
+            np.testing.assert_array_equal(got[name], array)
+        seen.update(workers(tmp_path))
+    assert len(seen) == 1
+    path = resident.socket_path(device())
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_the_device_remembers_goes_to_and_fro(device: Callable[..., Context]) -> None:
+    """Error feedback keeps a residual in the state; the context's own records survive too."""
+    context = device()
+    context.run_config = default_config() | RUN | {"top-k.error-feedback": True}
+    context.state["mine"] = ConfigRecord({"a": 1})
+    reply = app(training(1, **{"uplink-density": 0.3, "uplink-values": "float32"}), context)
+    assert "sparse" in reply.content
+    assert context.state["mine"] == ConfigRecord({"a": 1})
+    assert "residual" in ClientState(context)
+
+
+def test_changed_data_are_seen(device: Callable[..., Context], tmp_path: Path) -> None:
+    first = app(training(), device())
+    (old,) = workers(tmp_path)
+    write_data(tmp_path / "own.npz", seed=1)
+    second = app(training(), device())
+    before, after = (from_record(r.content.array_records[ARRAYS]) for r in (first, second))
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
+    wait_until(lambda: old not in workers(tmp_path))
+    assert len(workers(tmp_path)) == 1
+
+
+def test_after_a_worker_was_killed_there_is_a_new_one(
+    device: Callable[..., Context], tmp_path: Path
+) -> None:
+    app(training(), device())
+    (pid,) = workers(tmp_path)
+    os.kill(pid, signal.SIGKILL)
+    assert resident.socket_path(device()).exists(), "what it left behind is in nobody's way"
+    assert app(training(), device()).has_content()
+    assert len(workers(tmp_path)) == 1
+
+
+def test_an_answer_that_breaks_off_is_not_computed_twice(
+    device: Callable[..., Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"A")
+    theirs.shutdown(socket.SHUT_WR)
+    monkeypatch.setattr(resident, "_connect", lambda context: ours)
+    reply = app(training(), device())
+    assert reply.has_error()
+    assert "ended while it was at work" in reply.error.reason
+
+
+def test_without_a_worker_the_process_answers_by_itself(
+    device: Callable[..., Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert app(training(), device()).has_content()
+    assert workers(tmp_path) == []
+
+
+def test_it_ends_with_its_supernode_and_when_idle(
+    device: Callable[..., Context], tmp_path: Path
+) -> None:
+    app(training(), device(**{"resident-seconds": 1}))
+    wait_until(lambda: workers(tmp_path) == [])
+    assert not resident.socket_path(device()).exists()
+
+    # A parent that starts a worker as a SuperNode's child would, and is then killed.
+    script = (
+        "import os, sys, time, subprocess\n"
+        "fd = os.pidfd_open(os.getpid())\n"
+        "subprocess.Popen([sys.executable, '-m', 'client_app.resident', sys.argv[1], 'v',"
+        " str(fd), '600'], pass_fds=[fd])\n"
+        "time.sleep(600)\n"
+    )
+    path = tmp_path / "state" / "other.sock"
+    supernode = subprocess.Popen([sys.executable, "-c", script, str(path)], cwd=PROJECT)
+    wait_until(path.exists, 60)
+    assert len(workers(tmp_path)) == 1
+    supernode.kill()
+    supernode.wait()
+    wait_until(lambda: workers(tmp_path) == [])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"resident-seconds": "long"}, "resident-seconds = 'long': expected 0 to 86400"),
+        ({"resident-seconds": -1}, "resident-seconds = -1"),
+        ({"resident-seconds": 60, "state-dir": ""}, "needs a state-dir"),
+    ],
+)
+def test_settings_that_make_no_sense(
+    device: Callable[..., Context], more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        resident.idle_seconds(device(**more))

@@ -1,0 +1,208 @@
+"""The account of privacy, and the noise that it is an account of."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, honest_records, one_round, rounds
+from flwr.app import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from server_app.config import ConfigError, read_config
+from server_app.local import run_local
+from strategies.accountant import gaussian_delta, gaussian_epsilon
+from strategies.layer import attach_journal
+from strategies.privacy import CentralNoise, PrivacyLedger, clipped
+from strategies.registry import resolve
+from strategies.roster import Roster
+from wire.arrays import from_record, to_record
+
+KEYS = [str(i) for i in range(8)]
+
+
+def delta_by_definition(epsilon: float, multiplier: float) -> float:
+    """The expectation of (1 - exp(epsilon - loss))+ over the privacy loss, which is normal."""
+    mu = 1 / multiplier
+    density = norm(loc=mu**2 / 2, scale=mu).pdf
+    upper = mu**2 / 2 + 12 * mu
+    if upper <= epsilon:
+        return 0.0
+    return float(quad(lambda loss: density(loss) * -math.expm1(epsilon - loss), epsilon, upper)[0])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 8.0])
+@pytest.mark.parametrize("multiplier", [0.5, 1.0, 3.0])
+def test_delta_is_what_the_definition_says(epsilon: float, multiplier: float) -> None:
+    wanted = delta_by_definition(epsilon, multiplier)
+    assert gaussian_delta(epsilon, multiplier) == pytest.approx(wanted, rel=1e-5, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(st.floats(0.3, 20), st.integers(1, 200), st.floats(1e-8, 1e-2))
+def test_epsilon_is_the_least_that_keeps_delta(s: float, releases: int, delta: float) -> None:
+    epsilon = gaussian_epsilon(delta, s, releases)
+    if math.isinf(epsilon):
+        assert gaussian_delta(512, s, releases) > delta, "no bound is told only where it is useless"
+        return
+    assert gaussian_delta(epsilon, s, releases) <= delta * (1 + 1e-6)
+    assert epsilon == 0 or gaussian_delta(epsilon * 0.99, s, releases) > delta
+    assert gaussian_epsilon(delta, s, releases + 1) >= epsilon
+
+
+def test_many_releases_are_one_with_less_noise() -> None:
+    assert gaussian_epsilon(1e-5, 4.0, 16) == pytest.approx(gaussian_epsilon(1e-5, 1.0, 1))
+
+
+def aggregator() -> Any:
+    config = read_config({"num-clients": 8, "clients-per-round": 8})
+    return resolve("aggregator", "fedavg")(config)
+
+
+MODEL = {"w": np.zeros(40_000, np.float32), "steps": np.array(3)}
+
+
+def loud(message: Message, key: str, look: int) -> list[Message]:
+    """Send a change that is far too long, and claim to hold most of the data."""
+    records = honest_records(message, key)
+    arrays = from_record(records["arrays"])
+    records["arrays"] = to_record({"w": np.full_like(arrays["w"], 50), "steps": arrays["steps"]})
+    records["metrics"]["num-examples"] = 10**6
+    return [answer(message, records)]
+
+
+def test_no_client_changes_the_mean_by_more_than_its_share() -> None:
+    layer = CentralNoise(aggregator(), clip=1.0, multiplier=0.0)
+    with_liar, _ = one_round(layer, to_record(MODEL), FakeGrid(KEYS, {"3": loud}))
+    without, _ = one_round(layer, to_record(MODEL), FakeGrid(KEYS))
+    assert with_liar is not None
+    assert without is not None
+    change = from_record(with_liar)["w"] - from_record(without)["w"]
+    assert np.linalg.norm(change) <= 2 / len(KEYS) + 1e-6
+
+
+def test_the_noise_is_as_large_as_the_account_says() -> None:
+    quiet = CentralNoise(aggregator(), clip=2.0, multiplier=0.0)
+    noisy = CentralNoise(aggregator(), clip=2.0, multiplier=3.0, rng=np.random.default_rng(1))
+    notes = Notes()
+    attach_journal(noisy, notes)
+    pair = [one_round(layer, to_record(MODEL), FakeGrid(KEYS))[0] for layer in (quiet, noisy)]
+    before, after = (from_record(arrays) for arrays in pair if arrays is not None)
+    noise = after["w"] - before["w"]
+    assert noise.std() == pytest.approx(3.0 * 2.0 / len(KEYS), rel=0.02)
+    assert after["steps"].dtype == MODEL["steps"].dtype
+    (event,) = notes.of("privacy")
+    assert event["epsilon-most"] == pytest.approx(gaussian_epsilon(1e-5, 3.0, 1))
+
+
+def test_the_account_and_the_noise_survive_a_restart() -> None:
+    def made() -> CentralNoise:
+        rng = np.random.default_rng(1)
+        return CentralNoise(aggregator(), clip=1.0, multiplier=1.0, rng=rng)
+
+    whole, resumed = made(), made()
+    model = rounds(whole, to_record(MODEL), FakeGrid(KEYS), range(1, 4))
+    half = made()
+    middle = rounds(half, to_record(MODEL), FakeGrid(KEYS), range(1, 3))
+    resumed.load_state_dict(half.state_dict())
+    again = rounds(resumed, middle, FakeGrid(KEYS), range(3, 4))
+    np.testing.assert_array_equal(from_record(again)["w"], from_record(model)["w"])
+    assert resumed.releases == whole.releases == 3
+
+
+def test_a_release_counts_even_if_the_reply_is_lost() -> None:
+    notes, roster = Notes(), Roster()
+    layer = PrivacyLedger(aggregator(), roster, multiplier=2.0)
+    attach_journal(layer, notes)
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, lambda message, key, look: []))
+    roster.identify(grid, 1.0)
+    for number in (1, 2):
+        one_round(layer, to_record(MODEL), grid, number)
+    assert dict(layer.releases) == dict.fromkeys(KEYS, 2)
+    spent = [event["epsilon-most"] for event in notes.of("privacy")]
+    assert spent == pytest.approx([gaussian_epsilon(1e-5, 2.0, count) for count in (1, 2)])
+
+
+def test_clipping_leaves_short_updates_alone() -> None:
+    before = {"w": np.ones(4, np.float32), "n": np.array(1)}
+    after = {"w": np.full(4, 1.1, np.float32), "n": np.array(7)}
+    got = clipped(before, after, norm=1.0)
+    np.testing.assert_array_equal(got["w"], after["w"])
+    assert got["n"] == 7
+
+
+@pytest.fixture
+def small(tmp_path: Any) -> dict[str, Any]:
+    return {
+        "output-dir": str(tmp_path / "runs"),
+        "data.cache-dir": str(tmp_path / "cache"),
+        "num-clients": 6,
+        "clients-per-round": 3,
+        "num-server-rounds": 4,
+        "local-steps": 2,
+    }
+
+
+def events(result: Any, kind: str) -> list[dict[str, Any]]:
+    lines = (result.folder / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+@pytest.mark.parametrize(
+    "selector", ["random", "aoi", "round-robin", "cosage", "power-of-choice", "oort"]
+)
+def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], selector: str) -> None:
+    result = run_local({**small, "privacy": "central-dp", "client-selector": selector})
+    assert result.reason == "completed"
+    assert [len(event["chosen"]) for event in events(result, "selected")] == [3] * 4
+    spent = [event["epsilon-most"] for event in events(result, "privacy")]
+    assert spent == pytest.approx([gaussian_epsilon(1e-5, 1.0, n) for n in (1, 2, 3, 4)])
+    assert [row["epsilon"] for row in result.rounds if row["round"]] == pytest.approx(spent)
+    report = (result.folder / "report.html").read_text()
+    assert f"Privacy: epsilon {spent[-1]:.2f} at delta 1e-05." in report
+
+
+@pytest.mark.parametrize("selector", ["random", "aoi"])
+def test_local_noise_charges_those_who_are_chosen(small: dict[str, Any], selector: str) -> None:
+    keys = {"privacy": "local-dp", "dp.noise-multiplier": 4.0, "client-selector": selector}
+    result = run_local({**small, **keys})
+    turns = [key for event in events(result, "selected") for key in event["chosen"]]
+    most = max(turns.count(key) for key in turns)
+    wanted = gaussian_epsilon(1e-5, 2.0, most)  # two updates of a client are two clips apart
+    assert events(result, "privacy")[-1]["epsilon-most"] == pytest.approx(wanted)
+
+
+def test_with_local_noise_a_reply_tells_nothing_else_of_the_data(small: dict[str, Any]) -> None:
+    result = run_local({**small, "privacy": "local-dp"})
+    assert all("train-loss" not in row for row in result.rounds)
+    plain = run_local(small)
+    assert any("train-loss" in row for row in plain.rounds)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"client-selector": "cosage"},
+        {"client-selector": "power-of-choice"},
+        {"client-selector": "oort"},
+        {"client-selector": "support-diversity"},
+        {"data-selector": "reservoir"},
+        {"strategy": "ode"},
+        {"cohorts": "ifca"},
+        {"cohorts": "fl-hc"},
+        {"cohorts": "flexcfl"},
+        {"cohorts": "similarity", "similarity": "cosine"},
+        {"cohorts": "neighbours", "similarity": "index-overlap"},
+        {"objective": "scaffold"},
+        {"aggregator": "qfedavg"},
+    ],
+    ids=str,
+)
+def test_what_would_tell_more_than_a_noisy_model_is_refused(more: dict[str, Any]) -> None:
+    read_config(more)
+    with pytest.raises(ConfigError, match=r"local-dp.*more than a noisy model; allowed are"):
+        read_config({**more, "privacy": "local-dp"})
