@@ -161,7 +161,11 @@ def main() -> None:
     """Print the table."""
     print("| clients x rounds | log | report | written in | opened in |")
     print("| --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as name, chromium(Path(name) / "profile") as tab:
+    # Chromium may still write to its profile when it is told to end.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        chromium(Path(name) / "profile") as tab,
+    ):
         for clients, rounds in SIZES:
             print(measure(tab, write_run(Path(name), clients, rounds)), flush=True)
 
