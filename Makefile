@@ -14,6 +14,8 @@ STAMP := $(VENV)/installed
 PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks stream_selectors compare
 # These start real Flower processes, which have deadlines: they run by themselves, one at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
+# The names that Chromium goes by
+BROWSERS := chromium chromium-browser google-chrome chrome
 # The brackets keep the pattern from matching the shell that looks for it.
 LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 
@@ -58,9 +60,11 @@ watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
 	@$(BIN)/python -m server_app.watch $(RUN)
 
 # Workers that share cores must not each start threads for all of them.
-test: lint ## Check the code and run all tests, those with real Flower processes too
+test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(FLOWER_TESTS))
 	$(BIN)/python -m pytest $(FLOWER_TESTS)
+	@if command -v $(BROWSERS) > /dev/null; then $(MAKE) --no-print-directory test-browser; \
+		else echo 'Chromium is not installed: the pages were not opened in a browser'; fi
 
 test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
 	$(BIN)/python -m pytest tests/browser

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HEIGHT = 3.0
+FEW_DECADES = 200.0
 WIDE = 5.0  # a cost that differs by more between strategies is drawn in logarithms
 _DASHES = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
 AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor time, s"}
@@ -90,7 +91,9 @@ def _logarithmic(axes: "Axes") -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    low, high = axes.get_xlim()
+    subs = (1, 2, 5) if high < FEW_DECADES * low else (1,)  # as many numbers as find room
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 

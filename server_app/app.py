@@ -121,7 +121,7 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
     if config.tensorboard:
         from server_app.callbacks.tensorboard import TensorBoard
 
-        callbacks.append(TensorBoard(folder.path / "tensorboard"))
+        callbacks.append(TensorBoard(folder))
     callbacks.append(
         Checkpoints(folder.checkpoints, config.checkpoint.every, config.checkpoint.keep)
     )

@@ -1,41 +1,43 @@
 """TensorBoard files, if asked for (`pip install forager[tensorboard]`)."""
 
-from pathlib import Path
-
 from server_app.callbacks.base import Callback
 from server_app.loop import Loop
+from server_app.report.history import CSV_COLUMNS, History
+from server_app.run_folder import RunFolder
+from server_app.watch.tail import Tail
 
 
 class TensorBoard(Callback):
-    """Write accuracy, loss and bytes of every round as scalars.
+    """Write every number of a round as a scalar, under the names of ``rounds.csv``.
 
     Parameters
     ----------
-    folder : Path
-        Where the files go.
+    folder : RunFolder
+        The run's folder; the files go below it, and what happened is read from its log.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: RunFolder) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ValueError(
                 "tensorboard = true: the package tensorboard is not installed (extra 'tensorboard')"
             ) from error
-        self._writer = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder.path / "tensorboard"))
+        self._log = Tail(folder.events_path)
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Pass over the rounds of an earlier leg, which are written already."""
+        self._log.read()
 
     def on_round_end(self, loop: Loop) -> str | None:
-        """Write the round's numbers."""
-        scalars = {"seconds": loop.round_seconds}
-        if loop.evaluated_round == loop.round and loop.accuracy is not None:
-            scalars |= {"accuracy": loop.accuracy, "loss": loop.loss}
-        if loop.train_exchange is not None:
-            scalars |= {
-                "bytes-down": float(loop.train_exchange.bytes_down),
-                "bytes-up": float(loop.train_exchange.bytes_up),
-            }
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, loop.round)
+        """Write what the log says of the round."""
+        events, _ = self._log.read()
+        rows = History.from_events(events).rows
+        for current in sorted(rows):
+            for name in CSV_COLUMNS:
+                if name in rows[current]:
+                    self._writer.add_scalar(name, rows[current][name], current)
         return None
 
     def on_run_end(self, loop: Loop) -> None:

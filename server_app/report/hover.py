@@ -62,12 +62,18 @@ def lines_at(
     }
 
 
-def over_cells(rows: Sequence[str], columns: Sequence[str], values: NDArray[Any]) -> Hover:
-    """Tell the value of the cell under the pointer, and the names of its row and column."""
+def over_cells(
+    rows: Sequence[str], columns: Sequence[str], values: NDArray[Any], parts: int = 1
+) -> Hover:
+    """Tell the value of the cell under the pointer, and the names of its row and column.
+
+    Values are sent as whole numbers of so many `parts` of one, since there can be many.
+    """
 
     def hover(axes: "Axes") -> dict[str, Any]:
-        cells = [shortened(row, 3) for row in values]
-        return frame(axes) | {"rows": list(rows), "columns": list(columns), "values": cells}
+        cells = np.rint(parts * values).astype(int).tolist()
+        told = {"rows": list(rows), "columns": list(columns), "values": cells, "parts": parts}
+        return frame(axes) | told
 
     return hover
 

@@ -122,8 +122,8 @@ def _own_tile(history: History) -> list[tuple[str, str, str]]:
     means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
     if not means or history.accuracy_column != "accuracy":
         return []
-    least = f"worst tenth {percent(worst[-1])}" if worst else "on average"
-    return [("On clients' own data", percent(means[-1]), least)]
+    least = f"worst 10 %: {percent(worst[-1])}" if worst else "clients' mean"
+    return [("On own data", percent(means[-1]), least)]
 
 
 def _command(config: Mapping[str, Any]) -> str:

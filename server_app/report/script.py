@@ -65,7 +65,8 @@ const readChoice = (plot, row, column) => {
 const readCell = (plot, x, y) => {
   const column = Math.round(x - plot.x[0] - 0.5), row = Math.round(y - Math.min(...plot.y) - 0.5);
   if (!(row in plot.rows) || !(column in plot.columns)) return null;
-  const value = plot.chosen ? readChoice(plot, row, column) : show(plot.values[row][column]);
+  const value = plot.chosen
+    ? readChoice(plot, row, column) : show(plot.values[row][column] / plot.parts);
   return [`${plot.rows[row]}, ${plot.columns[column]}`, value];
 };
 

@@ -109,7 +109,7 @@ def similarity_chart(history: History) -> Plot | None:
         shorten(f"{key} ({cluster})" if cluster else key, 24)
         for key, cluster in zip(likeness.clients, clusters, strict=True)
     ]
-    return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix))
+    return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix, parts=100))
 
 
 def _pixels(matrix: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -139,7 +139,8 @@ PICTURES = (
         "Who is like whom",
         similarity_chart,
         "A row and a column for each client, in the order of their clusters; the stronger, the "
-        "more alike, from the least to the most similar pair. Dark squares along the diagonal are "
-        "clusters that hold together; dark spots outside are clients that may be in the wrong one.",
+        "more alike, from the least to the most similar pair. Strong squares along the diagonal "
+        "are clusters that hold together; strong spots outside are clients that may be in the "
+        "wrong one.",
     ),
 )

@@ -78,5 +78,11 @@ summary { cursor: pointer; }
 .sortable th[aria-sort=descending] button::after { content: " \\2193"; opacity: 1; }
 .sortable td { white-space: nowrap; }
 .words { display: block; white-space: normal; min-width: 12rem; max-width: 36rem; }
+/* Swept sideways, a row keeps its name; a shade tells that there is more. */
+.sortable th:first-child, .sortable td:first-child { position: sticky; left: 0;
+  background: var(--page); padding-right: .75rem; }
+.scroll:has(.sortable) { background: linear-gradient(to left, var(--page) 60%, transparent) right /
+  3rem 100% no-repeat local, linear-gradient(to left, var(--rule), transparent) right / 1rem 100%
+  no-repeat scroll; }
 .sortable tr.best td:first-child { font-weight: 600; }
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from server_app.report.reading import number
+from server_app.report.reading import by_name, number
 
 RECENT = 10  # rounds that the time left is judged by
 OVERDUE = 2.0  # times as long as usual
@@ -26,6 +26,8 @@ class RunState:
         Clients whose reply did not come in time, and how often.
     traffic : Counter of str
         Bytes "down", "up" and for "selecting".
+    slowest : dict of str to float
+        Seconds of the slowest replies of the last training, where they differ.
     accuracies : list of float
         On the server's test set, in order.
     """
@@ -39,6 +41,7 @@ class RunState:
     failed: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     traffic: Counter[str] = field(default_factory=Counter)
+    slowest: dict[str, float] = field(default_factory=dict)
     accuracies: list[float] = field(default_factory=list)
     worst: float | None = None
     finish: Mapping[str, Any] | None = None
@@ -98,6 +101,8 @@ class RunState:
         self.failed.update(map(str, failed) if isinstance(failed, Mapping) else [])
         if kind == "train":
             self.training = []
+            told = event.get("reply-seconds")
+            self.slowest = by_name(told.get("slowest")) if isinstance(told, Mapping) else {}
             self._exchange_seconds.append(number(event.get("seconds")) or 0.0)
 
     def _quarantined(self, event: Mapping[str, Any]) -> None:

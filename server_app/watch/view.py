@@ -1,7 +1,7 @@
 """A run's state on the terminal."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.panel import Panel
@@ -39,7 +39,8 @@ def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
         ("accuracy", f"{now}  {best}"),
         ("worst clients", percent(state.worst) if state.worst is not None else ""),
         ("training now", _training(state, quiet_seconds)),
-        ("late", _counts(state.late)),
+        ("slowest last", _slowest(state.slowest)),
+        ("late so far", _counts(state.late) or "nobody"),
         ("failed", _counts(state.failed)),
         ("set aside", _counts(state.quarantined)),
         ("bytes", traffic(state)),
@@ -101,11 +102,21 @@ def sparkline(values: Sequence[float]) -> str:
 
 def _training(state: RunState, quiet_seconds: float) -> str:
     if not state.training:
-        return ""
+        doing = "aggregating and testing" if state.round > state.done else "choosing clients"
+        return "" if state.finish is not None else f"nobody: {doing}"
     text = f"{len(state.training)}: {_names(state.training)}"
     if state.overdue(quiet_seconds):
         text += f"  (for {duration(quiet_seconds)}, longer than usual: some may be late)"
     return text
+
+
+def _slowest(seconds: Mapping[str, float]) -> str:
+    """Name the slowest with their times.
+
+    >>> _slowest({"camera-7": 3.21, "camera-1": 0.5})
+    'camera-7 (3.2 s), camera-1 (500 ms)'
+    """
+    return _names([f"{key} ({_pace(value)})" for key, value in seconds.items()])
 
 
 def _counts(counts: Counter[str]) -> str:

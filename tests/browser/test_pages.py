@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Tab, chromium
 
+from benchmarks.chromium import Tab, chromium
+from benchmarks.report_size import write_run
 from compare.document import document
 from compare.page import render
 from server_app.local import run_local
+from server_app.report import write_report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "compare"))
 
@@ -78,10 +80,151 @@ def test_a_comparison_fits_the_screen(
     tab.screenshot(tmp_path / f"compare-{width}-{'dark' if dark else 'light'}.png")
 
 
-def test_a_run_s_report_opens_without_a_complaint(tab: Tab, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run in which every method has something to show."""
+    return write_report(write_run(tmp_path_factory.mktemp("runs"), clients=40, rounds=30))
+
+
+PICTURES = [
+    "accuracy",
+    "loss",
+    "participation",
+    "choices",
+    "bytes",
+    "seconds",
+    "coreset-samples",
+    "clean",
+    "coreset-classes",
+    "stores",
+    "cohorts",
+    "cohort-accuracy",
+    "similarity",
+    "troubles",
+    "troubled-clients",
+    "slow",
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1200, False), (1200, True), (390, False), (390, True)]
+)
+def test_a_report_shows_all_pictures_on_every_screen(
+    tab: Tab, report: Path, width: int, dark: bool
+) -> None:
+    tab.open(report, width=width, dark=dark)
+    shown = "[...document.querySelectorAll('[data-plot]')].map(plot => plot.dataset.plot)"
+    assert tab.evaluate(shown) == PICTURES
+    sizes = tab.evaluate(
+        "[...document.querySelectorAll('figure svg')].map(svg => svg.getBoundingClientRect())"
+        ".map(box => [box.width, box.height, box.right])"
+    )
+    for across, along, right in sizes:
+        assert across > 250
+        assert along > 100
+        assert right <= width
+    captions = tab.evaluate(
+        "[...document.querySelectorAll('figcaption')].map(words => words.textContent.length)"
+    )
+    assert min(captions) > 60
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.complaints == []
+
+
+def test_words_in_pictures_stay_inside_them(tab: Tab, report: Path) -> None:
+    tab.open(report)
+    cut_off = tab.evaluate(
+        "[...document.querySelectorAll('figure svg')].flatMap(svg => {"
+        "const frame = svg.getBoundingClientRect();"
+        "return [...svg.querySelectorAll('text')].filter(text => {"
+        "const box = text.getBoundingClientRect();"
+        "return box.left < frame.left - 1 || box.right > frame.right + 1"
+        " || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;"
+        "}).map(text => text.textContent); })"
+    )
+    assert cut_off == []
+
+
+@pytest.mark.parametrize(
+    ("picture", "place", "words"),
+    [
+        ("accuracy", (0.5, 0.5), ["round ", "%  server's test", "%  clients' mean"]),
+        ("bytes", (0.5, 0.5), ["round ", "down, to clients", "selecting"]),
+        ("choices", (0.5, 0.5), ["client-", "round "]),
+        ("clean", (0.5, 0.5), ["60 %  all their data"]),
+        ("stores", (0.5, 0.5), ["class ", "round "]),
+        ("cohorts", (0.7, 0.5), ["10 clients  cohort 0.1"]),
+        ("cohorts", (0.2, 0.5), ["40 clients  cohort 0"]),
+        ("similarity", (0.5, 0.5), ["client-"]),
+        ("troubles", (0.5, 0.5), ["failed"]),
+        ("slow", (0.5, 0.5), ["s  slowest reply", "s  median"]),
+    ],
+)
+def test_a_report_s_pictures_answer_the_pointer(
+    tab: Tab, report: Path, picture: str, place: tuple[float, float], words: list[str]
+) -> None:
+    tab.open(report)
+    tip = f"document.querySelector('[data-plot={picture}] .tip')"
+    assert tab.evaluate(f"{tip}.hidden") is True
+    tab.point(f"[data-plot={picture}] svg", *place)
+    assert tab.evaluate(f"{tip}.hidden") is False
+    for word in words:
+        assert word in tab.evaluate(f"{tip}.textContent")
+    tab.point("h1", 0.5, 0.5)
+    assert tab.evaluate(f"{tip}.hidden") is True
+    assert tab.complaints == []
+
+
+def test_hovering_over_choices_tells_what_the_log_says(tab: Tab, tmp_path: Path) -> None:
+    run = run_local(
+        {
+            "num-server-rounds": 9,
+            "num-clients": 4,
+            "clients-per-round": 1,
+            "client-selector": "round-robin",
+            "output-dir": str(tmp_path),
+            "fraction-evaluate": 0.0,
+        }
+    )
+    tab.open(run.folder / "report.html")
+    told: list[str] = []
+    box = tab.evaluate("JSON.parse(document.getElementById('plots').textContent).choices.box")
+    for column in range(9):
+        x = box[0] + (column + 0.5) / 9 * (box[2] - box[0])
+        tab.point("[data-plot=choices] svg", x, box[1] + 0.125 * (box[3] - box[1]))
+        tip = tab.evaluate("document.querySelector('[data-plot=choices] .tip').textContent")
+        place, state = tip.splitlines()
+        assert place == f"0, round {column + 1}"
+        told.append(state)
+    first = told.index("chosen")
+    assert told[:first] == ["never chosen so far"] * first
+    turn = ["chosen", "waiting for 1 round", "waiting for 2 rounds", "waiting for 3 rounds"]
+    assert told[first:] == (3 * turn)[: 9 - first]
+
+
+def test_the_tables_of_a_report_sort(tab: Tab, report: Path) -> None:
+    tab.open(report)
+    tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    column = (
+        "[...document.querySelectorAll('details:has(th:nth-child(5)) table')].at(-1)"
+        ".querySelectorAll('tbody tr')"
+    )
+    counts = f"[...{column}].map(row => Number(row.cells[1].textContent))"
+    before = tab.evaluate(counts)
+    tab.evaluate(
+        "[...document.querySelectorAll('table.sortable')].at(-1)"
+        ".querySelectorAll('th button')[1].click()"
+    )
+    assert tab.evaluate(counts) == sorted(before, reverse=True) != before
+    assert tab.complaints == []
+
+
+def test_a_plain_run_has_no_empty_boxes(tab: Tab, tmp_path: Path) -> None:
     run = run_local({"num-server-rounds": 3, "output-dir": str(tmp_path), "fraction-evaluate": 0.0})
     for width in (1200, 390):
         tab.open(run.folder / "report.html", width=width)
-        assert tab.evaluate("document.querySelectorAll('figure svg').length") >= 4
+        shown = "[...document.querySelectorAll('[data-plot]')].map(plot => plot.dataset.plot)"
+        assert tab.evaluate(shown) == PICTURES[:6]
+        assert tab.evaluate("document.querySelectorAll('h2').length") == 2
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.complaints == []

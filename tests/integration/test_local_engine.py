@@ -1,5 +1,6 @@
 """Whole runs on the local engine."""
 
+import csv
 import json
 import os
 import signal
@@ -381,6 +382,20 @@ def test_clients_without_data_fail_and_the_others_go_on(small):
 
 
 def test_tensorboard_files_if_asked_for(small):
-    result = run_local({**small, "tensorboard": True})
-    (file,) = (result.folder / "tensorboard").iterdir()
-    assert b"accuracy" in file.read_bytes()
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    keys = {**small, "tensorboard": True, "client-selector": "cosage", "uplink": "top-k"}
+    result = run_local(keys)
+    scalars = EventAccumulator(str(result.folder / "tensorboard")).Reload()
+    with (result.folder / "rounds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    names = scalars.Tags()["scalars"]
+    assert {"accuracy", "loss", "train-loss", "bytes-up-dense", "bytes-select"} <= set(names)
+    assert set(names) == {name for row in rows for name in row if row[name]} - {"round"}
+    for name in names:
+        told = {event.step: event.value for event in scalars.Scalars(name)}
+        assert told == {
+            int(row["round"]): pytest.approx(float(row[name]), rel=1e-6)
+            for row in rows
+            if row[name]
+        }

@@ -1,16 +1,13 @@
 """docs/your-own-task.md, followed to the letter."""
 
-import csv
 import re
-import runpy
-import shlex
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from sklearn.datasets import load_breast_cancer
+from own_task_page import COMMANDS, command, prepare
 
 from client_app.app import answer
 from client_app.trainer import read_arrays
@@ -21,34 +18,14 @@ from server_app.overrides import parse_overrides
 from tasks import load_task
 from wire.arrays import from_record, to_record
 
-PAGE = Path(__file__).parents[2] / "docs" / "your-own-task.md"
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-PROGRAMS = [text.removeprefix("# ").split("\n", 1) for language, text in BLOCKS if language]
-COMMANDS = [
-    shlex.split(line) for language, text in BLOCKS if not language for line in text.splitlines()
-]
-
-
-def command(*start: str) -> list[str]:
-    """Return the arguments of the page's first command that starts like this."""
-    return next(c[len(start) :] for c in COMMANDS if c[: len(start)] == list(start))
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the page's programs, and a CSV file as the page describes it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name, text in PROGRAMS:
-        (tmp_path / name).write_text(text)
-        monkeypatch.delitem(sys.modules, Path(name).stem, raising=False)
-    data = load_breast_cancer()
-    with (tmp_path / "readings.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["site", *(f"x{i}" for i in range(1, 31)), "label"])
-        for number, (x, y) in enumerate(zip(data.data, data.target, strict=True)):
-            writer.writerow([f"site-{number % 8 + 1}", *x, data.target_names[y]])
-    runpy.run_path(str(tmp_path / "prepare.py"))
+    for name in prepare(tmp_path):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 

@@ -38,6 +38,17 @@ def test_rounds_take_as_long_as_the_slowest_device(small):
     assert mean[1] > mean[0]
 
 
+def test_the_slowest_devices_are_named(small):
+    rounds = trainings(run_local(small))
+    for e in rounds:
+        told = e["reply-seconds"]
+        assert len(told["slowest"]) == 3
+        assert max(told["slowest"].values()) == pytest.approx(e["simulated-seconds"])
+        assert min(told["slowest"].values()) >= told["median"] > 0
+    at_once = trainings(run_local({**small, "devices.slow": False}))
+    assert not any("reply-seconds" in e for e in at_once)  # all answer together
+
+
 def test_over_commitment_does_not_wait_for_the_slowest(small):
     patient = trainings(run_local(small))
     hasty = trainings(run_local({**small, "round.over-commit": 0.5}))

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.records import Record
 from compare.command import main
+from compare.progress import ComparisonProgress
 
 STRATEGIES = ["fedavg", "fedprox", "fedyogi", "scaffold", "cosage"]
 
@@ -55,6 +57,31 @@ def test_it_drops_the_hopeless_early_and_tells_what_to_run(
     assert taken(calls) == []
     assert run(folder, "--to-the-end") == 0  # only what was dropped is missing
     assert {line.split()[0] for line in taken(calls)} == {"fedprox", "scaffold", "cosage"}
+
+
+def test_what_was_interrupted_goes_on_with_the_same_command(
+    tmp_path: Path,
+    calls: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, advance = tmp_path / "out", ComparisonProgress.advance
+
+    def stop(progress: ComparisonProgress, record: Record) -> None:
+        advance(progress, record)
+        if progress.finished == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ComparisonProgress, "advance", stop)
+        assert run(folder) == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
+    assert not (folder / "compare.json").exists()
+    assert len((folder / "runs.jsonl").read_text().splitlines()) == 3
+    taken(calls)
+    assert run(folder) == 0
+    assert len(taken(calls)) == 14 - 3
+    assert "Run fedyogi" in capsys.readouterr().out
 
 
 def test_a_strategy_that_fails_does_not_stop_the_others(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -34,7 +35,14 @@ def play(number: int, late: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     return [
         {"event": "exchange", "kind": "query.summary", **at, "bytes-down": 400, "bytes-up": 100},
         choose(number, "a", "b"),
-        {"event": "exchange", "kind": "train", **at, **traffic, "late": list(late)},
+        {
+            "event": "exchange",
+            "kind": "train",
+            **at,
+            **traffic,
+            "late": list(late),
+            "reply-seconds": {"median": 0.5, "slowest": {"slow": 1.25, "b": 0.75}},
+        },
         {"event": "evaluated", "where": "server", "accuracy": 0.1 * number, **at},
         {"event": "evaluated", "where": "clients", "accuracy-worst-10": 0.05, **at},
         {"event": "round-finished", "seconds": 2.0, **at},
@@ -66,13 +74,26 @@ def test_a_round_under_way_shows_who_trains_and_what_is_left() -> None:
         "30.0 %  best 30.0 %  ▁▅█",
         "2: c, d",
         "b (2), a",
+        "slow (1.2 s), b (750 ms)",
         "9.00 kB down, 3.00 kB up, 1.50 kB selecting",
         "about 2.0 s",
     ):
         assert words in text
     assert "longer than usual" not in text
+    assert "nobody" not in text
     assert "longer than usual" in seen(state, quiet=5.0)
     assert "no news for" in seen(state, quiet=90.0)
+
+
+def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
+    state = RunState()
+    state.take([begin(), *play(1)])
+    assert "nobody: choosing clients" in seen(state)
+    assert re.search(r"late so far +nobody", seen(state))
+    state.take(play(2)[:4])
+    assert "nobody: aggregating and testing" in seen(state)
+    state.take([END])
+    assert "choosing" not in seen(state)
 
 
 def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:

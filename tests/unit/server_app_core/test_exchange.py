@@ -105,6 +105,16 @@ def test_late_ones_are_waited_for() -> None:
     assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
 
 
+def test_the_slow_are_named_with_their_seconds() -> None:
+    grid = FakeGrid(KEYS, {"2": late(20), "4": late(10)})
+    patiently, notes = patient(grid)
+    list(patiently.stream(train_messages(grid)))
+    told = notes.of("exchange")[-1]["reply-seconds"]
+    assert list(told["slowest"])[:2] == ["2", "4"]
+    assert len(told["slowest"]) == 3
+    assert told["median"] < told["slowest"]["4"] < told["slowest"]["2"]
+
+
 def test_replies_are_given_as_they_come() -> None:
     grid = FakeGrid(KEYS, {key: late(int(key)) for key in KEYS})
     around, _ = patient(grid)

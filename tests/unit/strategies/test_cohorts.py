@@ -14,7 +14,7 @@ from fakes import (
     rounds,
     small_model,
 )
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from server_app.config import read_config
@@ -115,6 +115,22 @@ def test_each_client_evaluates_its_own_cohorts_model() -> None:
         assert_same(sent, layer.models[f"0.{int(key) % 2}"])
     shares = {name: share for name, (_, share) in models_of(layer, arrays).items()}
     assert shares == {"0.0": 0.5, "0.1": 0.5}
+
+
+def test_the_log_says_how_each_cohort_does_on_its_clients_data() -> None:
+    layer, notes = cohorts()
+    grid = FakeGrid(KEYS)
+    arrays = rounds(layer, START, grid, range(1, 5))
+    messages = list(layer.configure_evaluate(5, arrays, ConfigRecord(), grid))
+    replies = []
+    for message in messages:
+        odd = int(grid.nodes[message.metadata.dst_node_id]) % 2
+        told = MetricRecord({"accuracy": 0.25 + odd / 2, "loss": 1.0, "num-examples": 3})
+        replies += [answer(message, {"metrics": told})]
+    layer.aggregate_evaluate(5, replies)
+    (event,) = notes.of("cohorts-evaluated")
+    assert event["round"] == 5
+    assert event["accuracy"] == {"0.0": 0.25, "0.1": 0.75}
 
 
 def test_a_failing_cohort_does_not_touch_the_others() -> None:
