@@ -78,7 +78,15 @@ EXPERIMENTS: dict[str, Settings] = {
 # What one experiment leaves out by default: figure 2 has one level of noise and few methods.
 DEFAULT_NOISES = {"motivating": ["closed-40"], "ablations": ["closed-40"], "better": ["closed-40"]}
 DEFAULT_METHODS = {
-    "motivating": ["fedavg", "random", "gcfl", "nearest", "skyline"],
+    "motivating": [
+        "fedavg",
+        "random",
+        "random, redrawn",
+        "gcfl",
+        "nearest",
+        "agreement",
+        "skyline",
+    ],
     "ablations": ["gcfl", "agreement"],
     "better": ["gcfl"],
 }
@@ -140,6 +148,8 @@ def cells(options: Namespace) -> list[Cell]:
         common["model"] = options.model
     if options.learning_rate:
         common["learning-rate"] = options.learning_rate
+    if options.batch_size:
+        common["batch-size"] = options.batch_size
     variants = {"ablations": ABLATIONS, "better": BETTER}.get(options.experiment, {"": {}})
     return [
         Cell(_name(noise, method, variant), {**common, **NOISES[noise], **METHODS[method], **more})
@@ -182,6 +192,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser.add_argument("--data", type=Path, help="an .npz file of images")
     parser.add_argument("--samples", type=int, help="so many of the training data; None: all")
     parser.add_argument("--learning-rate", type=float, help="another than the paper's")
+    parser.add_argument("--batch-size", type=int, help="another than the paper's")
     parser.add_argument("--noise", nargs="*", choices=NOISES, help="these only")
     parser.add_argument("--methods", nargs="*", choices=METHODS, help="these only")
     parser.add_argument("--model", default="", help="another model than the experiment's")

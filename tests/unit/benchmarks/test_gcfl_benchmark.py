@@ -13,7 +13,7 @@ from server_app.config import read_config
 
 def options(experiment: str, **given: Any) -> Namespace:
     given = {"noise": None, "methods": None, "model": "", "data": Path("x.npz"), **given}
-    given.setdefault("learning_rate", None)
+    given = {"learning_rate": None, "batch_size": None, **given}
     return Namespace(experiment=experiment, rounds=7, evaluate_every=2, **given)
 
 
@@ -44,9 +44,12 @@ def test_data_are_needed_where_there_are_none(capsys: pytest.CaptureFixture[str]
     assert "--data: cifar needs" in capsys.readouterr().err
 
 
-def test_the_learning_rate_can_be_another() -> None:
-    (cell,) = gcfl.cells(options("fashion", noise=["clean"], methods=["gcfl"], learning_rate=0.5))
-    assert cell.config["learning-rate"] == 0.5
+def test_learning_rate_and_batches_can_be_others() -> None:
+    part = {"noise": ["clean"], "methods": ["gcfl"]}
+    (cell,) = gcfl.cells(options("fashion", **part, learning_rate=0.5, batch_size=8))
+    assert (cell.config["learning-rate"], cell.config["batch-size"]) == (0.5, 8)
+    (cell,) = gcfl.cells(options("fashion", **part))
+    assert (cell.config["learning-rate"], cell.config["batch-size"]) == (0.01, 32)
 
 
 def test_a_part_of_the_data_keeps_the_classes_alike_and_all_test_samples(tmp_path: Path) -> None:
