@@ -109,7 +109,8 @@ def settings(options: Namespace, split: str) -> Settings:
         keys |= {"data.path": str(options.data.resolve())} if options.data else {}
     else:
         keys |= {"task": "npz", "data.path": str(_subset(options))}
-    return keys | {"num-clients": options.clients, "local-epochs": options.epochs}
+    keys |= {"num-clients": options.clients, "local-epochs": options.epochs}
+    return keys | ({"model": options.model} if options.model else {})
 
 
 def _subset(options: Namespace) -> Path:
@@ -272,6 +273,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
     parser.add_argument("--data", type=Path, help="the file of CIFAR-10 or of 20 Newsgroups")
     parser.add_argument("--splits", nargs="*", choices=list(SPLITS), default=list(SPLITS))
+    parser.add_argument("--model", default="", help="instead of the task's own")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--samples", type=int, default=300, help="images of each client")
     parser.add_argument("--epochs", type=int, default=2, help="of local training")

@@ -154,6 +154,7 @@ def test_a_client_with_the_same_data_is_worth_most() -> None:
 
 def options(setting: str, tmp_path: Path, task: str, **given: Any) -> Namespace:
     common = {"rounds": 3, "clients": 20, "samples": 30, "epochs": 2, "splits": list(ios.SPLITS)}
+    common |= {"model": ""}
     return Namespace(
         setting=setting, task=task, data=None, out=tmp_path / "x.jsonl", **{**common, **given}
     )
