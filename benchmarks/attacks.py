@@ -105,11 +105,11 @@ def poisoned_labels() -> Iterator[None]:
     """Let attackers train on labels that are turned round, all in the same way."""
     honest = Task.client_data
 
-    def client_data(task: Task, partition_id: int, num_partitions: int) -> ClientData:
-        data = honest(task, partition_id, num_partitions)
+    def client_data(self: Task, partition_id: int, num_partitions: int) -> ClientData:
+        data = honest(self, partition_id, num_partitions)
         if not is_hostile(str(partition_id)):
             return data
-        turned = Split(data.train.x, task.num_classes - 1 - data.train.y)
+        turned = Split(data.train.x, self.num_classes - 1 - data.train.y)
         return replace(data, train=turned)
 
     Task.client_data = client_data  # type: ignore[method-assign, assignment]

@@ -152,10 +152,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds between looks")
-    parser.add_argument("--strategy", default="fedavg")
-    parser.add_argument("--model", default="softmax")
+    parser.add_argument("--selector", default="all")
+    parser.add_argument("--per-round", type=int, default=0, help="clients that train; 0 for all")
     options = parser.parse_args(arguments)
-    config: dict[str, Scalar] = {"strategy": options.strategy, "model": options.model}
+    config: dict[str, Scalar] = {
+        "client-selector": options.selector,
+        "clients-per-round": options.per_round,
+    }
     with tempfile.TemporaryDirectory() as folder:
         load = run_under_load(Path(folder), options.clients, options.rounds, options.idle, config)
     print(load)

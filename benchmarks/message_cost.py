@@ -54,17 +54,32 @@ def cpu_of(command: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def cpu_of_worker(state: Path) -> float:
-    """Return the seconds of CPU that the resident worker of a device has taken so far."""
+def worker_of(state: Path) -> Path | None:
+    """Return where the system tells of the resident worker of a device, if there is one."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
         if "client_app.resident" in command and str(state) in command:
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+            return process
+    return None
+
+
+def cpu_of_worker(state: Path) -> float:
+    """Return the seconds of CPU that the resident worker has taken so far."""
+    worker = worker_of(state)
+    if worker is None:
+        return 0.0
+    fields = (worker / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of_worker(state: Path) -> int:
+    """Return the resident memory of the worker in bytes."""
+    worker = worker_of(state)
+    pages = 0 if worker is None else int((worker / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def processes(repeats: int) -> None:
@@ -84,8 +99,9 @@ def processes(repeats: int) -> None:
                     before = cpu_of_worker(state)
                     spent = cpu_of([*itself, kind, json.dumps(config)])
                     found[kind, way].append(spent + cpu_of_worker(state) - before)
+        memory = memory_of_worker(state)
     floor = statistics.median(found["floor", ""])
-    print(f"floor: {floor:.2f} s of CPU\n")
+    print(f"floor: {floor:.2f} s of CPU; memory of the worker: {memory / 1e6:.0f} MB\n")
     print("| message | " + " | ".join(f"{way}: s, times the floor" for way in ways) + " |")
     print("| --- |" + " --- |" * len(ways))
     for kind in KINDS:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from federation import Federation
 
-from client_app import resident
+from client_app.local_socket import address
 from server_app.flower_env import PROJECT
 from server_app.flower_run import wait_for_end
 
@@ -111,5 +111,5 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
 
 def serves(path):
     """Tell whether somebody listens at a socket; its name may be all that a killed worker left."""
-    with socket.socket(socket.AF_UNIX) as probe, resident._address(path) as address:
-        return probe.connect_ex(address) == 0
+    with socket.socket(socket.AF_UNIX) as probe, address(path) as place:
+        return probe.connect_ex(place) == 0

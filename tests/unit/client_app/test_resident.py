@@ -63,7 +63,7 @@ def workers(folder: Path) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if (
-            "client_app.resident" in words
+            "client_app.resident_worker" in words
             and process.state != "Z"
             and str(folder) in "".join(words)
         ):
@@ -171,7 +171,7 @@ def test_it_ends_with_its_supernode_and_when_idle(
     script = (
         "import os, sys, time, subprocess\n"
         "fd = os.pidfd_open(os.getpid())\n"
-        "subprocess.Popen([sys.executable, '-m', 'client_app.resident', sys.argv[1], 'v',"
+        "subprocess.Popen([sys.executable, '-m', 'client_app.resident_worker', sys.argv[1], 'v',"
         " str(fd), '600'], pass_fds=[fd])\n"
         "time.sleep(600)\n"
     )
