@@ -82,18 +82,23 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     options = _parser().parse_args(arguments)
     try:
         comparison, folder = _compare(options, runner)
+        _publish(comparison, folder, command(arguments))
     except (BudgetError, CandidateError, ConfigError, SweepError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)
         return 130
-    found = document(comparison, command(arguments))
+    return 1 if comparison.failures else 0
+
+
+def _publish(comparison: Comparison, folder: Path, how: str) -> None:
+    """Write what was found as JSON and as a page, and print it."""
+    found = document(comparison, how)
     write_atomically(folder / "compare.json", json.dumps(found, indent=1).encode() + b"\n")
     write_atomically(folder / "compare.html", render(found).encode())
     print(text_table(found), *found["verdict"], sep="\n")
     print(f"page: {folder / 'compare.html'}")
-    return 1 if comparison.failures else 0
 
 
 def command(arguments: Sequence[str] | None) -> str:

@@ -123,8 +123,9 @@ PICTURES = (
         "How the cohorts grew",
         tree_chart,
         "Each band is a cohort, as wide as it has clients; where it splits, its children go on in "
-        "its place. At the right: name, clients, accuracy of its model. Look for splits that last, "
-        "and for bands that thin out: cohorts that clients leave.",
+        "its place. At the right: name, clients, accuracy of its model (on its clients' own data "
+        "if they were asked, else on the server's). Look for splits that last, and for bands that "
+        "thin out: cohorts that clients leave.",
     ),
     Picture(
         "Accuracy of each cohort",

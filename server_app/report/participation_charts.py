@@ -1,6 +1,7 @@
 """Who took part: how often, when, and how long others waited."""
 
 import base64
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 ANSWERED = BLUE
 TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)
 WAITING: Pixel = (0x80, 0x80, 0x80, 0xB0)  # of the longest wait; shorter ones are fainter
-MOST_HOVERED = 2_000_000  # cells; what the pointer can ask for takes a bit each
+MOST_CELLS = 500_000  # of the picture of choices: with more, only some clients are drawn
 
 
 def participation_chart(history: History) -> Plot | None:
@@ -60,30 +61,33 @@ def choices_chart(history: History) -> Plot | None:
     """Draw who was chosen when and how long the others waited: a row a client, a column a round."""
     if not any(history.chosen.values()):
         return None
-    row_of = {key: row for row, key in enumerate(history.clients)}
     first, last = min(history.chosen), max(history.chosen)
-    chosen = np.zeros((len(row_of), last - first + 1), dtype=bool)
+    step = math.ceil(len(history.clients) * (last - first + 1) / MOST_CELLS)
+    shown = history.clients[::step]
+    row_of = {key: row for row, key in enumerate(shown)}
+    chosen = np.zeros((len(shown), last - first + 1), dtype=bool)
     for current, clients in history.chosen.items():
-        chosen[[row_of[key] for key in clients], current - first] = True
-    pixels = shades(history.ages(), WAITING)
+        chosen[[row_of[key] for key in clients if key in row_of], current - first] = True
+    pixels = shades(history.ages()[::step], WAITING)
     pixels[chosen] = ANSWERED
     for problem in history.problems:
-        if problem.kind == "train" and problem.client in history.chosen.get(problem.round, []):
-            pixels[row_of[problem.client], problem.round - first] = TROUBLED
+        row, column = row_of.get(problem.client), problem.round - first
+        if problem.kind == "train" and row is not None and 0 <= column < chosen.shape[1]:
+            pixels[row, column] = TROUBLED if chosen[row, column] else pixels[row, column]
 
     def paint(axes: "Axes") -> None:
-        pixel_rows(axes, pixels, first, history.clients, "client")
+        what = "client" if step == 1 else f"one client in {step}"
+        pixel_rows(axes, pixels, first, shown, what)
 
     def hover(axes: "Axes") -> dict[str, Any]:
         packed = base64.b64encode(np.packbits(chosen, axis=1).tobytes()).decode()
         return frame(axes) | {
-            "rows": [shorten(key, 24) for key in history.clients],
+            "rows": [shorten(key, 24) for key in shown],
             "columns": [f"round {current}" for current in range(first, last + 1)],
             "chosen": packed,
         }
 
-    asked = hover if chosen.size <= MOST_HOVERED else None
-    return draw("choices", rows_height(len(row_of)), paint, asked)
+    return draw("choices", rows_height(len(shown)), paint, hover)
 
 
 def _rgb(pixel: Pixel) -> str:

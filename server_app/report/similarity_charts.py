@@ -1,13 +1,13 @@
 """Who is like whom: the last matrix of similarities, ordered by cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server_app.report.axes import BLUE, shades
+from server_app.report.axes import BLUE, MOST_NAMED, shades
 from server_app.report.history import History
 from server_app.report.hover import over_cells
 from server_app.report.picture import Picture
@@ -17,8 +17,6 @@ from server_app.report.wording import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-MOST_NAMED_CLUSTERS = 25
 
 
 @dataclass(frozen=True)
@@ -89,27 +87,35 @@ def similarity_chart(history: History) -> Plot | None:
     likeness = last_likeness(history)
     if likeness is None or len(likeness.clients) < 2:
         return None
-    count, clusters = len(likeness.clients), likeness.clusters
-    starts = [i for i in range(count) if i == 0 or clusters[i] != clusters[i - 1]]
-    ends = [*starts[1:], count]
+    clusters = likeness.clusters
+    starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
 
     def paint(axes: "Axes") -> None:
         axes.imshow(_pixels(likeness.matrix), aspect="equal", interpolation="none")
         for start in starts[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
             axes.axvline(start - 0.5, color=INK, lw=0.6)
-        if 1 < len(starts) <= MOST_NAMED_CLUSTERS:
+        if len(starts) > 1:
+            ends = [*starts[1:], len(clusters)]
             middles = [(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)]
-            names = [shorten(clusters[start] or "none", 10) for start in starts]
-            axes.set_yticks(middles, names)
-            axes.set_xticks(middles, names, rotation=90 if sum(map(len, names)) > 40 else 0)
-        axes.set(xlabel="clients, by cluster", ylabel="clients, by cluster")
+            _name(axes, "clients, by cluster", middles, [clusters[i] or "none" for i in starts])
+        else:
+            _name(axes, "clients", list(range(len(clusters))), likeness.clients)
 
     rows = [
         shorten(f"{key} ({cluster})" if cluster else key, 24)
         for key, cluster in zip(likeness.clients, clusters, strict=True)
     ]
     return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix, parts=100))
+
+
+def _name(axes: "Axes", what: str, places: Sequence[float], names: Sequence[str]) -> None:
+    """Name both axes, and places on them as far as there is room."""
+    axes.set(xlabel=what, ylabel=what, xticks=[], yticks=[])
+    if len(names) <= MOST_NAMED:
+        shown = [shorten(name, 10) for name in names]
+        axes.set_yticks(places, shown)
+        axes.set_xticks(places, shown, rotation=90 if sum(map(len, shown)) > 40 else 0)
 
 
 def _pixels(matrix: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -107,13 +107,16 @@ def _embeddable(svg: str) -> str:
     element = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", element, flags=re.DOTALL)
     element = re.sub(r'<svg [^>]*(viewBox="[^"]*")[^>]*>', r'<svg \1 aria-hidden="true">', element)
     element = re.sub(r'<g id="[^"]*"', "<g", element)
-    element = re.sub(r' d="[^"]*"', _hundredths, element)
+    element = re.sub(r' d="[^"]*"', _tenths, element)
     element = element.replace("xlink:href=", "href=")
     for stand_in, colour in PAGE_COLOURS.items():
         element = element.replace(stand_in, colour)
     return element
 
 
-def _hundredths(path: "re.Match[str]") -> str:
-    """Cut the coordinates of a path to what can be seen: most of a picture's bytes are these."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0])
+def _tenths(path: "re.Match[str]") -> str:
+    """Round the coordinates of a path to what can be seen: most of a picture's bytes are these.
+
+    A unit is a point, about one and a half pixels on a large screen.
+    """
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path[0])

@@ -81,6 +81,15 @@ def test_what_was_interrupted_goes_on_with_the_same_command(
     taken(calls)
     assert run(folder) == 0
     assert len(taken(calls)) == 14 - 3
+    capsys.readouterr()
+
+    def stop_drawing(found: object) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("compare.command.render", stop_drawing)
+        assert run(folder) == 130
+    assert run(folder) == 0
     assert "Run fedyogi" in capsys.readouterr().out
 
 

@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from benchmarks.report_size import made_up_events, write_run
-from server_app.report import cohort_charts, coreset_charts, page, write_report
+from server_app.report import (
+    cohort_charts,
+    coreset_charts,
+    page,
+    participation_charts,
+    write_report,
+)
 from server_app.report.client_tables import problems_table, slow_table
 from server_app.report.cohort_tree import CohortTree
 from server_app.report.history import History
+from server_app.report.participation_charts import choices_chart
 from server_app.report.similarity_charts import (
     last_likeness,
     similarity_chart,
@@ -173,6 +180,20 @@ def test_slow_clients_are_named_with_what_they_cost() -> None:
     assert "7.5 s" in slow_table(history)
     assert troubles_chart(history) is None
     assert problems_table(history) == ""
+
+
+def test_of_very_many_clients_only_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History.from_events(EVENTS)
+    whole = choices_chart(history)
+    cells = len(history.clients) * 9
+    monkeypatch.setattr(participation_charts, "MOST_CELLS", cells // 3)
+    some = choices_chart(history)
+    assert whole is not None
+    assert some is not None
+    assert whole.hover["rows"] == history.clients
+    assert some.hover["rows"] == whole.hover["rows"][::3]
+    assert "one client in 3" in some.svg
+    assert len(some.hover["chosen"]) < len(whole.hover["chosen"])
 
 
 def test_stores_of_cohorts_are_added_up() -> None:

@@ -1,0 +1,79 @@
+"""What runs write down is what the report's pictures read: nothing here is made up."""
+
+import pytest
+
+from server_app.local import run_local
+from server_app.report.cohort_charts import cohorts_sentence
+from server_app.report.coreset_charts import clean_shares, coresets_sentence
+from server_app.report.history import History
+from server_app.report.page import CHAPTERS
+from server_app.report.store_charts import stores_sentence
+from server_app.run_folder import RunFolder
+
+GENERAL = {"accuracy", "loss", "participation", "choices", "bytes", "seconds"}
+
+
+@pytest.fixture
+def small(tmp_path):
+    return {
+        "output-dir": str(tmp_path / "runs"),
+        "report": False,
+        "num-server-rounds": 6,
+        "num-clients": 6,
+        "clients-per-round": 6,
+        "data.cache-dir": str(tmp_path / "cache"),
+    }
+
+
+def drawn(keys):
+    history = History.from_events(RunFolder(run_local(keys).folder).read_events())
+    plots = [picture.draw(history) for _, pictures in CHAPTERS for picture in pictures]
+    return {plot.name: plot for plot in plots if plot is not None}, history
+
+
+def test_a_plain_run_has_the_general_pictures_only(small):
+    pictures, _ = drawn(small)
+    assert set(pictures) == GENERAL
+
+
+def test_coresets(small):
+    noise = {"noise": "closed-set", "corruption.rate": 0.4, "coreset.every": 3}
+    pictures, history = drawn({**small, "strategy": "gcfl", **noise})
+    assert set(pictures) - GENERAL == {"coreset-samples", "clean", "coreset-classes"}
+    assert len(clean_shares(history)) == 6
+    assert "against 60.0 % of all their data" in coresets_sentence(history)
+    parts = pictures["coreset-samples"].hover["lines"]
+    assert parts["at random"][1][0] > 0 == parts["at random"][1][1]
+    assert parts["chosen in this round"][1][1] > 0
+    classes = pictures["coreset-classes"].hover["values"]
+    sizes = sum(row[-1] for row in classes)
+    assert sizes == sum(part[1][-1] for part in parts.values())  # everybody took part
+
+
+def test_stores(small):
+    pictures, history = drawn({**small, "strategy": "ode"})
+    assert set(pictures) - GENERAL == {"stores"}
+    assert "the clients' stores hold" in stores_sentence(history)
+    stored = [row[-1] for row in pictures["stores"].hover["values"]]
+    assert 0 < sum(stored) <= 6 * 10
+    assert len(stored) == 10
+
+
+@pytest.mark.parametrize("tested", [0.0, 1.0])
+def test_cohorts(small, tested):
+    groups = {"groups.kind": "label-permutation", "groups.count": 2, "cohort.number": 2}
+    own = {"fraction-evaluate": tested, "data.client-test-share": 0.2}
+    pictures, history = drawn({**small, **groups, **own, "cohorts": "ifca", "partition": "iid"})
+    assert set(pictures) - GENERAL == {"cohorts", "cohort-accuracy"}
+    sizes = [values[-1] for _, values in pictures["cohorts"].hover["lines"].values()]
+    assert sum(sizes) == 6
+    assert ("their models reach" in cohorts_sentence(history)) == (len(sizes) > 1)
+
+
+def test_slow_devices(small):
+    slow = {"devices.slow": True, "round.over-commit": 0.5, "clients-per-round": 3}
+    pictures, _ = drawn({**small, **slow})
+    assert set(pictures) - GENERAL == {"slow", "troubles", "troubled-clients"}
+    told = pictures["slow"].hover["lines"]
+    slowest, middle = told["slowest reply"][1], told["median"][1]
+    assert all(a >= b for a, b in zip(slowest, middle, strict=True))
