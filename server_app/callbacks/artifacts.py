@@ -49,6 +49,8 @@ class Artifacts(Callback):
                 write()
             except OSError as error:
                 _log.warning("%s: could not be written: %s", self.folder.path, error)
+            except Exception:  # a fault of this program: the run has done its work all the same
+                _log.exception("%s: not all could be written", self.folder.path)
 
     def _write_supports(self, loop: Loop) -> None:
         """Write what clients sent of their supports, for ``python -m benchmarks.ios analyse``."""

@@ -64,6 +64,17 @@ def test_a_run_leaves_everything_behind(small):
     assert result.rounds[-1]["round"] == 4
 
 
+def test_a_report_that_cannot_be_drawn_costs_nothing_else(small, monkeypatch, caplog):
+    def fail(folder):
+        raise KeyError("no such picture")
+
+    monkeypatch.setattr("server_app.callbacks.artifacts.write_report", fail)
+    result = run_local({**small, "report": True})
+    assert result.reason == "completed"
+    assert (result.folder / "model.safetensors").exists()
+    assert "no such picture" in caplog.text
+
+
 def test_training_learns(small):
     result = run_local({**small, "num-server-rounds": 15, "client-selector": "all"})
     assert result.rounds[-1]["accuracy"] > 0.85
