@@ -119,11 +119,11 @@ def _tiles(history: History) -> str:
 
 def _own_tile(history: History) -> list[tuple[str, str, str]]:
     """Return how clients fare on their own data, where they were asked beside the server."""
-    means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
-    if not means or history.accuracy_column != "accuracy":
+    known = story.own_accuracy(history)
+    if known is None:
         return []
-    least = f"worst 10 %: {percent(worst[-1])}" if worst else "clients' mean"
-    return [("On own data", percent(means[-1]), least)]
+    mean, worst = known
+    return [("On own data", mean, f"worst 10 %: {worst}" if worst else "clients' mean")]
 
 
 def _command(config: Mapping[str, Any]) -> str:

@@ -60,19 +60,34 @@ def accuracy_sentence(history: History) -> str:
     return f"Accuracy after round {last_round} is {percent(last)} {where}; {end}."
 
 
-def own_data_sentence(history: History) -> str:
-    """Say how clients fare on their own data, where they were asked beside the server."""
+def own_accuracy(history: History) -> tuple[str, str] | None:
+    """Return mean and worst tenth on the clients' own data, if they were asked beside the server.
+
+    >>> told = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9}
+    >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
+    >>> own_accuracy(History.from_events([told, server]))
+    ('90.0 %', '')
+    """
     means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
     if not means or history.accuracy_column != "accuracy":
+        return None
+    return percent(means[-1]), percent(worst[-1]) if worst else ""
+
+
+def own_data_sentence(history: History) -> str:
+    """Say how clients fare on their own data, where they were asked beside the server."""
+    known = own_accuracy(history)
+    if known is None:
         return ""
-    least = f", and {percent(worst[-1])} for the worst tenth of clients" if worst else ""
+    mean, worst = known
+    least = f", and {worst} for the worst tenth of clients" if worst else ""
     several = ""
     if "cohorts" in history.latest or "neighbours" in history.latest:
         several = (
             " Clients use models of their own here, so this is what counts for them; the server's "
             "test set asks each model about everybody's data."
         )
-    return f"On the clients' own data it is {percent(means[-1])} on average{least}.{several}"
+    return f"On the clients' own data it is {mean} on average{least}.{several}"
 
 
 def traffic_sentence(history: History) -> str:
@@ -144,6 +159,7 @@ def summary(history: History) -> list[tuple[str, str]]:
     counts = history.participation() or [0]
     least, middle, most = spread(counts)
     failed, late, quarantined = trouble_counts(history)
+    own = own_accuracy(history)
     return [
         (
             "ended",
@@ -153,6 +169,7 @@ def summary(history: History) -> list[tuple[str, str]]:
         ("time", duration(history.seconds)),
         ("final accuracy", f"{percent(last)} (round {last_round})" if known else percent(None)),
         ("best accuracy", f"{percent(best)} (round {best_round})" if known else percent(None)),
+        *([("on own data", own[0] + (f", worst tenth {own[1]}" if own[1] else ""))] if own else []),
         ("bytes down", data_size(history.total("bytes-down"))),
         ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
         ("bytes selecting", data_size(history.total("bytes-select"))),
