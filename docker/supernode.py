@@ -67,7 +67,7 @@ def node_config(name: str, data: Path, partition: str) -> str:
     "client-id='camera-7' state-dir='/state' partition-id=1 num-partitions=3"
     """
     settings = f"client-id='{name}' state-dir='{STATE}'"
-    if data.exists():
+    if os.path.exists(data):
         return f"{settings} data-path='{data}'"
     position, _, count = partition.partition("/")
     if not count:
@@ -80,16 +80,23 @@ def node_config(name: str, data: Path, partition: str) -> str:
 
 def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -> list[str]:
     """Return what keeps this device from taking part."""
+    files = (credentials / "ca.crt", credentials / "key")
     found = [
         f"{path} is missing: run device-key first (docker/README.md)"
-        for path in (credentials / "ca.crt", credentials / "key")
-        if not path.exists()
+        for path in files
+        if not os.path.exists(path)
     ]
-    if not found and not is_certificate(credentials / "ca.crt"):
+    # A folder that may not be entered hides what is in it.
+    wanted = [*files, data.parent, data]
+    found += [
+        f"{path} cannot be read by user {os.getuid()}: change its permissions"
+        for path in wanted
+        if os.path.exists(path) and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
+    ]
+    readable = not found
+    if readable and not is_certificate(credentials / "ca.crt"):
         found.append(f"{credentials / 'ca.crt'} is not a certificate: device-key < ca.crt again")
-    if data.exists() and not os.access(data, os.R_OK):
-        found.append(f"{data} cannot be read by user {os.getuid()}: change its permissions")
-    elif data.is_file() and not zipfile.is_zipfile(data):
+    if readable and data.is_file() and not zipfile.is_zipfile(data):
         found.append(f"{data} is not an .npz file, or is damaged: write it again by numpy.savez")
     if not os.access(state, os.W_OK):
         found.append(f"{state} cannot be written by user {os.getuid()}: mount a volume there")

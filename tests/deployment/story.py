@@ -73,14 +73,14 @@ class Story:
         self._within(lambda: bool(self.events("round-finished", mark)))
         return time.monotonic() - self._began
 
-    def until_at_work(self, device: str, kind: str) -> None:
+    def until_at_work(self, device: str, kind: str, seconds: float = _AT_WORK) -> None:
         """Wait until a device is in the midst of answering a message of that kind."""
         log = self.programs[device].log
         while True:
             got, sent = f"Receiving: {kind} message", "Sending: "
             before = log.read_text().count(got)
             self._within(lambda: log.read_text().count(got) > before)  # noqa: B023
-            time.sleep(_AT_WORK)
+            time.sleep(seconds)
             if sent not in log.read_text().rpartition(got)[2]:
                 return
 

@@ -162,12 +162,15 @@ def test_data_that_are_no_data(device, tmp_path):
     assert "is not an .npz file, or is damaged: write it again by numpy.savez" in device()
 
 
-def test_data_that_this_user_may_not_read(device, tmp_path):
-    (tmp_path / "data" / "train.npz").chmod(0)
+@pytest.mark.parametrize("closed", ["data/train.npz", "data", "credentials/key"])
+def test_what_this_user_may_not_read(device, tmp_path, closed):
+    (tmp_path / closed).chmod(0)
     # Root may read everything, unless it gives up that privilege.
     as_anybody = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     said = device(before=as_anybody if os.getuid() == 0 else [])
-    assert f"cannot be read by user {os.getuid()}: change its permissions" in said
+    (tmp_path / closed).chmod(0o700)
+    place = tmp_path / closed
+    assert f"{place} cannot be read by user {os.getuid()}: change its permissions" in said
 
 
 def test_no_room_for_its_state(device, tmp_path):
