@@ -140,11 +140,12 @@ def _row(*cells: str) -> None:
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def updates(seeds: int) -> None:
-    """Print attacks by defences."""
+def updates(seeds: int, only: Sequence[str] = ()) -> None:
+    """Print attacks by defences, all of them or only some."""
     _row("attack", *DEFENCES)
     _row(*["---"] * (1 + len(DEFENCES)))
-    for name, attack in UPDATES.items():
+    for name in only or UPDATES:
+        attack = UPDATES[name]
         everyone: Config = {"client-selector": "all"}
         cells = [
             _over_seeds(seeds, attack, final_accuracy, {**everyone, **defence})
@@ -209,7 +210,11 @@ def cohorts(seeds: int) -> None:
         _row(name, way, *cells)
 
 
-TABLES = {"updates": updates, "summaries": summaries, "cohorts": cohorts}
+TABLES: dict[str, Callable[[int], None]] = {
+    "updates": updates,
+    "summaries": summaries,
+    "cohorts": cohorts,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -217,8 +222,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=TABLES)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=UPDATES, default=(), help="of updates")
     options = parser.parse_args(arguments)
-    TABLES[options.what](options.seeds)
+    if options.what == "updates":
+        updates(options.seeds, options.only)
+    else:
+        TABLES[options.what](options.seeds)
     return 0
 
 
