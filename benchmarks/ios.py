@@ -72,18 +72,21 @@ COMMON: Settings = {
     "ios.most": 0.2,  # K_max of the paper
     "local.threads": 1,
 }
-COLUMNS = (
+_MEGABYTES = Column("MB", total_bytes(), ".1f", scale=1e-6)
+_OWN = (
     Column("accuracy", final("clients-accuracy-mean")),
     Column("worst 10 %", final("clients-accuracy-worst-10")),
-    Column("cohorts", final("cohorts"), ".1f"),
-    Column("MB", total_bytes(), ".1f", scale=1e-6),
 )
-SELECTION_COLUMNS = (
-    Column("accuracy", final("accuracy")),
-    Column("area", area("accuracy"), ".2f"),
-    Column("jitter", jitter("accuracy")),
-    Column("MB", total_bytes(), ".1f", scale=1e-6),
-)
+COLUMNS = {
+    "cohorts": (*_OWN, Column("cohorts", final("cohorts"), ".1f"), _MEGABYTES),
+    "neighbours": (*_OWN, _MEGABYTES),
+    "selection": (
+        Column("accuracy", final("accuracy")),
+        Column("area", area("accuracy"), ".2f"),
+        Column("jitter", jitter("accuracy")),
+        _MEGABYTES,
+    ),
+}
 FEW = 20  # clients of tables 2, 4 and 5; recall (table 3) is that of all
 TABLES = {
     "recall of the {all} clients' 4 / 8 / 16 nearest": ("R@4", "R@8", "R@16"),
@@ -282,9 +285,8 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
-    selecting = options.setting == "selection"
-    todo = selection_cells(options) if selecting else cells(options)
-    columns = SELECTION_COLUMNS if selecting else COLUMNS
+    todo = selection_cells(options) if options.setting == "selection" else cells(options)
+    columns = COLUMNS[options.setting]
     results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, columns).markdown(), end="\n\n")
     for split in options.splits:

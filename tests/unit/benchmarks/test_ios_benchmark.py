@@ -176,16 +176,37 @@ def test_selectors_are_compared_with_a_tenth_of_the_clients(tmp_path: Path) -> N
     assert {config.clients_per_round for config in configs} == {2}
 
 
-def test_a_setting_is_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
     rng, file = np.random.default_rng(0), tmp_path / "images.npz"
-    images, labels = rng.random((400, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 400)
-    np.savez(file, x_train=images, y_train=labels, x_test=images[:50], y_test=labels[:50])
+    inputs, labels = rng.random((400, 8, 8, 1)).astype(np.float32), rng.integers(0, 10, 400)
+    np.savez(file, x_train=inputs, y_train=labels, x_test=inputs[:50], y_test=labels[:50])
+    return file
+
+
+def small(setting: str, images: Path, out: Path) -> list[str]:
+    task = ["--task", "cifar10", "--data", str(images), "--splits", "Patho(20 %)"]
+    size = ["--clients", "8", "--samples", "40", "--epochs", "1", "--seeds", "1"]
+    return [setting, *task, *size, "--out", str(out)]
+
+
+@pytest.mark.parametrize("setting", ["cohorts", "neighbours", "selection"])
+def test_a_sweep_runs_and_prints_its_tables(
+    setting: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*small(setting, images, tmp_path / "sweep.jsonl"), "--model", "softmax"]
+    assert ios.main([*command, "--rounds", "2", "--processes", "1"]) == 0
+    printed = capsys.readouterr().out
+    last = "support-diversity" if setting == "selection" else "oracle"
+    assert printed.count(f"Patho(20 %): {last}") == 2  # in the summary and in the differences
+
+
+def test_a_setting_is_measured_once(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "align.jsonl"
-    command = ["align", "--task", "cifar10", "--data", str(file), "--out", str(out), "--seeds", "1"]
-    command += ["--clients", "8", "--samples", "40", "--rounds", "1", "--epochs", "1"]
-    command += ["--splits", "Patho(20 %)"]
     for _ in range(2):
-        assert ios.main(command) == 0
+        assert ios.main([*small("align", images, out), "--rounds", "1"]) == 0
     (line,) = map(json.loads, out.read_text().splitlines())
     assert line["rows"]["oracle"]["R@4"] == 1.0
     assert 0 < line["rows"]["IOS, K*"]["share"] <= 0.2
