@@ -59,10 +59,10 @@ def signed(context: Context) -> dict[str, Any]:
 def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Say who each client is, and which versions it runs."""
     return [
-        Message(RecordDict({CLIENT: ConfigRecord(_introduction(context))}), reply_to=message)
+        Message(RecordDict({CLIENT: _introduction(context)}), reply_to=message)
         for message, context in zip(messages, contexts, strict=True)
     ]
 
 
-def _introduction(context: Context) -> dict[str, Any]:
-    return {CLIENT_KEY: client_key(context), VERSIONS: versions()}
+def _introduction(context: Context) -> ConfigRecord:
+    return filled(ConfigRecord, {CLIENT_KEY: client_key(context), VERSIONS: versions()})
