@@ -2,7 +2,6 @@
 
 In a page, ``<!-- knobs: cosage summary -->`` becomes tables of settings, read from the run config;
 ``<!-- results: cosage -->`` a link to what was measured, or a word that nothing was yet;
-``<!-- measured: gcfl -->`` the same behind a claim in a table, or nothing;
 ``<!-- include: CONTRIBUTING.md -->`` the text of a file outside of this folder.
 """
 
@@ -15,7 +14,7 @@ from server_app.knobs import markdown
 
 DOCS = Path(__file__).resolve().parent
 _RELATIVE = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*|)\)")
-_MARK = re.compile(r"<!-- (knobs|results|measured|include): ([^>]*?) -->")
+_MARK = re.compile(r"<!-- (knobs|results|include): ([^>]*?) -->")
 
 
 def on_config(config: Any) -> Any:
@@ -39,26 +38,15 @@ def expand(text: str, depth: int = 0) -> str:
     fill: dict[str, Callable[[str], str]] = {
         "knobs": lambda names: markdown(names.split()),
         "results": lambda name: _results(name, depth),
-        "measured": lambda name: _measured(name, depth),
         "include": lambda path: _body(DOCS.parent / path, depth),
     }
     return _MARK.sub(lambda mark: fill[mark[1]](mark[2]), text)
 
 
 def _results(name: str, depth: int) -> str:
-    link = _link(name, depth)
-    return f"All numbers, with the commands: {link}." if link else "Not measured yet."
-
-
-def _measured(name: str, depth: int) -> str:
-    link = _link(name, depth)
-    return f"; measured: {link}" if link else ""
-
-
-def _link(name: str, depth: int) -> str:
-    """Return a link to a file of results, if there is one."""
-    exists = (DOCS / "results" / f"{name}.md").exists()
-    return f"[{name}.md]({'../' * depth}results/{name}.md)" if exists else ""
+    if not (DOCS / "results" / f"{name}.md").exists():
+        return "Not measured yet."
+    return f"All numbers, with the commands: [{name}.md]({'../' * depth}results/{name}.md)."
 
 
 def _body(path: Path, depth: int) -> str:
