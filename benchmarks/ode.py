@@ -36,17 +36,17 @@ METHODS: dict[str, Settings] = {
     "gradient-norm": {"data-selector": "gradient-norm"},
     "fedbalancer": {"data-selector": "fedbalancer"},
     "sld": {"data-selector": "sld"},
-    "ode": ALL_LABELS,
-    "ode, exact gradient": {**ALL_LABELS, "ode.estimator": "exact"},
-    "ode, 5 a label": FIVE,
-    "ode, 5 a label, exact gradient": {**FIVE, "ode.estimator": "exact"},
+    "ode": FIVE,
+    "ode, exact gradient": {**FIVE, "ode.estimator": "exact"},
+    "ode, all labels": ALL_LABELS,
+    "all labels, exact gradient": {**ALL_LABELS, "ode.estimator": "exact"},
     "unlimited": {"data-selector": "unlimited"},
     "all data": {"data-selector": "full"},
     "reservoir, equal weights": {"data-selector": "reservoir", "weighting": "uniform"},
 }
-COMPARED = ("ode", "ode, 5 a label")
+COMPARED = ("ode", "ode, all labels")
 PARTS: dict[str, Settings] = {
-    "ode": {},
+    "ode, all labels": {},
     "without valuation": {"ode.estimator": "none"},
     "without estimators": {"ode.estimator": "stored"},
     "without coordination": {"ode.coordinate": False},

@@ -198,8 +198,7 @@ class Ode(Section):
     coordinate : bool
         Whether the server plans who stores which label.
     clients_per_label, labels_per_client : int
-        Limits of the plan; 0 for any number. The paper wants a label on at least 5 clients: a limit
-        of 5 leaves many clients with few labels, and was not better on any task measured.
+        Limits of the plan; 0 for any number, so that every client may hold every label.
     quantities : str
         How a client divides its store among its labels: "even", or "matched" to eq. 10.
     cover : bool
@@ -213,7 +212,7 @@ class Ode(Section):
     normalize: bool = False
     noise: NonNegative = 0.0
     coordinate: bool = True
-    clients_per_label: Count = 0
+    clients_per_label: Count = 5
     labels_per_client: Count = 0
     quantities: Literal["even", "matched"] = "even"
     cover: bool = True

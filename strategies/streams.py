@@ -79,7 +79,7 @@ class Streams(Layer):
         *,
         plans: bool = True,
         estimator: str = "incremental",
-        clients_per_label: int = 0,
+        clients_per_label: int = 5,
         labels_per_client: int = 0,
         quantities: str = "even",
         cover: bool = True,

@@ -63,7 +63,7 @@ def test_the_speed_up_is_to_the_final_accuracy_of_the_reservoir() -> None:
 
 
 def test_settings_show_differences_by_seed() -> None:
-    heights = {"reservoir": 0.5, "ode": 0.7, "ode, 5 a label": 0.4}
+    heights = {"reservoir": 0.5, "ode": 0.4, "ode, all labels": 0.7}
     curves = {
         f"{method}, {setting}": [[height + 0.1 * seed] for seed in range(2)]
         for setting in ode.ROBUSTNESS
@@ -72,7 +72,7 @@ def test_settings_show_differences_by_seed() -> None:
     table = ode.under_settings(results(curves), ode.COLUMNS[1])
     assert [row[0] for row in table.rows[1:]] == list(ode.ROBUSTNESS)
     assert table.rows[1][1].startswith("55.0 ± ")
-    assert [entry.split()[0].rstrip(",") for entry in table.rows[1][2:]] == ["+20.0", "-10.0"]
+    assert [entry.split()[0].rstrip(",") for entry in table.rows[1][2:]] == ["-10.0", "+20.0"]
 
 
 def test_rows_tell_which_labels_are_stored(tmp_path: Path) -> None:
