@@ -108,6 +108,8 @@ def privacy(rounds: int) -> dict[str, Changes]:
     }
     for name, noise in levels.items():
         private: Changes = {"privacy": "local-dp", "dp.clip": 1.0, "dp.noise-multiplier": noise}
+        if noise > 1:  # or such updates would be set aside as absurd
+            private |= {"quarantine.norm-factor": 1e6}
         cells |= _with_and_without(name, {**private, "dp.delta": DELTA})
     return cells
 
