@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server_app.report import story
-from server_app.report.history import _TAKERS, History
+from server_app.report.history import History
+from server_app.report.takers import TAKERS
 from server_app.run_folder import RunFolder
 
 KEYS = ["round", "time", "phase", "chosen", "kind", "sent", "received", "failed", "late", "delta"]
@@ -31,7 +32,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 events = st.dictionaries(st.sampled_from(KEYS), values, max_size=8).flatmap(
-    lambda fields: st.sampled_from([*_TAKERS, "unknown"]).map(
+    lambda fields: st.sampled_from([*TAKERS, "unknown"]).map(
         lambda name: {"event": name, **fields}
     )
 )
