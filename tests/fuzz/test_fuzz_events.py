@@ -32,9 +32,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 events = st.dictionaries(st.sampled_from(KEYS), values, max_size=8).flatmap(
-    lambda fields: st.sampled_from([*TAKERS, "unknown"]).map(
-        lambda name: {"event": name, **fields}
-    )
+    lambda fields: st.sampled_from([*TAKERS, "unknown"]).map(lambda name: {"event": name, **fields})
 )
 
 
