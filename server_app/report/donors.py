@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from server_app.report.history import History
-from server_app.report.reading import number
-from server_app.report.wording import shorten
+from server_app.report.reading import keys_in, number
+from server_app.report.tables import table, text
 
 MOST_TARGETS = 50
 DONORS = 5
@@ -24,7 +24,7 @@ _AGREEMENT = (
 def donors_section(history: History) -> str:
     """Return the ranking as HTML, or nothing where no similarities were logged."""
     event = history.latest.get("similarity", {})
-    clients, matrix = _keys(event.get("clients")), _rows(event.get("matrix"))
+    clients, matrix = keys_in(event.get("clients")), _rows(event.get("matrix"))
     if len(clients) < 2 or [len(row) for row in matrix] != [len(clients)] * len(clients):
         return ""
     known = history.latest.get("alignment", {})
@@ -34,16 +34,17 @@ def donors_section(history: History) -> str:
     rows = []
     for place, key in list(enumerate(clients))[:MOST_TARGETS]:
         more = [_tau(tau.get(key)) for tau in taus] if any(taus) else []
-        rows.append([_name(key), _ranking(clients, matrix[place], place), *more])
+        rows.append((text(key, 40), _ranking(clients, matrix[place], place), *more))
     left = len(clients) - len(rows)
     rest = f'<p class="note">{left} more clients are in events.jsonl.</p>' if left > 0 else ""
     notes = _NOTE + (f" {_AGREEMENT}" if any(taus) else "")
-    return f'<h2>Donors</h2><p class="note">{notes}</p>{_scores(known)}{_table(head, rows)}{rest}'
+    ranking = table(tuple(head), rows)
+    return f'<h2>Donors</h2><p class="note">{notes}</p>{_scores(known)}{ranking}{rest}'
 
 
 def _ranking(clients: Sequence[str], row: Sequence[float], own: int) -> str:
     order = sorted((i for i in range(len(clients)) if i != own), key=lambda i: -row[i])
-    return ", ".join(f"{_name(clients[i])} ({row[i]:.2f})" for i in order[:DONORS])
+    return ", ".join(f"{text(clients[i], 40)} ({row[i]:.2f})" for i in order[:DONORS])
 
 
 def _scores(event: Mapping[str, Any]) -> str:
@@ -58,7 +59,7 @@ def _scores(event: Mapping[str, Any]) -> str:
 
 def _by_client(event: Mapping[str, Any], name: str) -> dict[str, Any]:
     values = event.get(name)
-    keys = _keys(event.get("clients"))
+    keys = keys_in(event.get("clients"))
     return dict(zip(keys, values, strict=False)) if isinstance(values, list) else {}
 
 
@@ -66,25 +67,6 @@ def _tau(value: Any) -> str:
     return "" if number(value) is None else f"{value:.2f}"
 
 
-def _name(key: str) -> str:
-    return escape(shorten(key, 40))
-
-
-def _keys(value: Any) -> list[str]:
-    return [str(key) for key in value] if isinstance(value, list) else []
-
-
 def _rows(value: Any) -> list[list[float]]:
     rows = value if isinstance(value, list) else []
     return [[number(x) or 0.0 for x in row] if isinstance(row, list) else [] for row in rows]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{name}</th>" for name in head)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{titles}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
