@@ -112,7 +112,7 @@ def poisoned_labels() -> Iterator[None]:
         turned = Split(data.train.x, self.num_classes - 1 - data.train.y)
         return replace(data, train=turned)
 
-    Task.client_data = client_data  # type: ignore[method-assign, assignment]
+    Task.client_data = client_data  # type: ignore[method-assign]
     try:
         yield
     finally:
