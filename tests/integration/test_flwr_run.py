@@ -187,7 +187,10 @@ def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):
     resumed = re.search(r'To go on: make run CONFIG="(.+)"', said)
     assert resumed, said
     overrides = flower_run.parse_overrides([resumed[1]])
-    done = max(int(path.stem.removeprefix("round-")) for path in tmp_path.glob("cut/checkpoints/*"))
+    done = max(
+        int(path.stem.removeprefix("round-"))
+        for path in tmp_path.glob("cut/checkpoints/round-*.safetensors")
+    )
     again = run_local({**overrides, "num-server-rounds": done + 1})
     assert again.folder == tmp_path / "cut"
     assert again.rounds[-1]["round"] == done + 1
