@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks stream_selectors compare
-# These start real Flower processes, which have deadlines: they run by themselves, one at a time.
+# These start real Flower processes, which have deadlines: they run by themselves, two files at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
@@ -62,7 +62,7 @@ watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
 # Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(FLOWER_TESTS))
-	$(BIN)/python -m pytest $(FLOWER_TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(FLOWER_TESTS)
 	@if command -v $(BROWSERS) > /dev/null; then $(MAKE) --no-print-directory test-browser; \
 		else echo 'Chromium is not installed: the pages were not opened in a browser'; fi
 
