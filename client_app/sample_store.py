@@ -8,6 +8,7 @@ import errno
 import logging
 import struct
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +265,10 @@ class DiskStore(SampleStore):
     def _change(
         self, gone: list[int], new: Mapping[int, int], inputs: Mapping[int, NDArray[Any]]
     ) -> bool:
-        records = [_NOTE.pack(_STORED, key, new[key]) + inputs[key].tobytes() for key in new]
-        records += [_NOTE.pack(_GONE, key, 0) for key in gone if key not in new]
+        stored = [_NOTE.pack(_STORED, key, new[key]) + inputs[key].tobytes() for key in new]
+        left = [_NOTE.pack(_GONE, key, 0) for key in gone if key not in new]
+        # One goes before another takes its place: cut off anywhere, it is never over the capacity.
+        records = [note for pair in zip_longest(left, stored) for note in pair if note is not None]
         try:
             offsets = self._ready().append(records) if records else []
         except OSError as error:

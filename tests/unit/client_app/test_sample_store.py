@@ -134,7 +134,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[tuple[int
     records = RecordLog(folder / "samples", "sample-store")
     steps: list[tuple[int, set[int]]] = [(records.start, set())]
     for (offset, record), (verb, key) in zip(
-        records.records(), ["+1", "+2", "+3", "-1", "+1", "+4", "-2"], strict=True
+        records.records(), ["+1", "+2", "-1", "+3", "-2", "+1", "+4"], strict=True
     ):
         keys = steps[-1][1] | {int(key)} if verb == "+" else steps[-1][1] - {int(key)}
         steps.append((offset + records.OVERHEAD + len(record), keys))
@@ -157,6 +157,23 @@ def test_a_file_cut_at_any_byte_opens_with_all_that_was_whole(
             store.close()
             store = disk(tmp_path)
             assert content(store) == expected(*(whole[-1] if whole else ()), 7, 8), cut
+        store.close()
+
+
+@pytest.mark.parametrize("evicted", [(0,), (0, 1), (0, 1, 2)])
+def test_a_swap_cut_at_any_byte_never_leaves_more_than_the_capacity(
+    tmp_path: Path, evicted: tuple[int, ...]
+) -> None:
+    store = disk(tmp_path, capacity=3)
+    put(store, *range(3 - max(0, 2 - len(evicted))))
+    before = (tmp_path / "samples").stat().st_size
+    assert put(store, 7, 8, evicted=evicted)
+    store.close()
+    data = (tmp_path / "samples").read_bytes()
+    for cut in range(before, len(data) + 1):
+        (tmp_path / "samples").write_bytes(data[:cut])
+        store = disk(tmp_path, capacity=3)
+        assert len(store) <= 3, cut
         store.close()
 
 
