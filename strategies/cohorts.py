@@ -186,9 +186,10 @@ class Cohorts(Layer):
     ) -> Iterable[Message]:
         """Let clients evaluate the model of the cohort they fit best."""
         self._start(arrays)
-        nodes = self.roster.in_order(grid.get_node_ids())
         if not self._selection(next(iter(self.strategies))).fraction_evaluate:
             return []
+        self.roster.identify(grid, self.timeout)  # those that came while others trained
+        nodes = self.roster.in_order(grid.get_node_ids())
         scene = self._scene(server_round, nodes, grid, training=False)
         views = self._views(nodes, self.rule.place(scene))
         messages: list[Message] = []
@@ -259,6 +260,7 @@ class Cohorts(Layer):
         for node, cohort in zip(nodes, cohorts, strict=True):
             if cohort:  # some may have no place
                 views[cohort].append(node)
+                self.members.pop(self.roster.nameless(node), None)  # it has told its name since
                 self.members[self.roster.key(node)] = cohort
         return views
 

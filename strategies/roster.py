@@ -49,7 +49,16 @@ class Roster:
 
     def key(self, node_id: int) -> str:
         """Return the key of a node."""
-        return self._keys.get(node_id) or f"node-{node_id}"
+        return self._keys.get(node_id) or self.nameless(node_id)
+
+    @staticmethod
+    def nameless(node_id: int) -> str:
+        """Return the key that a node has as long as it has told no name.
+
+        >>> Roster.nameless(17)
+        'node-17'
+        """
+        return f"node-{node_id}"
 
     def in_order(self, node_ids: Iterable[int]) -> list[int]:
         """Return node ids in the order of their keys, which is the same on every runtime."""

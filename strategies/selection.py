@@ -198,6 +198,7 @@ class Selection(Layer):
         if not self.fraction_evaluate:
             return []
         started = perf_counter()
+        self.roster.identify(grid, self.identify_timeout)  # those that came while others trained
         nodes = self.roster.in_order(grid.get_node_ids())
         if not nodes:
             return []

@@ -117,6 +117,26 @@ def test_each_client_evaluates_its_own_cohorts_model() -> None:
     assert shares == {"0.0": 0.5, "0.1": 0.5}
 
 
+def test_who_comes_while_others_train_is_known_by_its_name() -> None:
+    layer, notes = cohorts()
+    grid = FakeGrid(KEYS[:6])
+    arrays = rounds(layer, START, grid, range(1, 4))
+    grid.nodes[700] = "7"
+    list(layer.configure_evaluate(3, arrays, ConfigRecord(), grid))
+    assert layer.members["7"] == "0.1"
+    rounds(layer, arrays, grid, range(4, 5))
+    assert notes.of("cohorts")[-1]["moved"] == {"7": "0.1"}
+
+
+def test_who_tells_its_name_late_is_not_counted_twice() -> None:
+    layer, notes = cohorts()
+    grid = FakeGrid(KEYS, names={"3": lambda message, key, look: []})
+    rounds(layer, START, grid, range(1, 4))
+    assert "node-503" in notes.of("cohorts")[0]["moved"]
+    assert set(layer.members) == set(KEYS)
+    assert sum(notes.of("cohorts")[-1]["members"].values()) == len(KEYS)
+
+
 def test_the_log_says_how_each_cohort_does_on_its_clients_data() -> None:
     layer, notes = cohorts()
     grid = FakeGrid(KEYS)

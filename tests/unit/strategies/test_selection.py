@@ -337,6 +337,15 @@ def test_a_name_that_a_connected_client_has_is_not_given_twice() -> None:
     assert notes.of("selected")[-1]["chosen"] == ["1", "2", "node-502"]
 
 
+def test_who_comes_while_others_train_evaluates_under_its_name() -> None:
+    layer, _, notes = selection(Everyone(), fraction_evaluate=1.0)
+    grid = FakeGrid(["1", "2"])
+    trained_keys(layer, grid, range(1, 2))
+    grid.nodes[700] = "3"
+    list(layer.configure_evaluate(1, to_record(small_model()), ConfigRecord(), grid))
+    assert notes.of("selected")[-1]["chosen"] == ["1", "2", "3"]
+
+
 def test_nobody_takes_the_place_of_a_client_without_a_name() -> None:
     roster = Roster()
     grid = FakeGrid(["1", "2"], names={"1": saying_nothing, "2": calling_itself("node-500")})
