@@ -35,7 +35,7 @@ class _Layout:
     cell, block : int
         A block of columns is made of whole cells, and is as long as its counts and its cap allow.
     width : int
-        Columns of the dense factor that are multiplied at a time: what a cache holds.
+        Columns of the dense factor that are multiplied at a time, at most: what a cache holds.
     """
 
     dtype: type[np.floating[Any]]
@@ -51,8 +51,8 @@ class _Layout:
 
 
 # Many sets: the product dominates. Few: the calls do, so that longer blocks are better.
-_MANY = _Layout(np.float32, bits=8, cell=255, block=2040, width=56)
-_FEW = _Layout(np.float64, bits=17, cell=4096, block=16384, width=56)
+_MANY = _Layout(np.float32, bits=8, cell=255, block=2040, width=96)
+_FEW = _Layout(np.float64, bits=17, cell=4096, block=16384, width=96)
 _FROM = 64
 
 
@@ -76,7 +76,8 @@ def intersection_sizes(supports: Sequence[Indices], threads: int | None = None) 
     if number == 0:
         return np.zeros((0, 0), dtype=np.int64)
     layout = _MANY if number > _FROM else _FEW
-    layout = replace(layout, width=min(layout.width, -(-number // _SHARING)))
+    columns = -(-number // _SHARING)
+    layout = replace(layout, width=-(-columns // -(-columns // layout.width)))  # even panels
     blocks = list(_blocks(_relabelled(supports), layout))
     workers = min(threads or os.cpu_count() or 1, len(blocks))
     shares = [blocks[worker::workers] for worker in range(workers)]
