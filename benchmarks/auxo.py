@@ -2,12 +2,11 @@
 
 ``python -m benchmarks.auxo permuted`` plants four groups of clients whose labels mean different
 things, ``rotated`` four whose images are turned, ``classes`` five with classes of their own,
-``none`` plants nothing (cohorts should not split), each on Fashion-MNIST or ``--data``. ``away`` is
-``permuted`` with clients that come and go by day and night, on devices so slow that a run takes
-days. ``users --data femnist.npz`` takes the users of a data set as clients. On the ``permuted``
-groups, ``sensitivity`` varies when clusters are looked for and split and into how many, ``lost``
-lets clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise
-to updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
+``none`` plants nothing (cohorts should not split), each on Fashion-MNIST or ``--data``. ``users
+--data femnist.npz`` takes the users of a data set as clients. On the ``permuted`` groups,
+``sensitivity`` varies when clusters are looked for and split and into how many, ``lost`` lets
+clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
+updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
 ``--samples 12000`` takes the first so many training samples of Fashion-MNIST: clients with little
 data, and a fifth of the work.
 """
@@ -51,18 +50,11 @@ COMMON: Changes = {
     "cohort.min-participants": 5,
     "checkpoint.every": 0,
 }
-PERMUTED: Changes = {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4}
 PLANTED: dict[str, Changes] = {
-    "permuted": PERMUTED,
+    "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},
     "rotated": {"groups.kind": "rotation", "groups.count": 4, "cohort.number": 4},
     "classes": {"partition": "class-groups", "groups.count": 5, "cohort.number": 5},
     "none": {"partition": "dirichlet", "split.alpha": 1.0},
-    "away": {
-        **PERMUTED,
-        "devices.availability": "day-night",
-        "devices.seconds-per-sample": 5.0,
-        "devices.bytes-per-second": 4e3,
-    },
 }
 AGGREGATION: dict[str, Changes] = {
     "fedavg": {},
@@ -173,7 +165,7 @@ def cells(
     elif setting in PLANTED:
         common |= PLANTED[setting]
     else:
-        common |= {**PERMUTED, **AUXO, "round.over-commit": 0.0}
+        common |= {**PLANTED["permuted"], **AUXO, "round.over-commit": 0.0}
         return [Cell(name, common | changes) for name, changes in varied(setting, rounds).items()]
     return [Cell(name, common | changes) for name, changes in METHODS.items()]
 
@@ -249,8 +241,8 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     todo = [cell for cell in todo if not options.only or cell.name in options.only]
     results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, columns_of(options.setting)).markdown(), end="\n\n")
-    clustered = [cell for cell in results.cells if results.values(cell, final("ari"))]
-    if clustered:
+    if options.setting in PLANTED and options.setting != "none":
+        clustered = [cell for cell in results.cells if results.values(cell, final("ari"))]
         over_rounds = [Column(f"ARI, round {n}", at_round("ari", n), ".2f") for n in CURVE]
         print(summary_table(results, over_rounds, cells=clustered).markdown(), end="\n\n")
     if any(cell in BASELINE for cell in results.cells):

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.command import benchmark_parser, run_benchmark
 from benchmarks.coreset_runs import RUNNER
 from benchmarks.data_part import write_part
-from benchmarks.measures import best, final, total
+from benchmarks.measures import at_round, best, final, total
 from benchmarks.plots import plot_curves
 from benchmarks.records import Cell
 from benchmarks.results import Results
@@ -126,10 +126,11 @@ BETTER: dict[str, Settings] = {
     "agreement, K = 5": {"data-selector": "agreement", "coreset.every": 5},
     "agreement, K = 20": {"data-selector": "agreement", "coreset.every": 20},
 }
+CLEAN = Column("clean", final("clean-share"))
 COLUMNS = (
     Column("final", final("accuracy")),
     Column("best", best("accuracy")),
-    Column("clean", final("clean-share")),
+    CLEAN,
     Column("choosing s", total("choose-seconds"), ".1f"),
     Column("training s", total("train-seconds"), ".1f"),
     Column("MB down", total("bytes-down"), ".1f", scale=1e-6),
@@ -164,7 +165,10 @@ def _name(noise: str, method: str, variant: str) -> str:
 
 
 def show(results: Results, cells: Sequence[Cell], curves: Path) -> None:
-    """Print a table for each kind of noise, with the differences to its GCFL, and draw curves."""
+    """Print tables for each kind of noise, with the differences to its GCFL, and draw curves."""
+    rounds = int(cells[0].config["num-server-rounds"])
+    moments = sorted({1, 2, *(max(1, rounds * quarter // 4) for quarter in range(1, 5))})
+    clean = [Column(f"clean, round {n}", at_round("clean-share", n)) for n in moments]
     groups: dict[str, list[str]] = {}
     for cell in cells:
         groups.setdefault(cell.name.partition(", ")[0], []).append(cell.name)
@@ -172,6 +176,9 @@ def show(results: Results, cells: Sequence[Cell], curves: Path) -> None:
     for noise, names in groups.items():
         print(f"### {noise}\n")
         print(summary_table(results, known, cells=names).markdown(), end="\n\n")
+        chosen = [n for n in names if CLEAN in known and results.values(n, CLEAN.measure)]
+        if chosen:
+            print(summary_table(results, clean, cells=chosen).markdown(), end="\n\n")
         baseline = next((name for name in names if name.startswith(f"{noise}, gcfl")), None)
         if baseline and len(names) > 1:
             table = difference_table(results, COMPARED, baseline, cells=names)
