@@ -23,17 +23,15 @@ import time
 from pathlib import Path
 
 from flwr.app import Context, Error, Message
-from flwr.common.serde import (  # what Flower itself sends messages by; there is no public name
-    context_from_proto,
-    context_to_proto,
-    message_from_proto,
-    message_to_proto,
-)
-from flwr.proto.message_pb2 import Context as ContextBytes
-from flwr.proto.message_pb2 import Message as MessageBytes
 
 from client_app.local_socket import address, receive, same_user, send
 from client_app.state import state_path
+from wire.flower_bytes import (
+    context_from_bytes,
+    context_to_bytes,
+    message_from_bytes,
+    message_to_bytes,
+)
 
 _APP = Path(__file__).resolve().parent.parent  # Flower names this folder by the app's hash
 _START_SECONDS = 60.0
@@ -57,7 +55,7 @@ def idle_seconds(context: Context) -> int:
 def ask(kind: str, message: Message, context: Context) -> Message | None:
     """Return the worker's answer; None if there is no worker to be had, and nothing was done."""
     version = _version(context)
-    request = message_to_proto(message), context_to_proto(context)
+    request = message_to_bytes(message), context_to_bytes(context)
     for _ in range(2):
         connection = _connect(context) or _start(context, version)
         if connection is None:
@@ -65,7 +63,7 @@ def ask(kind: str, message: Message, context: Context) -> Message | None:
         with connection:
             try:
                 send(connection, version.encode(), kind.encode())
-                send(connection, *(part.SerializeToString() for part in request))
+                send(connection, *request)
                 accepted = connection.recv(1) == ACCEPTED
             except OSError:
                 accepted = False
@@ -80,8 +78,8 @@ def _take_answer(connection: socket.socket, message: Message, context: Context) 
     except (EOFError, OSError):
         # It may have changed what the device remembers: the message is not answered twice.
         return Message(Error(_RAISED, "the worker ended while it was at work"), reply_to=message)
-    context.state = context_from_proto(ContextBytes.FromString(after)).state
-    return message_from_proto(MessageBytes.FromString(reply))
+    context.state = context_from_bytes(after).state
+    return message_from_bytes(reply)
 
 
 def _version(context: Context) -> str:

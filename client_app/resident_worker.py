@@ -7,20 +7,18 @@ import sys
 import threading
 from pathlib import Path
 
-from flwr.common.serde import (  # what Flower itself sends messages by; there is no public name
-    context_from_proto,
-    context_to_proto,
-    message_from_proto,
-    message_to_proto,
-)
-from flwr.proto.message_pb2 import Context as ContextBytes
-from flwr.proto.message_pb2 import Message as MessageBytes
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from client_app import training  # noqa: F401  (with torch, before anybody waits for it)
 from client_app.app import answer
 from client_app.local_socket import address, receive, same_user, send
 from client_app.resident import ACCEPTED
+from wire.flower_bytes import (
+    context_from_bytes,
+    context_to_bytes,
+    message_from_bytes,
+    message_to_bytes,
+)
 
 
 class Worker:
@@ -104,14 +102,11 @@ class Worker:
 
 
 def _answered(kind: str, message: bytes, context: bytes) -> tuple[bytes, bytes]:
-    asked = message_from_proto(MessageBytes.FromString(message))
-    known = context_from_proto(ContextBytes.FromString(context))
+    asked = message_from_bytes(message)
+    known = context_from_bytes(context)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = known.run_id, known.node_id, 1
     (reply,) = answer(kind, [asked], [known])
-    return (
-        message_to_proto(reply).SerializeToString(),
-        context_to_proto(known).SerializeToString(),
-    )
+    return message_to_bytes(reply), context_to_bytes(known)
 
 
 if __name__ == "__main__":

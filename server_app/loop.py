@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 from server_app.callbacks.base import Callback
 from server_app.exchange import Exchange, PatientGrid
 from server_app.interrupt import Interrupted, stop_on_signals
-from server_app.spread import accuracy_spread
+from strategies.accuracy_spread import accuracy_spread
 from strategies.layer import (
     Journal,
     describe,

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from cohorts.matching import equal_shares
-from server_app.spread import accuracy_spread
+from strategies.accuracy_spread import accuracy_spread
 from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
 from strategies.grids import GridView
 from strategies.layer import (

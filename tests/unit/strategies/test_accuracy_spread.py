@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from flwr.app import MetricRecord
 
-from server_app.spread import accuracy_spread
+from strategies.accuracy_spread import accuracy_spread
 
 
 def records(accuracies: list[float]) -> list[MetricRecord]:
