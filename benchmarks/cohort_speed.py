@@ -6,8 +6,6 @@ mean of the same 200 replies; the two take turns in one run. How long it takes t
 cached requests to leaves. And how many bytes the server keeps for each client it knows.
 """
 
-import statistics
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
+from benchmarks.side_by_side import side_by_side
 from cohorts.affinity import Affinity
 from cohorts.auxo import Auxo
 from cohorts.matching import Claims, RequestCache, choose_leaves
@@ -109,7 +108,7 @@ def measure_step(
         ),
         "sketches and first clusters": lambda: with_four_leaves(keys, project.sketch_each(models)),
     }
-    seconds = _side_by_side(ways, repeats)
+    seconds = side_by_side(ways, repeats)
     limit = seconds["weighted mean, numpy"]
     return {name: Cost(value, value / limit) for name, value in seconds.items()}
 
@@ -141,7 +140,7 @@ def measure_matching(clients: int = 1_000_000, repeats: int = 5) -> dict[str, fl
         "requests to leaves": lambda: choose_leaves(rewards, [0.3] * _LEAVES, rng),
         "from names to groups of names": lambda: auxo.match(keys),
     }
-    return _side_by_side(ways, repeats)
+    return side_by_side(ways, repeats)
 
 
 def measure_memory(clients: int = 200_000) -> tuple[float, float]:
@@ -158,18 +157,6 @@ def measure_memory(clients: int = 200_000) -> tuple[float, float]:
     tracemalloc.stop()
     list_of_keys = before - after  # the list goes, the names stay: the cache has them
     return (before - list_of_keys) / clients, cache.nbytes() / clients
-
-
-def _side_by_side(ways: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one turn to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            way()
-            if repeat:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def main() -> None:

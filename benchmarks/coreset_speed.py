@@ -12,8 +12,6 @@ All sides take turns in one run, so that other load on the machine hits all of t
 the medians is what counts.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp
 
+from benchmarks.side_by_side import side_by_side
 from client_app.gradient_rows import sample_rows, server_targets
 from client_app.job import Job
 from client_app.objectives.plain import Plain
@@ -184,18 +183,15 @@ def _spread(features: Array, chosen: Array) -> float:
 
 
 def _side_by_side(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, Cost]:
-    """Return the cost of each, measured in turns after one turn to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    """Return the cost of each: seconds, alone and to the first, and how good the result is."""
     qualities: dict[str, float] = {}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            qualities[name] = way()
-            if repeat:
-                seconds[name].append(time.perf_counter() - started)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    limit = next(iter(medians.values()))
-    return {name: Cost(medians[name], medians[name] / limit, qualities[name]) for name in ways}
+
+    def noting(name: str) -> Callable[[], None]:
+        return lambda: qualities.update({name: ways[name]()})
+
+    seconds = side_by_side({name: noting(name) for name in ways}, repeats)
+    limit = next(iter(seconds.values()))
+    return {name: Cost(seconds[name], seconds[name] / limit, qualities[name]) for name in ways}
 
 
 def _show(costs: dict[str, Cost]) -> None:

@@ -15,7 +15,6 @@ the ratio of the medians is what counts.
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch.nn import functional
 
+from benchmarks.side_by_side import side_by_side
 from client_app.fisher import fisher_diagonal
 from similarities.index_overlap import overlap_matrix, top_k_support
 from similarities.minhash import MinHashIndex
@@ -94,7 +94,7 @@ def pair_seconds(supports: list[Support], parameters: int, repeats: int) -> dict
         "scipy sparse product": sparse_product,
         "numpy bit-packing": bit_packing,
     }
-    return _side_by_side(ways, repeats)
+    return side_by_side(ways, repeats)
 
 
 def signature_seconds(support: Support, hashes: int, repeats: int) -> dict[str, float]:
@@ -114,7 +114,7 @@ def signature_seconds(support: Support, hashes: int, repeats: int) -> dict[str, 
         ways["datasketch, SHA-1"] = lambda: sketch(hashes).update_batch(
             [index.tobytes() for index in support]
         )
-    return _side_by_side(ways, repeats)
+    return side_by_side(ways, repeats)
 
 
 def retrieval(
@@ -161,7 +161,7 @@ def importance_seconds(
         return fisher_diagonal(net, functional.cross_entropy, inputs, labels)
 
     ways = {"forward and backward": plain, "fisher_diagonal": importance}
-    return _side_by_side(ways, repeats, clock=time.process_time)
+    return side_by_side(ways, repeats, clock=time.process_time)
 
 
 def entropy_bytes(parameters: int, k: int) -> float:
@@ -172,22 +172,6 @@ def entropy_bytes(parameters: int, k: int) -> float:
     """
     ways = math.lgamma(parameters + 1) - math.lgamma(k + 1) - math.lgamma(parameters - k + 1)
     return round(ways / math.log(2) / 8, 6)
-
-
-def _side_by_side(
-    ways: dict[str, Callable[[], Any]],
-    repeats: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one turn to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            started = clock()
-            way()
-            if repeat:
-                seconds[name].append(clock() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def _print_ratios(seconds: dict[str, float], base: str) -> None:
@@ -242,7 +226,7 @@ def _print_bytes() -> None:
             "encode": partial(encode_support, support, PARAMETERS, 0),
             "decode": partial(decode_support, data, PARAMETERS, 0),
         }
-        seconds = _side_by_side(ways, repeats=3)
+        seconds = side_by_side(ways, repeats=3)
         print(
             f"  {k:7,} {encoding_of(data).name.lower():8} {len(data):8,} bytes "
             f"{len(data) / entropy_bytes(PARAMETERS, k):6.3f}   encode "

@@ -5,8 +5,6 @@ for less than one argsort, so that is the limit. All sides take turns in one run
 on the machine hits all of them; the ratio of the medians is what counts.
 """
 
-import statistics
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.side_by_side import side_by_side
 from client_selectors.cosage import cosage
 
 
@@ -54,24 +53,12 @@ def measure(clients: int = 1_000_000, count: int = 100, repeats: int = 7) -> dic
         "cosage, two digits": lambda: cosage(rounded, age, count),
         "cosage, two digits, seeded ties": lambda: cosage(rounded, age, count, rng=rng),
     }
-    seconds = _side_by_side(ways, repeats)
+    seconds = side_by_side(ways, repeats)
     costs, limit = {}, 1.0
     for name, way in ways.items():
         limit = seconds[name] if name.startswith("argsort") else limit
         costs[name] = Cost(seconds[name], seconds[name] / limit, _peak_megabytes(way))
     return costs
-
-
-def _side_by_side(ways: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one turn to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, way in ways.items():
-            started = time.perf_counter()
-            way()
-            if repeat:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def _peak_megabytes(way: Callable[[], Any]) -> float:

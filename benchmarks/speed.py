@@ -6,15 +6,14 @@ counts.
 """
 
 import logging
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from benchmarks.bare_loop import BareLoop
+from benchmarks.side_by_side import side_by_side
 from server_app.app import build_loop, speak
 from server_app.config import Scalar, default_config, read_config
 from server_app.local_grid import LocalGrid
@@ -66,18 +65,6 @@ def bare_round(overrides: dict[str, Scalar]) -> Callable[[], None]:
     task = load_task(config.task_spec())
     clients = [task.client_data(i, config.num_clients).train for i in range(config.num_clients)]
     return BareLoop(task.build_model(), clients, config.clients_per_round, config.batch_size).round
-
-
-def side_by_side(rounds: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each, measured in turns after one round to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in rounds}
-    for repeat in range(repeats + 1):
-        for name, play in rounds.items():
-            started = time.perf_counter()
-            play()
-            if repeat:
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def measure(overrides: dict[str, Scalar], modes: list[str], repeats: int) -> dict[str, float]:

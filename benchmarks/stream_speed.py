@@ -24,6 +24,7 @@ from scipy.optimize import linprog
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.side_by_side import side_by_side
 from client_app.valuation import HeadValuation
 from stream_selectors.ode import ValueStore, coordinate
 from tasks.models import build_model, split_at_head
@@ -110,11 +111,7 @@ def measure_coordination(clients: int = 10_000, labels: int = 100) -> dict[str, 
         "even, 5 labels a client": lambda: coordinate(velocity, storage, 5, 5),
         "matched": lambda: coordinate(velocity, storage, 5, quantities="matched"),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(5):
-        for name, way in ways.items():
-            seconds[name].append(_seconds(way))
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return side_by_side(ways, repeats=5, clock=time.process_time)
 
 
 @dataclass(frozen=True)
@@ -219,11 +216,7 @@ def measure_valuation(count: int = 10_000, looped: int = 300) -> dict[str, float
         "values": lambda: valuation.look(x, y, direction.numpy()),
         "loop of autograd": lambda: _loop(model, x[:looped], y[:looped], direction),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(5):
-        for name, way in ways.items():
-            seconds[name].append(_seconds(way))
-    found = {name: statistics.median(values) for name, values in seconds.items()}
+    found = side_by_side(ways, repeats=5, clock=time.process_time)
     return found | {"loop of autograd": found["loop of autograd"] * count / looped}
 
 

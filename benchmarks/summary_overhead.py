@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from numpy.typing import NDArray
 
-from benchmarks.speed import side_by_side
+from benchmarks.side_by_side import side_by_side
 from client_app.objectives.plain import Plain
 from client_app.settings import summary_settings
 from client_app.summaries import summarise_clients
