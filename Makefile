@@ -11,7 +11,9 @@ EXAMPLES ?= 5000
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-PACKAGES := server_app client_app strategies tasks wire client_selectors cohorts data_selectors similarities benchmarks stream_selectors compare
+PACKAGES := core strategies client_app server_app tools benchmarks
+# The package as a wheel has it: the type checker and the import linter go by the file system
+NAMED := $(CURDIR)/.cache/import-name
 # These start real Flower processes, which have deadlines: they run by themselves, two files at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
@@ -33,7 +35,7 @@ venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only w
 
 # pip's list of 130 packages is cut down to the large downloads, which are what takes time.
 # The last step writes a .pth file, a line of Python that runs whenever the environment's Python
-# starts. It sets defaults for Flower's environment variables (server_app/flower_env.py says which
+# starts. It sets defaults for Flower's environment variables (tools/flower/env.py says which
 # and why), so that a plain `.venv/bin/flwr run .` keeps its state in this folder and installs
 # nothing, with or without `source .venv/bin/activate`.
 $(STAMP): pyproject.toml constraints.txt
@@ -45,19 +47,19 @@ $(STAMP): pyproject.toml constraints.txt
 		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' \
 		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ {print; fflush()} \
 			/^Installing collected packages/ {print "  Installing " NF - 3 " packages"; fflush()}'
-	@$(BIN)/python -m server_app.flower_env
+	@$(BIN)/python -m forager.tools.flower.env
 	@touch $@
 	@echo '$(VENV) is ready'
 
 run: $(STAMP) ## Train by CosAge with `flwr run` in simulation, or as CONFIG="strategy='fedprox' seed=1" says
-	@$(BIN)/python -m server_app.flower_run --run-config "$${CONFIG:-strategy='cosage'}"
+	@$(BIN)/python -m forager.tools.flower.run --run-config "$${CONFIG:-strategy='cosage'}"
 
 compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET, ARGS
-	@$(BIN)/python -m compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
+	@$(BIN)/python -m forager.tools.experiments.compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
 		--seeds $(SEEDS) --budget "$(BUDGET)" $(ARGS)
 
 watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
-	@$(BIN)/python -m server_app.watch $(RUN)
+	@$(BIN)/python -m forager.tools.report.watch $(RUN)
 
 # Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
@@ -75,25 +77,29 @@ test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while ru
 fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES bad inputs each, new ones every time
 	FUZZ_EXAMPLES=$(EXAMPLES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/fuzz
 
-lint: $(STAMP) ## Check style and types
+lint: $(STAMP) ## Check style, types, and that imports only point down
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(addprefix -p ,$(PACKAGES))
+	@rm -rf $(NAMED) && mkdir -p $(NAMED)/forager/selectors && touch $(NAMED)/forager/selectors/__init__.py
+	@ln -s $(CURDIR)/forager/__init__.py $(addprefix $(CURDIR)/,$(PACKAGES)) $(NAMED)/forager
+	@ln -s $(wildcard $(CURDIR)/selectors/[a-z]*) $(NAMED)/forager/selectors
+	cd $(NAMED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p forager
+	cd $(NAMED) && PYTHONPATH=$(NAMED) $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache
 
 docs: $(STAMP) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.memory
-	$(BIN)/python -m benchmarks.sparse_uplink
-	$(BIN)/python -m benchmarks.selection_speed
-	$(BIN)/python -m benchmarks.summary_overhead
-	$(BIN)/python -m benchmarks.coreset_speed
-	$(BIN)/python -m benchmarks.stream_speed
-	$(BIN)/python -m benchmarks.cohort_speed
-	$(BIN)/python -m benchmarks.overlap_speed
-	$(BIN)/python -m benchmarks.message_cost processes
+	$(BIN)/python -m forager.benchmarks.speed
+	$(BIN)/python -m forager.benchmarks.memory
+	$(BIN)/python -m forager.benchmarks.sparse_uplink
+	$(BIN)/python -m forager.benchmarks.selection_speed
+	$(BIN)/python -m forager.benchmarks.summary_overhead
+	$(BIN)/python -m forager.benchmarks.coreset_speed
+	$(BIN)/python -m forager.benchmarks.stream_speed
+	$(BIN)/python -m forager.benchmarks.cohort_speed
+	$(BIN)/python -m forager.benchmarks.overlap_speed
+	$(BIN)/python -m forager.benchmarks.message_cost processes
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'

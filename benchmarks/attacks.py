@@ -1,4 +1,4 @@
-"""Hostile clients for :mod:`benchmarks.security`: every fifth client of a run on the local engine.
+"""Hostile clients for ``benchmarks.security``: every fifth client of a run on the local engine.
 
 An attack is a context manager that puts itself between the ClientApp and the server for as long as
 it is open.
@@ -13,12 +13,21 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
-from client_app import app
-from client_app.identity import client_key
-from tasks import ClientData, Split, Task
-from wire.arrays import from_record, to_record
-from wire.keys import AFFINITY, ARRAYS, LOSS, METRICS, NUM_EXAMPLES, SIMILARITY, SUMMARY, TRAIN_LOSS
-from wire.records import record_at, sent_arrays
+from ..client_app import app
+from ..client_app.identity import client_key
+from ..core.tasks import ClientData, Split, Task
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import (
+    AFFINITY,
+    ARRAYS,
+    LOSS,
+    METRICS,
+    NUM_EXAMPLES,
+    SIMILARITY,
+    SUMMARY,
+    TRAIN_LOSS,
+)
+from ..core.wire.records import record_at, sent_arrays
 
 Arrays = dict[str, Any]
 Spoil = Callable[[Message, Message], None]  # changes a reply, given the message it answers

@@ -1,9 +1,9 @@
 """Auxo against one model for all and against other clustered learning.
 
-``python -m benchmarks.auxo permuted`` plants four groups of clients whose labels mean different
-things, ``rotated`` four whose images are turned, ``classes`` five with classes of their own,
-``none`` plants nothing (cohorts should not split), each on Fashion-MNIST or ``--data``. ``users
---data femnist.npz`` takes the users of a data set as clients. On the ``permuted`` groups,
+``python -m forager.benchmarks.auxo permuted`` plants four groups of clients whose labels mean
+different things, ``rotated`` four whose images are turned, ``classes`` five with classes of their
+own, ``none`` plants nothing (cohorts should not split), each on Fashion-MNIST or ``--data``.
+``users --data femnist.npz`` takes the users of a data set as clients. On the ``permuted`` groups,
 ``sensitivity`` varies when clusters are looked for and split and into how many, ``lost`` lets
 clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
 updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
@@ -17,18 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cohort_runs import RUNNER
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import at_round, final, seconds_to, total_bytes
-from benchmarks.plots import plot_curves
-from benchmarks.records import Cell
-from benchmarks.results import Results
-from benchmarks.tables import Column, Table, difference_table, summary_table
-from server_app.config import Scalar
-from strategies.accountant import gaussian_multiplier
-from tasks import TaskSpec
-from tasks.datasets import load_raw, rows
-from wire.files import replacing
+from ..core.config.run_config import Scalar
+from ..core.storage.files import replacing
+from ..core.tasks import TaskSpec
+from ..core.tasks.datasets import load_raw, rows
+from ..strategies.accountant import gaussian_multiplier
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import at_round, final, seconds_to, total_bytes
+from ..tools.experiments.plots import plot_curves
+from ..tools.experiments.records import Cell
+from ..tools.experiments.results import Results
+from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from .cohort_runs import RUNNER
 
 Changes = dict[str, Scalar]
 

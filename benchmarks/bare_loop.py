@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from tasks import Split
+from ..core.tasks import Split
 
 
 class BareLoop:

@@ -1,7 +1,7 @@
 """Runs on the local engine whose rows also tell what became of cohorts.
 
-A runner for :func:`benchmarks.sweep.sweep`. Its rows have more columns: ``cohorts`` (how many),
-``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any),
+A runner for :func:`tools.experiments.sweep.sweep`. Its rows have more columns: ``cohorts`` (how
+many), ``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any),
 ``simulated`` (seconds on the simulated clock so far) and ``epsilon`` (of the most exposed client,
 where updates are private). Two keys of its own make clients unreliable: ``records-lost`` is the
 share of visits at which a client has lost its affinity records, ``corrupted`` the share of clients
@@ -13,17 +13,17 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
-from benchmarks.unreliable import corrupted_clients, forgetful_clients
-from server_app.config import Scalar, read_config
-from server_app.local import LocalResult, run_local
-from server_app.run_folder import RunFolder
-from tasks.groups import group_of
+from ..core.config.run_config import Scalar, read_config
+from ..core.tasks.groups import group_of
+from ..server_app.run_folder import RunFolder
+from ..tools.engine.local import LocalResult, run_local
+from .unreliable import corrupted_clients, forgetful_clients
 
-RUNNER = "benchmarks.cohort_runs:run_with_cohorts"
+RUNNER = "forager.benchmarks.cohort_runs:run_with_cohorts"
 
 
 def run_with_cohorts(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one federated training as :func:`server_app.local.run_local` does."""
+    """Run one federated training as :func:`forager.tools.engine.local.run_local` does."""
     own = {"records-lost": 0.0, "corrupted": 0.0}
     lost, corrupted = (float(overrides.get(key, default)) for key, default in own.items())
     overrides = {key: value for key, value in overrides.items() if key not in own}

@@ -1,9 +1,9 @@
 """Time and memory of finding cohorts, as shares of what a round costs anyway.
 
-``python -m benchmarks.cohort_speed`` prints three things. What one step of clustering takes for 200
-participants and a model of 1,000,000 parameters (projection included), as a share of the weighted
-mean of the same 200 replies; the two take turns in one run. How long it takes to match 1,000,000
-cached requests to leaves. And how many bytes the server keeps for each client it knows.
+``python -m forager.benchmarks.cohort_speed`` prints three things. What one step of clustering takes
+for 200 participants and a model of 1,000,000 parameters (projection included), as a share of the
+weighted mean of the same 200 replies; the two take turns in one run. How long it takes to match
+1,000,000 cached requests to leaves. And how many bytes the server keeps for each client it knows.
 """
 
 import tracemalloc
@@ -17,12 +17,12 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
-from benchmarks.side_by_side import side_by_side
-from cohorts.affinity import Affinity
-from cohorts.auxo import Auxo
-from cohorts.matching import Claims, RequestCache, choose_leaves
-from cohorts.projection import Projection
-from cohorts.split import SplitRule
+from ..selectors.cohorts.affinity import Affinity
+from ..selectors.cohorts.auxo import Auxo
+from ..selectors.cohorts.matching import Claims, RequestCache, choose_leaves
+from ..selectors.cohorts.projection import Projection
+from ..selectors.cohorts.split import SplitRule
+from .side_by_side import side_by_side
 
 Layers = list[NDArray[np.float32]]
 

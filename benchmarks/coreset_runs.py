@@ -1,7 +1,7 @@
 """Runs on the local engine whose rows also tell what clients trained on.
 
-A runner for :func:`benchmarks.sweep.sweep`. Its rows have more columns: ``clean-share`` (of the
-samples trained on, where noise is simulated), ``coreset-size`` (of all clients of the round
+A runner for :func:`tools.experiments.sweep.sweep`. Its rows have more columns: ``clean-share`` (of
+the samples trained on, where noise is simulated), ``coreset-size`` (of all clients of the round
 together), ``choose-seconds`` (clients and server, choosing), ``train-seconds`` (clients, the rest)
 and ``bytes-guidance`` (part of ``bytes-down``).
 """
@@ -9,15 +9,15 @@ and ``bytes-guidance`` (part of ``bytes-down``).
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from server_app.config import Scalar
-from server_app.local import LocalResult, run_local
-from server_app.run_folder import RunFolder
+from ..core.config.run_config import Scalar
+from ..server_app.run_folder import RunFolder
+from ..tools.engine.local import LocalResult, run_local
 
-RUNNER = "benchmarks.coreset_runs:run_with_coresets"
+RUNNER = "forager.benchmarks.coreset_runs:run_with_coresets"
 
 
 def run_with_coresets(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one federated training as :func:`server_app.local.run_local` does."""
+    """Run one federated training as :func:`forager.tools.engine.local.run_local` does."""
     result = run_local(overrides, quiet=quiet)
     more = coreset_columns(RunFolder.open(result.folder).read_events())
     rows = [{**row, **more.get(int(row["round"]), {})} for row in result.rounds]

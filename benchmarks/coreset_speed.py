@@ -1,11 +1,11 @@
 """Speed of choosing coresets, as ratios to what others take and to the least it can take.
 
-``python -m benchmarks.coreset_speed`` chooses 500 of 5000 gradients of length 2049 by matching
-pursuit. Each step needs the product of all gradients with the residual, so 500 of these products
-are the limit. It is compared with scikit-learn's pursuit, and with solving for the weights from
-scratch at every step. Then it chooses 200 of 2000 samples by facility location, compared with the
-lazy greedy of apricot-select where that is installed; it is not among the requirements. Last, it
-chooses a tenth of a client's 1000 images of 32 x 32 pixels, gradients included, compared with an
+``python -m forager.benchmarks.coreset_speed`` chooses 500 of 5000 gradients of length 2049 by
+matching pursuit. Each step needs the product of all gradients with the residual, so 500 of these
+products are the limit. It is compared with scikit-learn's pursuit, and with solving for the weights
+from scratch at every step. Then it chooses 200 of 2000 samples by facility location, compared with
+the lazy greedy of apricot-select where that is installed; it is not among the requirements. Last,
+it chooses a tenth of a client's 1000 images of 32 x 32 pixels, gradients included, compared with an
 epoch of training the paper's CNN on all of them.
 
 All sides take turns in one run, so that other load on the machine hits all of them; the ratio of
@@ -23,18 +23,18 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp
 
-from benchmarks.side_by_side import side_by_side
-from client_app.gradient_rows import sample_rows, server_targets
-from client_app.job import Job
-from client_app.objectives.plain import Plain
-from client_app.settings import TrainSettings
-from client_app.trainer import read_arrays, train_one
-from data_selectors.coreset import choose_coreset
-from data_selectors.facility_location import facility_location
-from data_selectors.matching_pursuit import matching_pursuit
-from server_app.config import RunConfig
-from tasks import Split
-from tasks.models import build_model
+from ..core.config.run_config import RunConfig
+from ..core.learning.gradient_rows import sample_rows, server_targets
+from ..core.learning.job import Job
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import TrainSettings
+from ..core.learning.trainer import read_arrays, train_one
+from ..core.tasks import Split
+from ..core.tasks.models import build_model
+from ..selectors.data_selectors.coreset import choose_coreset
+from ..selectors.data_selectors.facility_location import facility_location
+from ..selectors.data_selectors.matching_pursuit import matching_pursuit
+from .side_by_side import side_by_side
 
 Array = NDArray[Any]
 

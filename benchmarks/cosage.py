@@ -1,11 +1,11 @@
 """CosAge against the policies its paper compares it with, and against variants of itself.
 
-``python -m benchmarks.cosage small --data features.npz`` runs the paper's small setting (10 clients
-with 5 shards each, 2 chosen), ``large`` its large one (100 clients with 3 shards, 10 chosen),
-``one-shard`` a harder one (100 clients with 1 shard of Fashion-MNIST, 10 chosen). ``variants``
-tries other ways to spend CosAge's bytes: of the large setting if there is ``--data``, else of the
-harder one. Data are the features of a frozen backbone (``python -m benchmarks.features``) or any
-other ``.npz`` file that a linear head can learn.
+``python -m forager.benchmarks.cosage small --data features.npz`` runs the paper's small setting (10
+clients with 5 shards each, 2 chosen), ``large`` its large one (100 clients with 3 shards, 10
+chosen), ``one-shard`` a harder one (100 clients with 1 shard of Fashion-MNIST, 10 chosen).
+``variants`` tries other ways to spend CosAge's bytes: of the large setting if there is ``--data``,
+else of the harder one. Data are the features of a frozen backbone (``python -m
+forager.benchmarks.features``) or any other ``.npz`` file that a linear head can learn.
 """
 
 import sys
@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import Measure, area, at_round, jitter, series, total, total_bytes
-from benchmarks.plots import plot_curves
-from benchmarks.records import Cell
-from benchmarks.tables import Column, difference_table, summary_table
-from benchmarks.worst_class import RUNNER
-from server_app.config import Scalar
+from ..core.config.run_config import Scalar
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import Measure, area, at_round, jitter, series, total, total_bytes
+from ..tools.experiments.plots import plot_curves
+from ..tools.experiments.records import Cell
+from ..tools.experiments.tables import Column, difference_table, summary_table
+from .worst_class import RUNNER
 
 POLICIES = (
     "cosage",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.datasets import load_raw
-from tasks.spec import TaskSpec
-from tasks.splits import stratified_split
-from wire.files import replacing
+from ..core.storage.files import replacing
+from ..core.tasks.datasets import load_raw
+from ..core.tasks.spec import TaskSpec
+from ..core.tasks.splits import stratified_split
 
 
 def write_part(task: str, data: str, samples: int, folder: Path) -> Path:

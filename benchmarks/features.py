@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tasks import TaskSpec
-from tasks.backbones import features
-from tasks.datasets import load_raw, rows
-from wire.files import replacing
+from ..core.storage.files import replacing
+from ..core.tasks import TaskSpec
+from ..core.tasks.backbones import features
+from ..core.tasks.datasets import load_raw, rows
 
 
 def features_file(spec: TaskSpec, backbone: str, target: Path) -> Path:

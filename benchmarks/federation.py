@@ -3,9 +3,9 @@
 import socket
 from pathlib import Path
 
-from server_app.flower_cli import FlowerCli
-from server_app.flower_env import PROGRAMS, environment
-from server_app.processes import Program, answers, free_port
+from ..tools.flower.cli import FlowerCli
+from ..tools.flower.env import PROGRAMS, environment
+from ..tools.flower.processes import Program, answers, free_port
 
 START_SECONDS = 60
 

@@ -1,6 +1,6 @@
 """GCFL against the other ways to spend a budget of samples, and against training on all of them.
 
-``python -m benchmarks.gcfl motivating`` is the paper's experiment with blobs (section 2),
+``python -m forager.benchmarks.gcfl motivating`` is the paper's experiment with blobs (section 2),
 ``cifar --data cifar10.npz`` its main one (10 clients, Dirichlet 0.4, a two-layer CNN, six kinds and
 levels of noise), ``fashion`` the same on Fashion-MNIST with a smaller network, ``ablations`` how
 GCFL depends on its settings at 40 % flipped labels, ``better`` what else can be done with the same
@@ -13,15 +13,15 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.coreset_runs import RUNNER
-from benchmarks.data_part import write_part
-from benchmarks.measures import at_round, best, final, total
-from benchmarks.plots import plot_curves
-from benchmarks.records import Cell
-from benchmarks.results import Results
-from benchmarks.tables import Column, difference_table, summary_table
-from server_app.config import Scalar
+from ..core.config.run_config import Scalar
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import at_round, best, final, total
+from ..tools.experiments.plots import plot_curves
+from ..tools.experiments.records import Cell
+from ..tools.experiments.results import Results
+from ..tools.experiments.tables import Column, difference_table, summary_table
+from .coreset_runs import RUNNER
+from .data_part import write_part
 
 Settings = dict[str, Scalar]
 

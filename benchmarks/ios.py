@@ -1,12 +1,12 @@
 """Index-Overlap Similarity against cosine, Euclidean and the truth.
 
-``python -m benchmarks.ios align`` lets clients train together for some rounds and compares the
-similarity matrices: do the nearest of a client have labels like its own (recall and Kendall's tau
-against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon divergence),
-how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by each
-similarity and report the accuracy on the clients' own data. ``selection`` trains one model with few
-clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN`` does what
-``align`` does with the supports that a run has collected.
+``python -m forager.benchmarks.ios align`` lets clients train together for some rounds and compares
+the similarity matrices: do the nearest of a client have labels like its own (recall and Kendall's
+tau against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon
+divergence), how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by
+each similarity and report the accuracy on the clients' own data. ``selection`` trains one model
+with few clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN``
+does what ``align`` does with the supports that a run has collected.
 
 ``--task`` is Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20 Newsgroups (``--data`` or
 scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
@@ -22,9 +22,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cohort_runs import RUNNER
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.ios_alignment import (
+from ..core.config.run_config import Scalar, read_config
+from ..core.storage.files import replacing
+from ..core.tasks import TaskSpec
+from ..core.tasks.datasets import load_raw
+from ..core.wire.supports import MalformedSupport
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import area, final, jitter, total_bytes
+from ..tools.experiments.records import Cell
+from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from .cohort_runs import RUNNER
+from .ios_alignment import (
     Scores,
     alignment,
     collect,
@@ -32,21 +40,13 @@ from benchmarks.ios_alignment import (
     matrices,
     shapley_matrix,
 )
-from benchmarks.ios_analysis import (
+from .ios_analysis import (
     AnalysisError,
     analyse,
     donor_table,
     score_table,
     write_down,
 )
-from benchmarks.measures import area, final, jitter, total_bytes
-from benchmarks.records import Cell
-from benchmarks.tables import Column, Table, difference_table, summary_table
-from server_app.config import Scalar, read_config
-from tasks import TaskSpec
-from tasks.datasets import load_raw
-from wire.files import replacing
-from wire.supports import MalformedSupport
 
 Settings = dict[str, Scalar]
 

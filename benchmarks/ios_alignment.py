@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 from torch.nn import functional
 
-from client_app.batches import batch_seed
-from client_app.fisher import fisher_diagonal
-from client_app.job import Job
-from client_app.objectives.plain import Plain
-from client_app.settings import train_settings
-from client_app.trainer import Trainer, load_arrays, read_arrays
-from cohorts.similarity_clusters import similarity_clusters
-from server_app.config import RunConfig
-from similarities.cosine import cosine_matrix
-from similarities.euclidean import euclidean_matrix
-from similarities.histograms import histogram_similarity, mixture_divergence
-from similarities.importance_average import ImportanceAverage
-from similarities.index_overlap import choose_k, overlap_matrix, top_k_support
-from similarities.valuation import donor_values, kendall_agreement, recall_at
-from tasks import Split, load_task
-from wire.arrays import flat_floats
-from wire.supports import encode_support
+from ..core.config.run_config import RunConfig
+from ..core.learning.batches import batch_seed
+from ..core.learning.fisher import fisher_diagonal
+from ..core.learning.job import Job
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import train_settings
+from ..core.learning.trainer import Trainer, load_arrays, read_arrays
+from ..core.tasks import Split, load_task
+from ..core.wire.arrays import flat_floats
+from ..core.wire.supports import encode_support
+from ..selectors.cohorts.similarity_clusters import similarity_clusters
+from ..selectors.similarities.cosine import cosine_matrix
+from ..selectors.similarities.euclidean import euclidean_matrix
+from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
+from ..selectors.similarities.importance_average import ImportanceAverage
+from ..selectors.similarities.index_overlap import choose_k, overlap_matrix, top_k_support
+from ..selectors.similarities.valuation import donor_values, kendall_agreement, recall_at
 
 Matrix = NDArray[np.float64]
 Vectors = list[NDArray[np.float32]]

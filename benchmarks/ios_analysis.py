@@ -14,7 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ios_alignment import (
+from ..core.config.run_config import RunConfig, read_config
+from ..core.storage import tree
+from ..core.tasks import Split, TaskError, load_task
+from ..core.wire.supports import decode_support
+from ..selectors.similarities.histograms import histogram_similarity
+from ..selectors.similarities.index_overlap import overlap_matrix
+from ..selectors.similarities.minhash import signed_overlaps
+from ..selectors.similarities.valuation import kendall_by_client
+from ..server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
+from ..tools.experiments.tables import Table
+from ..tools.report import write_report
+from .ios_alignment import (
     Matrix,
     Scores,
     alignment,
@@ -24,17 +35,6 @@ from benchmarks.ios_alignment import (
     histograms_of,
     shapley_matrix,
 )
-from benchmarks.tables import Table
-from server_app.config import RunConfig, read_config
-from server_app.report import write_report
-from server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
-from similarities.histograms import histogram_similarity
-from similarities.index_overlap import overlap_matrix
-from similarities.minhash import signed_overlaps
-from similarities.valuation import kendall_by_client
-from tasks import Split, TaskError, load_task
-from wire import tree
-from wire.supports import decode_support
 
 DONORS = 5  # that the table of a target shows
 

@@ -25,7 +25,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supercore.retry import make_simple_grpc_retry_invoker
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
-from client_app.app import answer
+from ..client_app.app import answer
 
 IDLE_SECONDS = 3.0  # between two looks for a message, as in Flower's SuperNode
 

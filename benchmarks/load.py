@@ -1,8 +1,8 @@
-"""Many clients at one SuperLink: ``python -m benchmarks.load --clients 50 --rounds 10``.
+"""Many clients at one SuperLink: ``python -m forager.benchmarks.load --clients 50 --rounds 10``.
 
 A real SuperLink and a real ServerApp on this machine, and clients that speak gRPC as SuperNodes do
-(:mod:`benchmarks.light_clients`). Prints rounds a minute, the largest memory of each program, and
-how many replies were lost, which must be none.
+(:mod:`forager.benchmarks.light_clients`). Prints rounds a minute, the largest memory of each
+program, and how many replies were lost, which must be none.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.federation import Federation
-from benchmarks.light_clients import IDLE_SECONDS, LightClient, connect
-from server_app.config import Scalar
-from server_app.flower_env import PROJECT
-from server_app.flower_run import wait_for_end
-from server_app.processes import Program
-from server_app.run_folder import RunFolder
+from ..core.config.run_config import Scalar
+from ..server_app.run_folder import RunFolder
+from ..tools.flower.env import PROJECT
+from ..tools.flower.processes import Program
+from ..tools.flower.run import wait_for_end
+from .federation import Federation
+from .light_clients import IDLE_SECONDS, LightClient, connect
 
 _PROGRAMS = ("flower-superlink", "flwr-serverapp")
 _START_SECONDS = 60.0

@@ -1,7 +1,7 @@
 """Memory of the server while it aggregates many replies of a large model.
 
-``python -m benchmarks.memory`` runs one round in a process of its own for each way of aggregating,
-and prints by how much its peak memory rises above what it held before the round.
+``python -m forager.benchmarks.memory`` runs one round in a process of its own for each way of
+aggregating, and prints by how much its peak memory rises above what it held before the round.
 """
 
 import argparse
@@ -14,10 +14,10 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Strategy
 
-from server_app.local_grid import LocalGrid
-from strategies.stock import StockAggregator
-from wire.arrays import to_record
-from wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ..core.wire.arrays import to_record
+from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ..strategies.flower_aggregator import StockAggregator
+from ..tools.engine.local_grid import LocalGrid
 
 _WAYS: dict[str, Strategy] = {
     "Flower's FedAvg": FedAvg(min_train_nodes=1, min_available_nodes=1),
@@ -72,7 +72,7 @@ def main() -> None:
     )
     sizes = ["--replies", str(arguments.replies), "--parameters", str(arguments.parameters)]
     for way in _WAYS:
-        command = [sys.executable, "-m", "benchmarks.memory", "--way", way, *sizes]
+        command = [sys.executable, "-m", "forager.benchmarks.memory", "--way", way, *sizes]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         print(f"  {way:20} peak rises by {float(output):6.0f} MB")
 

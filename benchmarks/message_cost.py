@@ -1,4 +1,6 @@
-"""What a message costs on a device: ``python -m benchmarks.message_cost processes|federation``.
+"""What a message costs on a device.
+
+``python -m forager.benchmarks.message_cost processes|federation``
 
 Flower starts a process for every message. ``processes``: seconds of CPU of such a process, by kind
 of message, against the floor, a process that imports what Flower's own program does and nothing of
@@ -20,12 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.federation import Federation
-from server_app.config import Scalar
-from server_app.flower_env import PROJECT
-from server_app.flower_run import wait_for_end
-from server_app.run_folder import RunFolder
-from wire.keys import IDENTIFY, SUMMARY
+from ..core.config.run_config import Scalar
+from ..core.wire.keys import IDENTIFY, SUMMARY
+from ..server_app.run_folder import RunFolder
+from ..tools.flower.env import PROJECT
+from ..tools.flower.run import wait_for_end
+from .federation import Federation
 
 KINDS = (IDENTIFY, SUMMARY, "train", "evaluate")
 RUN: dict[str, Scalar] = {
@@ -61,7 +63,7 @@ def worker_of(state: Path) -> Path | None:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if "client_app.resident" in command and str(state) in command:
+        if "forager.client_app.resident" in command and str(state) in command:
             return process
     return None
 
@@ -87,7 +89,7 @@ def processes(repeats: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         own, state = write_data(Path(folder)), Path(folder, "state")
         node = {"client-id": "camera", "data-path": str(own), "state-dir": str(state)}
-        itself = [sys.executable, "-m", "benchmarks.one_message", json.dumps(RUN)]
+        itself = [sys.executable, "-m", "forager.benchmarks.one_message", json.dumps(RUN)]
         stays = {**node, "resident-seconds": 600}
         ways = {"a process": node, "with a resident worker": stays}
         cpu_of([*itself, "train", json.dumps(stays)])  # starts the worker

@@ -1,10 +1,11 @@
 """ODE against the other rules for a stream, and against parts of itself.
 
-``python -m benchmarks.ode synthetic`` runs the paper's synthetic task (200 users), ``fashion`` its
-image task (50 clients), ``har --data users.npz`` activity recognition by user, ``traffic --data
-traffic.npz`` traffic classification (30 clients), ``few`` a federation of 8 clients with 2 labels
-each, where a plan can leave a label out. ``--what`` says what is compared: the ``methods`` of the
-paper's table 2, ODE's ``parts``, or how ODE and the reservoir bear other ``settings``.
+``python -m forager.benchmarks.ode synthetic`` runs the paper's synthetic task (200 users),
+``fashion`` its image task (50 clients), ``har --data users.npz`` activity recognition by user,
+``traffic --data traffic.npz`` traffic classification (30 clients), ``few`` a federation of 8
+clients with 2 labels each, where a plan can leave a label out. ``--what`` says what is compared:
+the ``methods`` of the paper's table 2, ODE's ``parts``, or how ODE and the reservoir bear other
+``settings``.
 """
 
 import sys
@@ -14,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import Measure, series
-from benchmarks.plots import plot_curves
-from benchmarks.records import Cell
-from benchmarks.results import Results
-from benchmarks.stream_runs import RUNNER
-from benchmarks.tables import Column, Table, difference_table, summary_table
-from server_app.config import Scalar
+from ..core.config.run_config import Scalar
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import Measure, series
+from ..tools.experiments.plots import plot_curves
+from ..tools.experiments.records import Cell
+from ..tools.experiments.results import Results
+from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from .stream_runs import RUNNER
 
 Settings = dict[str, Scalar]
 

@@ -1,6 +1,6 @@
 """What a process that Flower starts for one message does, but for the transport.
 
-Used by :mod:`benchmarks.message_cost`; it imports nothing that such a process would not.
+Used by :mod:`forager.benchmarks.message_cost`; it imports nothing that such a process would not.
 """
 
 import json
@@ -12,10 +12,10 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
-from client_app.app import app
-from server_app.config import default_config
-from wire.arrays import to_record
-from wire.keys import ARRAYS, CONFIG, IDENTIFY, LOSS, ROUND, WANTS
+from ..client_app.app import app
+from ..core.config.run_config import default_config
+from ..core.wire.arrays import to_record
+from ..core.wire.keys import ARRAYS, CONFIG, IDENTIFY, LOSS, ROUND, WANTS
 
 
 def answer_one(run_config: dict[str, Any], kind: str, node_config: dict[str, Any]) -> Message:

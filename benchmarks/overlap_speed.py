@@ -1,6 +1,7 @@
 """Speed and size of what IOS is made of, as ratios to other ways of doing the same.
 
-``python -m benchmarks.overlap_speed`` measures, for supports of 70,000 of 1,000,000 indices,
+``python -m forager.benchmarks.overlap_speed`` measures, for supports of 70,000 of 1,000,000
+indices,
 
 - the overlaps of all pairs of 200 and of 1,000 clients: against scipy's sparse product and
   bit-packing in numpy;
@@ -28,13 +29,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch.nn import functional
 
-from benchmarks.side_by_side import side_by_side
-from client_app.fisher import fisher_diagonal
-from similarities.index_overlap import overlap_matrix, top_k_support
-from similarities.minhash import MinHashIndex
-from similarities.signatures import SCHEMES, Hashing
-from tasks.models import build_model
-from wire.supports import decode_support, encode_support, encoding_of
+from ..core.learning.fisher import fisher_diagonal
+from ..core.tasks.models import build_model
+from ..core.wire.supports import decode_support, encode_support, encoding_of
+from ..selectors.similarities.index_overlap import overlap_matrix, top_k_support
+from ..selectors.similarities.minhash import MinHashIndex
+from ..selectors.similarities.signatures import SCHEMES, Hashing
+from .side_by_side import side_by_side
 
 Support = NDArray[np.int64]
 

@@ -1,6 +1,7 @@
 """FedAvg, FedProx and FedYogi on scikit-learn's digits: the smallest benchmark there is.
 
-Run it by ``python -m benchmarks.quickstart``. A benchmark is a list of cells and a table layout.
+Run it by ``python -m forager.benchmarks.quickstart``. A benchmark is a list of cells and a table
+layout.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks.command import benchmark_parser, run_benchmark
-from benchmarks.measures import area, best, final, rounds_to, total_bytes
-from benchmarks.plots import plot_curves
-from benchmarks.records import Cell
-from benchmarks.sweep import LOCAL_ENGINE
-from benchmarks.tables import Column, difference_table, summary_table
+from ..tools.experiments.command import benchmark_parser, run_benchmark
+from ..tools.experiments.measures import area, best, final, rounds_to, total_bytes
+from ..tools.experiments.plots import plot_curves
+from ..tools.experiments.records import Cell
+from ..tools.experiments.sweep import LOCAL_ENGINE
+from ..tools.experiments.tables import Column, difference_table, summary_table
 
 STRATEGIES = ("fedavg", "fedprox", "fedyogi")
 COLUMNS = (

@@ -1,7 +1,8 @@
 """How large a run's report is, and how long it takes to write and to open.
 
-``python -m benchmarks.report_size`` makes up logs of 100 clients x 200 rounds and 1,000 x 500 in
-which every method has something to show, writes them as runs do, and opens the pages in Chromium.
+``python -m forager.benchmarks.report_size`` makes up logs of 100 clients x 200 rounds and 1,000 x
+500 in which every method has something to show, writes them as runs do, and opens the pages in
+Chromium.
 """
 
 import sys
@@ -13,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.chromium import Tab, chromium
-from server_app.config import default_config
-from server_app.report import write_report
-from server_app.run_folder import RunFolder
+from ..core.config.run_config import default_config
+from ..server_app.run_folder import RunFolder
+from ..tools.report import write_report
+from .chromium import Tab, chromium
 
 SIZES = ("100x200", "1000x500")
 OPENINGS = 5

@@ -1,4 +1,6 @@
-"""What attackers cost, with and without a defence: ``python -m benchmarks.security updates``.
+"""What attackers cost, with and without a defence.
+
+``python -m forager.benchmarks.security updates``
 
 Every fifth client is hostile. ``updates``: attacks on what is aggregated, against quarantine's
 bounds and robust aggregators; accuracy of the global model on clean test data. ``summaries``:
@@ -17,7 +19,13 @@ from functools import partial
 import numpy as np
 from flwr.app import Context, Message
 
-from benchmarks.attacks import (
+from ..client_app import app
+from ..client_app.identity import client_key
+from ..core.config.run_config import Scalar
+from ..core.wire.keys import LOSS, METRICS, SIMILARITY
+from ..server_app.run_folder import RunFolder
+from ..tools.engine.local import run_local
+from .attacks import (
     UPDATES,
     Attack,
     fake_affinity,
@@ -25,12 +33,6 @@ from benchmarks.attacks import (
     lying_about,
     poisoned_labels,
 )
-from client_app import app
-from client_app.identity import client_key
-from server_app.config import Scalar
-from server_app.local import run_local
-from server_app.run_folder import RunFolder
-from wire.keys import LOSS, METRICS, SIMILARITY
 
 Config = dict[str, Scalar]
 

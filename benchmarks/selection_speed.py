@@ -1,8 +1,8 @@
 """Time and memory of choosing clients, as ratios to ``numpy.argsort`` of the same scores.
 
-``python -m benchmarks.selection_speed`` chooses 100 of 1,000,000 clients. A ranking cannot be had
-for less than one argsort, so that is the limit. All sides take turns in one run, so that other load
-on the machine hits all of them; the ratio of the medians is what counts.
+``python -m forager.benchmarks.selection_speed`` chooses 100 of 1,000,000 clients. A ranking cannot
+be had for less than one argsort, so that is the limit. All sides take turns in one run, so that
+other load on the machine hits all of them; the ratio of the medians is what counts.
 """
 
 import tracemalloc
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.side_by_side import side_by_side
-from client_selectors.cosage import cosage
+from ..selectors.client_selectors.cosage import cosage
+from .side_by_side import side_by_side
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Bytes and speed of the top-k sparse uplink: ``python -m benchmarks.sparse_uplink``.
+"""Bytes and speed of the top-k sparse uplink: ``python -m forager.benchmarks.sparse_uplink``.
 
 Bytes of the index part (headers included) stand against the entropy bound log2 C(n, k). Times are
 the best of several calls, side by side in one run, as ratios to the selection alone
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wire import sparse
+from ..core.wire import sparse
 
 Floats = NDArray[np.float32]
 

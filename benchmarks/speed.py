@@ -1,8 +1,8 @@
 """Time per round of the local engine, as a ratio to a bare PyTorch loop in the same run.
 
-``python -m benchmarks.speed`` prints the table of ``docs/results/speed.md``. The two sides take
-turns, round by round, so that other load on the machine hits both; the ratio of the medians is what
-counts.
+``python -m forager.benchmarks.speed`` prints the table of ``docs/results/speed.md``. The two sides
+take turns, round by round, so that other load on the machine hits both; the ratio of the medians is
+what counts.
 """
 
 import logging
@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from benchmarks.bare_loop import BareLoop
-from benchmarks.side_by_side import side_by_side
-from server_app.app import build_loop, speak
-from server_app.config import Scalar, default_config, read_config
-from server_app.local_grid import LocalGrid
-from tasks import load_task
+from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.tasks import load_task
+from ..server_app.app import build_loop, speak
+from ..tools.engine.local_grid import LocalGrid
+from .bare_loop import BareLoop
+from .side_by_side import side_by_side
 
 _DIGITS: dict[str, Scalar] = {
-    "task": "benchmarks.workloads:digits_60k",
+    "task": "forager.benchmarks.workloads:digits_60k",
     "model": "softmax",
     "partition": "iid",
     "num-clients": 1000,
@@ -28,7 +28,7 @@ _DIGITS: dict[str, Scalar] = {
     "batch-size": 16,
 }
 _IMAGES: dict[str, Scalar] = {
-    "task": "benchmarks.workloads:fashion_like",
+    "task": "forager.benchmarks.workloads:fashion_like",
     "model": "small-cnn",
     "partition": "iid",
     "num-clients": 10,

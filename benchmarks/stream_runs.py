@@ -1,21 +1,21 @@
 """Runs on the local engine that also measure which labels the clients store.
 
-This is a runner for :func:`benchmarks.sweep.sweep`: its rows have two columns more, ``labels`` that
-any client stores, and ``labels-per-client`` on average. It draws no report, which would take longer
-than a short run.
+This is a runner for :func:`tools.experiments.sweep.sweep`: its rows have two columns more,
+``labels`` that any client stores, and ``labels-per-client`` on average. It draws no report, which
+would take longer than a short run.
 """
 
 import logging
 from typing import Any
 
-from server_app.app import build_loop, speak
-from server_app.callbacks.artifacts import Artifacts
-from server_app.config import Scalar, default_config, read_config
-from server_app.local import LocalResult
-from server_app.local_grid import LocalGrid
-from server_app.report.history import History
+from ..core.config.run_config import Scalar, default_config, read_config
+from ..server_app.app import build_loop, speak
+from ..server_app.callbacks.artifacts import Artifacts
+from ..tools.engine.local import LocalResult
+from ..tools.engine.local_grid import LocalGrid
+from ..tools.report.history import History
 
-RUNNER = "benchmarks.stream_runs:run_stream"
+RUNNER = "forager.benchmarks.stream_runs:run_stream"
 
 
 class Unsaved(LocalGrid):
@@ -27,7 +27,7 @@ class Unsaved(LocalGrid):
 
 
 def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one federated training as :func:`server_app.local.run_local` does, and watch labels."""
+    """Run one federated training as :func:`tools.engine.local.run_local` does, and watch labels."""
     speak(logging.WARNING if quiet else logging.INFO)
     run_config: dict[str, Any] = {**default_config(), **overrides}
     config = read_config(run_config)

@@ -1,4 +1,4 @@
-"""Speed of keeping samples of a stream: ``python -m benchmarks.stream_speed``.
+"""Speed of keeping samples of a stream: ``python -m forager.benchmarks.stream_speed``.
 
 A million offers to a queue of the best stand against ``heapq.heappushpop`` on a heap of the same
 size, which is the limit for a queue in Python. The coordination of 10,000 clients with 100 labels
@@ -24,10 +24,10 @@ from scipy.optimize import linprog
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.side_by_side import side_by_side
-from client_app.valuation import HeadValuation
-from stream_selectors.ode import ValueStore, coordinate
-from tasks.models import build_model, split_at_head
+from ..core.learning.sample_values import HeadValuation
+from ..core.tasks.models import build_model, split_at_head
+from ..selectors.stream_selectors.ode import ValueStore, coordinate
+from .side_by_side import side_by_side
 
 Floats = NDArray[np.float64]
 

@@ -1,9 +1,9 @@
 """What a client's summary takes beside the forward and backward passes that it needs.
 
-``python -m benchmarks.summary_overhead`` lets clients answer ``query.summary``: four mini-batches
-of training, then one number that compares the change with the last global update. The limit are the
-passes alone, on the same mini-batches. Both take turns, so that other load on the machine hits
-both; the ratio of the medians is what counts.
+``python -m forager.benchmarks.summary_overhead`` lets clients answer ``query.summary``: four
+mini-batches of training, then one number that compares the change with the last global update. The
+limit are the passes alone, on the same mini-batches. Both take turns, so that other load on the
+machine hits both; the ratio of the medians is what counts.
 """
 
 from collections.abc import Callable
@@ -15,28 +15,28 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from numpy.typing import NDArray
 
-from benchmarks.side_by_side import side_by_side
-from client_app.objectives.plain import Plain
-from client_app.settings import summary_settings
-from client_app.summaries import summarise_clients
-from client_app.trainer import read_arrays
-from client_app.training import trainer_of
-from client_app.visit import visits
-from server_app.config import Scalar, default_config, read_config
-from server_app.local_grid import LocalGrid
-from strategies.survey import encode_update
-from tasks import load_task
-from wire.arrays import to_record
-from wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
+from ..client_app.request import visits
+from ..client_app.summaries import summarise_clients
+from ..client_app.training import trainer_of
+from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import summary_settings
+from ..core.learning.trainer import read_arrays
+from ..core.tasks import load_task
+from ..core.wire.arrays import to_record
+from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
+from ..strategies.survey import encode_update
+from ..tools.engine.local_grid import LocalGrid
+from .side_by_side import side_by_side
 
 _CLIENTS = 100
 _HEAD: dict[str, Scalar] = {
-    "task": "benchmarks.summary_overhead:backbone_features",
+    "task": "forager.benchmarks.summary_overhead:backbone_features",
     "model": "softmax",
     "batch-size": 64,
 }
 _IMAGES: dict[str, Scalar] = {
-    "task": "benchmarks.workloads:fashion_like",
+    "task": "forager.benchmarks.workloads:fashion_like",
     "model": "small-cnn",
     "batch-size": 32,
     "local.trainer": "serial",

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from flwr.app import Context, Message
 
-from client_app import app
-from client_app.state import ClientState
-from tasks.splits import ClientData
-from tasks.task import Task
+from ..client_app import app
+from ..client_app.state import ClientState
+from ..core.tasks.splits import ClientData
+from ..core.tasks.task import Task
 
 RECORDS = "affinity"  # the section of a client's state that it loses
 

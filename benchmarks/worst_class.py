@@ -1,7 +1,7 @@
 """Runs on the local engine that also measure the class that the model does worst on.
 
 A selector that hardly ever takes the holders of a class can hide behind a good mean. This is a
-runner for :func:`benchmarks.sweep.sweep`: its rows have one column more, ``worst-class``.
+runner for :func:`tools.experiments.sweep.sweep`: its rows have one column more, ``worst-class``.
 """
 
 import logging
@@ -11,20 +11,20 @@ import torch
 from flwr.app import ArrayRecord
 from torch import nn
 
-from client_app.trainer import load_arrays
-from server_app.app import build_loop, speak
-from server_app.config import Scalar, default_config, read_config
-from server_app.local import LocalResult
-from server_app.local_grid import LocalGrid
-from server_app.report.history import History
-from tasks import Split, load_task
-from wire.arrays import from_record
+from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.learning.trainer import load_arrays
+from ..core.tasks import Split, load_task
+from ..core.wire.arrays import from_record
+from ..server_app.app import build_loop, speak
+from ..tools.engine.local import LocalResult
+from ..tools.engine.local_grid import LocalGrid
+from ..tools.report.history import History
 
-RUNNER = "benchmarks.worst_class:run_watched"
+RUNNER = "forager.benchmarks.worst_class:run_watched"
 
 
 def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one federated training as :func:`server_app.local.run_local` does, and watch classes."""
+    """Run one federated training as :func:`tools.engine.run_local` does, and watch classes."""
     speak(logging.WARNING if quiet else logging.INFO)
     run_config: dict[str, Any] = {**default_config(), **overrides}
     config = read_config(run_config)
@@ -48,7 +48,7 @@ def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalRes
 def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Split) -> float:
     """Return the lowest accuracy that a model has on the samples of any one class.
 
-    >>> from wire.arrays import to_record
+    >>> from forager.core.wire.arrays import to_record
     >>> identity = to_record({"weight": torch.eye(2).numpy()})
     >>> data = Split(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([0, 1, 1]))
     >>> worst_class_accuracy(nn.Linear(2, 2, bias=False), identity, data)

@@ -13,7 +13,7 @@ from importlib import import_module
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
+from ..core.wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -33,14 +33,14 @@ def _at(place: str) -> Handler:
 
 
 HANDLERS: dict[str, Handler] = {
-    "train": _at("client_app.training:train_clients"),
-    "evaluate": _at("client_app.training:evaluate_clients"),
-    IDENTIFY: _at("client_app.identity:identify_clients"),
-    SUMMARY: _at("client_app.summaries:summarise_clients"),
-    ASK_LOSSES: _at("client_app.probes:answer_losses"),
-    ASK_UPDATE: _at("client_app.probes:answer_updates"),
-    ASK_SUPPORT: _at("client_app.supports:answer_supports"),
-    INGEST: _at("client_app.streamed_data:ingest_clients"),
+    "train": _at("forager.client_app.training:train_clients"),
+    "evaluate": _at("forager.client_app.training:evaluate_clients"),
+    IDENTIFY: _at("forager.client_app.identity:identify_clients"),
+    SUMMARY: _at("forager.client_app.summaries:summarise_clients"),
+    ASK_LOSSES: _at("forager.client_app.probes:answer_losses"),
+    ASK_UPDATE: _at("forager.client_app.probes:answer_updates"),
+    ASK_SUPPORT: _at("forager.client_app.hooks.supports:answer_supports"),
+    INGEST: _at("forager.client_app.hooks.streams:ingest_clients"),
 }
 
 
@@ -83,7 +83,7 @@ def _warn_once(text: str) -> None:
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
     """Answer on a device: by its resident worker, if it has one and torch is needed."""
     if kind != IDENTIFY and context.node_config.get("resident-seconds"):
-        from client_app import resident
+        from . import resident
 
         reply = resident.ask(kind, message, context) if resident.idle_seconds(context) else None
         if reply is not None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from server_app.config import RunConfig, read_config
-from wire.keys import CLIENT, CLIENT_KEY, VERSIONS
-from wire.records import filled
-from wire.versions import versions
+from ..core.config.run_config import RunConfig, read_config
+from ..core.wire.keys import CLIENT, CLIENT_KEY, VERSIONS
+from ..core.wire.records import filled
+from ..core.wire.versions import versions
 
 if TYPE_CHECKING:
-    from tasks import ClientData, Task
+    from ..core.tasks import ClientData, Task
 
 
 def client_key(context: Context) -> str:
@@ -33,7 +33,7 @@ def client_config(context: Context) -> RunConfig:
 
 def client_task(context: Context) -> Task:
     """Return the task of the run; loaded once per process."""
-    from tasks import load_task  # with torch, which not every message needs
+    from ..core.tasks import load_task  # with torch, which not every message needs
 
     return load_task(client_config(context).task_spec())
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
-from client_app.identity import client_config, client_task, signed
-from client_app.objectives.plain import Plain
-from client_app.settings import train_settings
-from client_app.trainer import evaluate
-from client_app.training import prepare, trainer_of
-from client_app.visit import message_config, parts_of, training_data, visits
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS
-from wire.records import entries, filled, replies_to
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import train_settings
+from ..core.learning.trainer import evaluate
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS
+from ..core.wire.records import entries, filled, replies_to
+from .identity import client_config, client_task, signed
+from .request import message_config, parts_of, training_data, visits
+from .training import prepare, trainer_of
 
 
 def answer_losses(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:

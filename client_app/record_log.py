@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from wire import tree
-from wire.files import replacing
+from ..core.storage import tree
+from ..core.storage.files import replacing
 
 _MAGIC = b"FORAGER-LOG-1\n\0\0"
 _PREFIX = struct.Struct("<II")  # length and checksum of what follows

@@ -24,14 +24,14 @@ from pathlib import Path
 
 from flwr.app import Context, Error, Message
 
-from client_app.local_socket import address, receive, same_user, send
-from client_app.state import state_path
-from wire.flower_bytes import (
+from ..core.wire.flower_bytes import (
     context_from_bytes,
     context_to_bytes,
     message_from_bytes,
     message_to_bytes,
 )
+from .local_socket import address, receive, same_user, send
+from .state import state_path
 
 _APP = Path(__file__).resolve().parent.parent  # Flower names this folder by the app's hash
 _START_SECONDS = 60.0
@@ -117,7 +117,13 @@ def _start(context: Context, version: str) -> socket.socket | None:
     path = socket_path(context)
     path.parent.mkdir(parents=True, exist_ok=True)
     supernode = os.pidfd_open(os.getppid())
-    command = [sys.executable, "-m", "client_app.resident_worker", str(path.absolute()), version]
+    command = [
+        sys.executable,
+        "-m",
+        "forager.client_app.resident_worker",
+        str(path.absolute()),
+        version,
+    ]
     command += [str(supernode), str(idle_seconds(context))]
     try:
         worker = subprocess.Popen(command, cwd=_APP, pass_fds=[supernode], stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The worker that stays on a device: :mod:`client_app.resident` starts it and says why."""
+"""The worker that stays on a device: :mod:`forager.client_app.resident` starts it and says why."""
 
 import os
 import select
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
-from client_app import training  # noqa: F401  (with torch, before anybody waits for it)
-from client_app.app import answer
-from client_app.local_socket import address, receive, same_user, send
-from client_app.resident import ACCEPTED
-from wire.flower_bytes import (
+from ..core.wire.flower_bytes import (
     context_from_bytes,
     context_to_bytes,
     message_from_bytes,
     message_to_bytes,
 )
+from . import training  # noqa: F401  (with torch, before anybody waits for it)
+from .app import answer
+from .local_socket import address, receive, same_user, send
+from .resident import ACCEPTED
 
 
 class Worker:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_app.record_log import CutOffError, RecordLog, RecordLogError
-from wire.files import remove_leftovers
+from ..core.storage.files import remove_leftovers
+from .record_log import CutOffError, RecordLog, RecordLogError
 
 Ints = NDArray[np.int64]
 

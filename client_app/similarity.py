@@ -8,11 +8,11 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from server_app.config import RunConfig, Summary
-from similarities.power_norm import Reference
-from wire import sparse
-from wire.arrays import flat_floats
-from wire.keys import REFERENCE
+from ..core.config.run_config import RunConfig, Summary
+from ..core.wire import sparse
+from ..core.wire.arrays import flat_floats
+from ..core.wire.keys import REFERENCE
+from ..selectors.similarities.power_norm import Reference
 
 
 def flat_change(

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context
 
-from client_app.identity import client_key
-from wire import tree
-from wire.arrays import to_record
-from wire.files import remove_leftovers
-from wire.records import record_at
+from ..core.storage import tree
+from ..core.storage.files import remove_leftovers
+from ..core.wire.arrays import to_record
+from ..core.wire.records import record_at
+from .identity import client_key
 
 _KIND = "client-state"
 _RECORD = "forager"

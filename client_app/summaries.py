@@ -14,21 +14,21 @@ from typing import Any
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from client_app.held_model import HeldModel, hold, received_model
-from client_app.identity import client_config, client_data, signed
-from client_app.objectives.plain import Plain
-from client_app.settings import summary_settings
-from client_app.similarity import as_reference, flat_change, similarity
-from client_app.trainer import evaluate
-from client_app.training import prepare, trainer_of
-from client_app.visit import Visit, message_config, parts_of, visits
-from server_app.config import RunConfig
-from similarities.power_norm import Reference
-from tasks import Task, load_task
-from wire.arrays import from_record
-from wire.changes import LACKS_BASE
-from wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
-from wire.records import filled, replies_to
+from ..core.config.run_config import RunConfig
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import summary_settings
+from ..core.learning.trainer import evaluate
+from ..core.tasks import Task, load_task
+from ..core.wire.arrays import from_record
+from ..core.wire.changes import LACKS_BASE
+from ..core.wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
+from ..core.wire.records import filled, replies_to
+from ..selectors.similarities.power_norm import Reference
+from .identity import client_config, client_data, signed
+from .model_cache import HeldModel, hold, received_model
+from .request import Visit, message_config, parts_of, visits
+from .similarity import as_reference, flat_change, similarity
+from .training import prepare, trainer_of
 
 
 def summarise_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:

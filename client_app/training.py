@@ -10,20 +10,17 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from client_app.batches import batch_seed
-from client_app.identity import client_config, client_data, client_key, client_task, signed
-from client_app.job import Job, Outcome
-from client_app.objectives.plain import Plain
-from client_app.settings import train_settings
-from client_app.similarity import flat_change, similarity
-from client_app.trainer import Trainer, evaluate, train_one
-from client_app.visit import Part, Visit, message_config, parts_of, training_data, visits
-from server_app.config import RunConfig
-from strategies.registry import resolve
-from tasks import load_task
-from wire import sparse
-from wire.arrays import from_record, to_record
-from wire.keys import (
+from ..core.config.run_config import RunConfig
+from ..core.learning.batches import batch_seed
+from ..core.learning.job import Job, Outcome
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import train_settings
+from ..core.learning.trainer import Trainer, evaluate, train_one
+from ..core.methods.registry import resolve
+from ..core.tasks import load_task
+from ..core.wire import sparse
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import (
     ARRAYS,
     DENSITY,
     METRICS,
@@ -37,7 +34,10 @@ from wire.keys import (
     VALUES,
     WANTS,
 )
-from wire.records import entries, filled, replies_to, sent_arrays
+from ..core.wire.records import entries, filled, replies_to, sent_arrays
+from .identity import client_config, client_data, client_key, client_task, signed
+from .request import Part, Visit, message_config, parts_of, training_data, visits
+from .similarity import flat_change, similarity
 
 
 @lru_cache(maxsize=4)

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from server_app.flower_cli import FlowerCli
-from server_app.flower_env import environment
+from forager.tools.flower.cli import FlowerCli
+from forager.tools.flower.env import environment
 
 ADDRESS = os.environ.get("CONTROL_ADDRESS", "control:8000")
 AUTHORITY = Path(os.environ.get("CA_FILE", "/public/ca.crt"))

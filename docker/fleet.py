@@ -14,8 +14,7 @@ from pathlib import Path
 
 from connection import DeployedCli, connect
 from credentials import write
-
-from server_app.flower_cli import FlowerError
+from forager.tools.flower.cli import FlowerError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 REVOKED = "unregistered"  # as Flower calls it

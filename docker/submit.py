@@ -16,16 +16,15 @@ from pathlib import Path
 from secrets import token_hex
 
 from connection import DeployedCli, connect
-
-from server_app.config import ConfigError, Scalar, default_config, read_config
-from server_app.flower_cli import FlowerError, RunStatus
-from server_app.flower_env import PROJECT
-from server_app.flower_run import FAILED, REFUSED, show_progress
-from server_app.overrides import parse_overrides
-from server_app.report import summary_table
-from server_app.report.history import History
-from server_app.report.story import ended_well
-from server_app.run_folder import RunFolder
+from forager.core.config.overrides import parse_overrides
+from forager.core.config.run_config import ConfigError, Scalar, default_config, read_config
+from forager.server_app.run_folder import RunFolder
+from forager.tools.flower.cli import FlowerError, RunStatus
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.run import FAILED, REFUSED, show_progress
+from forager.tools.report import summary_table
+from forager.tools.report.history import History
+from forager.tools.report.story import ended_well
 
 RESULTS = Path(os.environ.get("RESULTS", "/results"))
 _PATIENCE = 300.0  # seconds without a SuperLink before we stop following

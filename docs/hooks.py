@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from server_app.knobs import markdown
+from forager.core.config.help import markdown
 
 DOCS = Path(__file__).resolve().parent
 _RELATIVE = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*|)\)")

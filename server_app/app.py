@@ -7,23 +7,23 @@ from typing import Any
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from client_app.trainer import evaluate, read_arrays
-from server_app.callbacks.artifacts import Artifacts
-from server_app.callbacks.base import Callback
-from server_app.callbacks.checkpoint import Checkpoints, load_checkpoint
-from server_app.callbacks.early_stop import EarlyStop
-from server_app.callbacks.progress import Progress
-from server_app.config import RunConfig, default_config, read_config
-from server_app.exchange import PatientGrid
-from server_app.loop import Evaluate, Loop
-from server_app.report import summary_table
-from server_app.resume import check_same_run
-from server_app.run_folder import RunFolder
-from strategies.build import build_strategy
-from strategies.layer import attach_journal, describe
-from strategies.roster import Roster
-from tasks import Task, load_task
-from wire.arrays import from_record, to_record
+from ..core.config.run_config import RunConfig, default_config, read_config
+from ..core.learning.trainer import evaluate, read_arrays
+from ..core.methods.base import load
+from ..core.tasks import Task, load_task
+from ..core.wire.arrays import from_record, to_record
+from ..strategies.build import build_strategy
+from ..strategies.layer import attach_journal, describe
+from ..strategies.roster import Roster
+from .callbacks.artifacts import Artifacts
+from .callbacks.base import Callback
+from .callbacks.checkpoint import Checkpoints, load_checkpoint
+from .callbacks.early_stop import EarlyStop
+from .callbacks.progress import Progress
+from .loop import Evaluate, Loop
+from .patient_grid import PatientGrid
+from .resume import check_same_run
+from .run_folder import RunFolder
 
 _log = logging.getLogger("forager")
 app = ServerApp()
@@ -34,7 +34,7 @@ def main(grid: Grid, context: Context) -> None:
     """Run one federated training, as Flower starts it."""
     speak()
     folder, reason = run(grid, context.run_config)
-    _log.info("run %s\n%s", reason, summary_table(folder))
+    _log.info("run %s\n%s", reason, load("tools.report:summary_table")(folder))
 
 
 def run(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, str]:
@@ -119,9 +119,7 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
         Progress(),
     ]
     if config.tensorboard:
-        from server_app.callbacks.tensorboard import TensorBoard
-
-        callbacks.append(TensorBoard(folder))
+        callbacks.append(load("tools.report.tensorboard:TensorBoard")(folder))
     callbacks.append(
         Checkpoints(folder.checkpoints, config.checkpoint.every, config.checkpoint.keep)
     )

@@ -14,11 +14,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from server_app.callbacks.base import Callback
-from server_app.exchange import Exchange, PatientGrid
-from server_app.interrupt import Interrupted, stop_on_signals
-from strategies.accuracy_spread import accuracy_spread
-from strategies.layer import (
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import TRAIN_LOSS
+from ..core.wire.records import records_of
+from ..strategies.accuracy_spread import accuracy_spread
+from ..strategies.layer import (
     Journal,
     describe,
     load_strategy_state,
@@ -27,9 +27,9 @@ from strategies.layer import (
     strategy_state,
     unchanged_on_failure,
 )
-from wire.arrays import from_record, to_record
-from wire.keys import TRAIN_LOSS
-from wire.records import records_of
+from .callbacks.base import Callback
+from .interrupt import Interrupted, stop_on_signals
+from .patient_grid import Exchange, PatientGrid
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again

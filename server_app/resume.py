@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from server_app.callbacks.checkpoint import CheckpointError
-from server_app.config import RunConfig
+from ..core.config.run_config import RunConfig
+from .callbacks.checkpoint import CheckpointError
 
 # Keys that may differ between a run and its continuation: they do not change what a round computes.
 _FREE_KEYS = {

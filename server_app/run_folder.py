@@ -1,19 +1,17 @@
 """The folder that a run leaves behind: its config, its events, its tables, its model."""
 
-import csv
 import io
 import json
 import logging
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from server_app.report.history import CSV_COLUMNS, History
-from wire.files import write_atomically
+from ..core.storage.files import write_atomically
 
 Event = dict[str, Any]
 
@@ -58,7 +56,7 @@ class RunFolder:
         """
         if name != Path(name).name or name == ".." or "\0" in name:
             raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
-        path = Path(output_dir) / (name or _new_name())
+        path = Path(output_dir) / (name or new_name())
         if os.path.lexists(path):
             raise RunFolderError(
                 f"output-dir = {str(output_dir)!r} already holds a run {path.name!r}: "
@@ -203,15 +201,6 @@ class RunFolder:
                 kept.append(event)
         self.write_text("events.jsonl", b"".join(map(_line, kept)).decode())
 
-    def write_rounds_csv(self, events: Iterable[Mapping[str, Any]]) -> Path:
-        """Write `rounds.csv`, one row a round; what is unknown stays empty."""
-        rows = History.from_events(events).rows
-        text = io.StringIO()
-        writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({"round": number, **rows[number]} for number in sorted(rows))
-        return self.write_text("rounds.csv", text.getvalue())
-
 
 def to_plain(value: Any) -> Any:
     """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null.
@@ -237,7 +226,7 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
-def _new_name() -> str:
+def new_name() -> str:
     """Name a run by the time in UTC; the suffix keeps runs of one second apart."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from flwr.serverapp import strategy as flower
 
-from server_app.config import RunConfig
-from strategies.stock import StockAggregator
-from wire.keys import TRAIN_LOSS
+from ..core.config.run_config import RunConfig
+from ..core.wire.keys import TRAIN_LOSS
+from .flower_aggregator import StockAggregator
 
 # Behind a view of the grid a strategy samples everyone it sees, be it one client.
 _EVERYONE: dict[str, Any] = {

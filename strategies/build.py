@@ -6,28 +6,28 @@ from typing import Any
 import numpy as np
 from flwr.serverapp.strategy import Strategy
 
-from client_app.valuation import valuation
-from client_selectors.base import ClientSelector
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import CohortRule
-from strategies.cohorts import Cohorts
-from strategies.coreset_plan import coreset_plan
-from strategies.coresets import Coresets
-from strategies.fine_tune import FineTune
-from strategies.likeness import likeness
-from strategies.neighbours import Neighbours
-from strategies.privacy import CentralNoise, PrivacyLedger
-from strategies.quarantine import Quarantine
-from strategies.registry import STREAM_RULES, resolve, stream_rule
-from strategies.requirements import check_linear_head, check_room
-from strategies.roster import Roster
-from strategies.scaffold import Scaffold
-from strategies.selection import Selection
-from strategies.signals import Signal, SupportSignal
-from strategies.streams import Streams
-from strategies.support_reader import SupportReader, parameter_shapes
-from strategies.survey import Survey
-from tasks import load_task
+from ..core.config.run_config import RunConfig
+from ..core.learning.sample_values import valuation
+from ..core.methods.coreset_plan import coreset_plan
+from ..core.methods.registry import STREAM_RULES, resolve, stream_rule
+from ..core.tasks import load_task
+from ..selectors.client_selectors.base import ClientSelector
+from .checks import check_linear_head, check_room
+from .client_similarity import likeness
+from .cohort_rules.base import CohortRule
+from .cohorts import Cohorts
+from .coresets import Coresets
+from .fine_tune import FineTune
+from .neighbours import Neighbours
+from .privacy import CentralNoise, PrivacyLedger
+from .quarantine import Quarantine
+from .roster import Roster
+from .scaffold import Scaffold
+from .selection import Selection
+from .signals import Signal, SupportSignal
+from .streams import Streams
+from .support_reader import SupportReader, parameter_shapes
+from .survey import Survey
 
 
 def _selector(config: RunConfig) -> ClientSelector:
@@ -49,8 +49,8 @@ def _selector(config: RunConfig) -> ClientSelector:
 def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
     """Return the strategy that a config describes, innermost first.
 
-    >>> from strategies.layer import describe
-    >>> from server_app.config import read_config
+    >>> from forager.strategies.layer import describe
+    >>> from forager.core.config.run_config import read_config
     >>> config = read_config({"uplink": "top-k", "aggregator": "fedyogi"})
     >>> describe(build_strategy(config, Roster()))
     'SparseUplink(Quarantine(Selection(StockAggregator(FedYogi))))'

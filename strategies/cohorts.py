@@ -13,11 +13,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from cohorts.matching import equal_shares
-from strategies.accuracy_spread import accuracy_spread
-from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
-from strategies.grids import GridView
-from strategies.layer import (
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import CONFIG, NUM_EXAMPLES, ROUND
+from ..core.wire.records import attach, entries, records_of
+from ..selectors.cohorts.matching import equal_shares
+from .accuracy_spread import accuracy_spread
+from .cohort_rules.base import CohortRule, Observed, Regrouping, Scene
+from .flower_aggregator import RunningMean
+from .grids import GridView
+from .layer import (
     Layer,
     attach_journal,
     load_strategy_state,
@@ -26,13 +30,9 @@ from strategies.layer import (
     unchanged_on_failure,
     walk,
 )
-from strategies.roster import Roster
-from strategies.selection import Selection
-from strategies.signals import Signal
-from strategies.stock import RunningMean
-from wire.arrays import from_record, to_record
-from wire.keys import CONFIG, NUM_EXAMPLES, ROUND
-from wire.records import attach, entries, records_of
+from .roster import Roster
+from .selection import Selection
+from .signals import Signal
 
 _log = logging.getLogger("forager")
 

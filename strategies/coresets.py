@@ -11,18 +11,18 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from client_app.gradient_rows import server_targets
-from server_app.config import RunConfig
-from strategies.coreset_plan import coreset_plan
-from strategies.layer import Layer
-from strategies.quarantine import BadReply, set_aside
-from strategies.requirements import check_linear_head, validation_data
-from strategies.roster import Roster
-from tasks import load_task
-from wire.arrays import from_record, to_record
-from wire.keys import CORESET, TARGETS
-from wire.records import attach, detach, entries
-from wire.sizes import record_bytes
+from ..core.config.run_config import RunConfig
+from ..core.learning.gradient_rows import server_targets
+from ..core.methods.coreset_plan import coreset_plan
+from ..core.tasks import load_task
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import CORESET, TARGETS
+from ..core.wire.records import attach, detach, entries
+from ..core.wire.sizes import record_bytes
+from .checks import check_linear_head, validation_data
+from .layer import Layer
+from .quarantine import BadReply, set_aside
+from .roster import Roster
 
 Targets = Callable[[ArrayRecord], ArrayRecord]
 

@@ -7,16 +7,16 @@ from time import perf_counter
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from client_app.batches import batch_seed
-from client_app.job import Job
-from client_app.objectives.plain import Plain
-from client_app.settings import train_settings
-from client_app.trainer import train_one
-from server_app.config import RunConfig
-from strategies.layer import Layer
-from strategies.requirements import validation_data
-from tasks import load_task
-from wire.arrays import from_record, to_record
+from ..core.config.run_config import RunConfig
+from ..core.learning.batches import batch_seed
+from ..core.learning.job import Job
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import train_settings
+from ..core.learning.trainer import train_one
+from ..core.tasks import load_task
+from ..core.wire.arrays import from_record, to_record
+from .checks import validation_data
+from .layer import Layer
 
 
 class FineTune(Layer):

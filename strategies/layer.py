@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from wire.arrays import from_record, to_record
+from ..core.wire.arrays import from_record, to_record
 
 
 class Journal(Protocol):

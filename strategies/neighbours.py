@@ -15,14 +15,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from strategies.cohort_rules.base import ONLY
-from strategies.layer import Layer
-from strategies.likeness import Likeness, drawn
-from strategies.roster import Roster
-from strategies.stock import RunningMean
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, CONFIG, HISTOGRAM, ROUND, SUMMARY, SUPPORT, WANTS
-from wire.records import attach, sent_arrays
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, ROUND, SUMMARY, SUPPORT, WANTS
+from ..core.wire.records import attach, sent_arrays
+from .client_similarity import Likeness, drawn
+from .cohort_rules.base import ONLY
+from .flower_aggregator import RunningMean
+from .layer import Layer
+from .roster import Roster
 
 _log = logging.getLogger("forager")
 

@@ -11,12 +11,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from strategies.accountant import gaussian_epsilon
-from strategies.layer import Layer
-from strategies.roster import Roster
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from wire.records import attach, entries, filled, records_of, sent_arrays
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ..core.wire.records import attach, entries, filled, records_of, sent_arrays
+from .accountant import gaussian_epsilon
+from .layer import Layer
+from .roster import Roster
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -11,11 +11,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from strategies.layer import Layer, walk
-from strategies.roster import Roster
-from wire.arrays import checked_view, from_record
-from wire.keys import ARRAYS, NUM_EXAMPLES
-from wire.records import entries, records_of, sent_arrays
+from ..core.wire.arrays import checked_view, from_record
+from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
+from ..core.wire.records import entries, records_of, sent_arrays
+from .layer import Layer, walk
+from .roster import Roster
 
 _HISTORY = 200  # accepted updates whose norms and counts say what is usual
 _ABSURD = 1e12  # samples of one client: sums of such counts still are numbers

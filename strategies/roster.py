@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from strategies.grids import all_node_ids
-from wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
-from wire.records import record_at
-from wire.versions import differences
+from ..core.wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
+from ..core.wire.records import record_at
+from ..core.wire.versions import differences
+from .grids import all_node_ids
 
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log

@@ -9,12 +9,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from strategies.layer import Layer
-from strategies.quarantine import BadReply, set_aside
-from strategies.roster import Roster
-from wire.arrays import checked_view, from_record, to_record
-from wire.keys import CONTROL
-from wire.records import attach, detach, entries
+from ..core.wire.arrays import checked_view, from_record, to_record
+from ..core.wire.keys import CONTROL
+from ..core.wire.records import attach, detach, entries
+from .layer import Layer
+from .quarantine import BadReply, set_aside
+from .roster import Roster
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -25,7 +25,7 @@ class Scaffold(Layer):
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
     change does not fit the model, or is not finite, is set aside as
-    :class:`~strategies.quarantine.Quarantine` does it.
+    :class:`~forager.strategies.quarantine.Quarantine` does it.
 
     Parameters
     ----------

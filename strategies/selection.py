@@ -13,15 +13,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from client_selectors.base import Candidates, ClientSelector
-from strategies.client_memory import ClientMemory
-from strategies.grids import GridView
-from strategies.layer import Layer
-from strategies.quarantine import set_aside
-from strategies.roster import Roster
-from strategies.survey import BadAnswer, Survey, encode_update
-from wire.arrays import from_record
-from wire.keys import (
+from ..core.wire.arrays import from_record
+from ..core.wire.keys import (
     HISTOGRAM,
     LOSS,
     NUM_EXAMPLES,
@@ -33,9 +26,16 @@ from wire.keys import (
     TRAIN_LOSS,
     WANTS,
 )
-from wire.records import record_at, records_of
-from wire.signatures import decode_signature
-from wire.supports import MalformedSupport
+from ..core.wire.records import record_at, records_of
+from ..core.wire.signatures import decode_signature
+from ..core.wire.supports import MalformedSupport
+from ..selectors.client_selectors.base import Candidates, ClientSelector
+from .client_memory import ClientMemory
+from .grids import GridView
+from .layer import Layer
+from .quarantine import set_aside
+from .roster import Roster
+from .survey import BadAnswer, Survey, encode_update
 
 _log = logging.getLogger("forager")
 

@@ -9,13 +9,13 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
-from cohorts.projection import Projection
-from strategies.cohort_rules.base import Observed
-from strategies.support_reader import SupportReader
-from wire.arrays import from_record
-from wire.keys import ARRAYS, SUPPORT
-from wire.records import sent_arrays
-from wire.supports import MalformedSupport
+from ..core.wire.arrays import from_record
+from ..core.wire.keys import ARRAYS, SUPPORT
+from ..core.wire.records import sent_arrays
+from ..core.wire.supports import MalformedSupport
+from ..selectors.cohorts.projection import Projection
+from .cohort_rules.base import Observed
+from .support_reader import SupportReader
 
 _log = logging.getLogger("forager")
 

@@ -7,14 +7,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from strategies.layer import Layer
-from strategies.quarantine import set_aside
-from strategies.roster import Roster
-from wire.arrays import to_record, view
-from wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
-from wire.records import record_at, sent_arrays
-from wire.sizes import record_bytes
-from wire.sparse import MalformedUpdate, decode_pairs
+from ..core.wire.arrays import to_record, view
+from ..core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
+from ..core.wire.records import record_at, sent_arrays
+from ..core.wire.sizes import record_bytes
+from ..core.wire.sparse import MalformedUpdate, decode_pairs
+from .layer import Layer
+from .quarantine import set_aside
+from .roster import Roster
 
 
 class SparseUplink(Layer):
@@ -23,7 +23,7 @@ class SparseUplink(Layer):
     It stands outside all layers that look at replies, so that any aggregator, robust or adaptive,
     works on what it decodes. Replies are decoded one by one as they are read, so that only one need
     be dense at a time. One that cannot be decoded is set aside as
-    :class:`~strategies.quarantine.Quarantine` does it.
+    :class:`~forager.strategies.quarantine.Quarantine` does it.
 
     Parameters
     ----------

@@ -14,14 +14,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from strategies.layer import Layer
-from strategies.quarantine import BadReply, set_aside
-from strategies.roster import Roster
-from stream_selectors.ode import GlobalGradient, coordinate
-from wire.arrays import checked_view, to_record
-from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
-from wire.records import attach, detach, entries, filled
-from wire.sizes import record_bytes
+from ..core.wire.arrays import checked_view, to_record
+from ..core.wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
+from ..core.wire.records import attach, detach, entries, filled
+from ..core.wire.sizes import record_bytes
+from ..selectors.stream_selectors.ode import GlobalGradient, coordinate
+from .layer import Layer
+from .quarantine import BadReply, set_aside
+from .roster import Roster
 
 _log = logging.getLogger("forager")
 _ABSURD = 1e9  # samples per round, or places in a store
@@ -49,14 +49,15 @@ class Streams(Layer):
         Whether the clients' rule follows a plan and values samples by an estimate; the others only
         report what they store.
     estimator : str (default: "incremental")
-        Or "participants" (see :class:`~stream_selectors.ode.GlobalGradient`), "stored" (the same,
-        of what participants store), "exact" (an oracle that asks everyone for the gradient of all
-        its data in every round), or "none": clients keep what the plan wants by lot.
+        Or "participants" (see :class:`~selectors.stream_selectors.ode.GlobalGradient`), "stored"
+        (the same, of what participants store), "exact" (an oracle that asks everyone for the
+        gradient of all its data in every round), or "none": clients keep what the plan wants by
+        lot.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
     quantities, cover : str, bool
         How a client divides its store, and whether every label must have a place; see
-        :func:`~stream_selectors.coordination.coordinate`.
+        :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
     drift : float (default: 0.2)

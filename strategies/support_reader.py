@@ -8,11 +8,11 @@ import numpy as np
 from flwr.app import ConfigRecord, Message
 from numpy.typing import NDArray
 
-from server_app.config import RunConfig
-from tasks import load_task
-from wire.keys import PAYLOAD, SUPPORT
-from wire.records import record_at
-from wire.supports import MalformedSupport, decode_support, encode_support, model_tag
+from ..core.config.run_config import RunConfig
+from ..core.tasks import load_task
+from ..core.wire.keys import PAYLOAD, SUPPORT
+from ..core.wire.records import record_at
+from ..core.wire.supports import MalformedSupport, decode_support, encode_support, model_tag
 
 
 class SupportReader:

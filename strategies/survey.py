@@ -13,11 +13,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from strategies.roster import Roster
-from wire import sparse
-from wire.arrays import flat_floats, from_record
-from wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_change, tag_of
-from wire.keys import (
+from ..core.wire import sparse
+from ..core.wire.arrays import flat_floats, from_record
+from ..core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_change, tag_of
+from ..core.wire.keys import (
     ARRAYS,
     CONFIG,
     HISTOGRAM,
@@ -28,7 +27,8 @@ from wire.keys import (
     SUMMARY,
     WANTS,
 )
-from wire.records import filled, records_of
+from ..core.wire.records import filled, records_of
+from .roster import Roster
 
 # What an honest client can answer; the printed form of the similarity has no bound.
 _RANGES = {SIMILARITY: (-1.0 - 1e-6, 1.0 + 1e-6), LOSS: (0.0, math.inf)}

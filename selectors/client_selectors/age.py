@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_selectors.base import Candidates, ClientSelector, Positions, lowest
+from .base import Candidates, ClientSelector, Positions, lowest
 
 
 def oldest(age: ArrayLike, count: int, rng: np.random.Generator | None = None) -> Positions:

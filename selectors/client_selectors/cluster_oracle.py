@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
-from client_selectors.base import Candidates, Positions
-from client_selectors.round_robin import RoundRobin
+from .base import Candidates, Positions
+from .round_robin import RoundRobin
 
 _SEED = 0
 _LARGE = 1_000_000  # clients times clusters from which k-means works on samples of the clients

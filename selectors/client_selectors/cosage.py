@@ -14,8 +14,8 @@ similarity of its proxy update to the last global update (eq. 7 to 9, in
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_selectors.age import awake, checked_ages
-from client_selectors.base import Candidates, ClientSelector, Positions
+from .age import awake, checked_ages
+from .base import Candidates, ClientSelector, Positions
 
 
 def cosage(
@@ -37,7 +37,8 @@ def cosage(
     count : int
         How many to choose (S); if fewer are eligible, all of them.
     silent_ratio : float
-        Share of the clients that the cooldown silences; :func:`client_selectors.age.awake`.
+        Share of the clients that the cooldown silences;
+        :func:`selectors.client_selectors.age.awake`.
     participated : array of bool, optional
         Who has ever been chosen, and so can be silenced; everyone if not given.
     rng : Generator, optional

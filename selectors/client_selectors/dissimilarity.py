@@ -7,8 +7,8 @@ to dissimilarity (Fig. 4, eq. 11). Clients of unknown similarity (not finite) ar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_selectors.age import awake
-from client_selectors.base import Candidates, ClientSelector, Positions, draw, lowest
+from .age import awake
+from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 
 def most_dissimilar(

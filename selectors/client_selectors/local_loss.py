@@ -5,7 +5,7 @@ The "local loss" baseline of CosAge, Fig. 3: power-of-choice with every client a
 
 import numpy as np
 
-from client_selectors.base import Candidates, ClientSelector, Positions, lowest
+from .base import Candidates, ClientSelector, Positions, lowest
 
 
 class LocalLoss(ClientSelector):

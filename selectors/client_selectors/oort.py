@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from client_selectors.base import Candidates, ClientSelector, Positions, draw, lowest
+from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 Floats = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ the size of their data; these report the loss of the current model; the highest 
 import numpy as np
 from numpy.typing import NDArray
 
-from client_selectors.base import Candidates, Positions, draw
-from client_selectors.local_loss import LocalLoss
+from .base import Candidates, Positions, draw
+from .local_loss import LocalLoss
 
 
 class PowerOfChoice(LocalLoss):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from client_selectors.base import Candidates, ClientSelector
+from .base import Candidates, ClientSelector
 
 
 class RoundRobin(ClientSelector):

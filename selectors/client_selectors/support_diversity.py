@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from client_selectors.base import Candidates, ClientSelector, Positions
+from .base import Candidates, ClientSelector, Positions
 
 _POOL = 10  # times as many as are chosen are compared, the oldest first: all pairs would be slow
 

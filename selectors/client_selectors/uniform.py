@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from client_selectors.base import Candidates, ClientSelector
+from .base import Candidates, ClientSelector
 
 
 class Uniform(ClientSelector):

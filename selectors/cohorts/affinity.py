@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from cohorts.exploration import predicted
-from cohorts.rewards import decayed
-from cohorts.tree import CohortTree, parent_of, path_distance
+from .exploration import predicted
+from .rewards import decayed
+from .tree import CohortTree, parent_of, path_distance
 
 OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)
 NO_INDEX = -1

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.affinity import Affinity, Feedback
-from cohorts.exploration import exploration_rate, predicted
-from cohorts.heterogeneity import Gain
-from cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
-from cohorts.matching import Claims, RequestCache, choose_leaves, grouped
-from cohorts.newcomers import prefer_best, undecided
-from cohorts.online import OnlineClusters, distances_to
-from cohorts.projection import unit_rows
-from cohorts.rewards import decayed, instant_reward, known_centre
-from cohorts.split import SplitRule, SplitWatch
-from cohorts.tree import CohortTree
+from .affinity import Affinity, Feedback
+from .exploration import exploration_rate, predicted
+from .heterogeneity import Gain
+from .lies import LieCounter, wrong_cluster, wrong_cohort
+from .matching import Claims, RequestCache, choose_leaves, grouped
+from .newcomers import prefer_best, undecided
+from .online import OnlineClusters, distances_to
+from .projection import unit_rows
+from .rewards import decayed, instant_reward, known_centre
+from .split import SplitRule, SplitWatch
+from .tree import CohortTree
 
 Floats = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class Auxo:
     retry : int
         See :class:`OnlineClusters`.
     margin, strikes : float, int
-        When a request is a lie, and how many are too many; see :mod:`cohorts.lies`.
+        When a request is a lie, and how many are too many; see :mod:`selectors.cohorts.lies`.
     capacity : int
         Number of clients whose requests are remembered.
     seed : int

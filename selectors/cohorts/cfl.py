@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AgglomerativeClustering
 
-from cohorts.projection import unit_rows
-from cohorts.tree import Membership
+from .projection import unit_rows
+from .tree import Membership
 
 Positions = NDArray[np.intp]
 

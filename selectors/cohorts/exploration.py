@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.rewards import decayed
+from .rewards import decayed
 
 
 def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> float:
@@ -36,7 +36,7 @@ def predicted(instant: ArrayLike, distance: int, rate: float = 0.2) -> NDArray[n
     instant : float or array of float
         Reward that the cohort gave which was tried, dR.
     distance : int
-        :meth:`cohorts.tree.CohortTree.distance` of the two.
+        :meth:`forager.selectors.cohorts.tree.CohortTree.distance` of the two.
     rate : float
         Weight of one try.
 

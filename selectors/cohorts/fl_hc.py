@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import pairwise_distances
 
-from cohorts.online import numbered_as_they_come
-from cohorts.projection import unit_rows
-from cohorts.tree import ROOT, Membership
+from .online import numbered_as_they_come
+from .projection import unit_rows
+from .tree import ROOT, Membership
 
 _METRICS = ("euclidean", "manhattan", "cosine")
 _LINKAGES = ("average", "complete", "single", "ward")

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
-from cohorts.online import numbered_as_they_come
-from cohorts.projection import unit_rows
-from cohorts.tree import ROOT, Membership
+from .online import numbered_as_they_come
+from .projection import unit_rows
+from .tree import ROOT, Membership
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.tree import ROOT, Membership
+from .tree import ROOT, Membership
 
 
 def best_model(losses: ArrayLike) -> NDArray[np.intp]:

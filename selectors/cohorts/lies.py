@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.affinity import OWN_SIDE
+from .affinity import OWN_SIDE
 
 Flags = NDArray[np.bool_]
 

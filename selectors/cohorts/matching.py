@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.affinity import NO_INDEX, OWN_SIDE, Feedback
+from .affinity import NO_INDEX, OWN_SIDE, Feedback
 
 Positions = NDArray[np.intp]
 

@@ -8,9 +8,9 @@ a split, how well each cohort's model fits their data, as IFCA asks everybody in
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cohorts.affinity import OWN_SIDE
-from cohorts.ifca import best_model
-from cohorts.matching import Claims
+from .affinity import OWN_SIDE
+from .ifca import best_model
+from .matching import Claims
 
 
 def undecided(claims: Claims) -> NDArray[np.bool_]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
-from cohorts.heterogeneity import Gain, gain_of, heterogeneity
-from cohorts.projection import unit_rows
-from cohorts.split import SplitRule
+from .heterogeneity import Gain, gain_of, heterogeneity
+from .projection import unit_rows
+from .split import SplitRule
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]

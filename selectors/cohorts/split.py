@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cohorts.heterogeneity import Gain
+from .heterogeneity import Gain
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from data_selectors.agreement import agreeing, draw
-from data_selectors.budgets import class_budgets
-from data_selectors.crust import crust, neighbour_counts
-from data_selectors.facility_location import cluster_sizes, facility_location
-from data_selectors.matching_pursuit import matching_pursuit
-from data_selectors.nearest import nearest
-from data_selectors.uniform import uniform
+from .agreement import agreeing, draw
+from .budgets import class_budgets
+from .crust import crust, neighbour_counts
+from .facility_location import cluster_sizes, facility_location
+from .matching_pursuit import matching_pursuit
+from .nearest import nearest
+from .uniform import uniform
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -55,10 +55,10 @@ class RuleSettings:
     Attributes
     ----------
     ridge, tolerance, step, nonnegative
-        Of :func:`data_selectors.matching_pursuit.matching_pursuit`, for ``gcfl`` and
+        Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``gcfl`` and
         ``gradmatch``. The weights of ``gradmatch`` are never negative.
     radius : float
-        Of :func:`data_selectors.crust.crust`.
+        Of :func:`forager.selectors.data_selectors.crust.crust`.
     """
 
     ridge: float = 0.5

@@ -11,7 +11,7 @@ radius.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from data_selectors.facility_location import (
+from .facility_location import (
     Distances,
     PairDistances,
     Positions,

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_selectors.base import lowest
+from ..client_selectors.base import lowest
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]

@@ -10,7 +10,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from client_selectors.base import lowest
+from ..client_selectors.base import lowest
 
 
 def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.intp]:

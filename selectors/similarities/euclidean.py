@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from similarities.gram import Floats, gram_matrix
+from .gram import Floats, gram_matrix
 
 _ROUNDING = 1e-13  # of a squared distance, relative to the squared norms it is computed from
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from similarities.intersections import intersection_sizes
+from .intersections import intersection_sizes
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from similarities.index_overlap import overlap, overlap_matrix
-from similarities.signatures import Hashing, Signature
+from .index_overlap import overlap, overlap_matrix
+from .signatures import Hashing, Signature
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ paper's 64, and more than enough to tell the first of some millions of indices f
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from similarities.index_overlap import checked_support
+from .index_overlap import checked_support
 
 Signature = NDArray[np.uint32]
 

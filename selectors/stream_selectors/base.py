@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_selectors.value_store import checked_capacity
+from .value_store import checked_capacity
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -4,7 +4,7 @@ Shin et al.: *FedBalancer: data and pace control for efficient federated learnin
 clients*, as the ODE paper (appendix C.3) adapts it to a stream.
 """
 
-from stream_selectors.ranked import FilteredSelector
+from .ranked import FilteredSelector
 
 
 class FedBalancer(FilteredSelector):
@@ -12,7 +12,7 @@ class FedBalancer(FilteredSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> rule = FedBalancer(capacity=2)
     >>> losses = [0.3, 0.2, 0.1, 9.0]  # 9.0 is more than the 90 % quantile of those before
     >>> rule.offer(Batch([1, 2, 3, 4], [0, 0, 0, 0], losses=losses)).kept.tolist()

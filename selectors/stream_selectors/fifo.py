@@ -1,6 +1,6 @@
 """First in, first out: the latest samples."""
 
-from stream_selectors.base import StreamSelector
+from .base import StreamSelector
 
 
 class Fifo(StreamSelector):
@@ -8,7 +8,7 @@ class Fifo(StreamSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> rule = Fifo(capacity=2)
     >>> rule.offer(Batch([5, 6, 7], [0, 0, 1])).kept.tolist()
     [1, 2]

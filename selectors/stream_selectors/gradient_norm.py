@@ -1,6 +1,6 @@
 """Gradient norm: the samples that would change the model most."""
 
-from stream_selectors.ranked import RankedSelector
+from .ranked import RankedSelector
 
 
 class GradientNorm(RankedSelector):
@@ -8,7 +8,7 @@ class GradientNorm(RankedSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> rule = GradientNorm(capacity=1)
     >>> rule.offer(Batch([1, 2], [0, 0], gradient_norms=[0.5, 2.0])).kept.tolist()
     [1]

@@ -1,6 +1,6 @@
 """High loss: the samples that the model does worst on."""
 
-from stream_selectors.ranked import RankedSelector
+from .ranked import RankedSelector
 
 
 class HighLoss(RankedSelector):
@@ -8,7 +8,7 @@ class HighLoss(RankedSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> rule = HighLoss(capacity=2)
     >>> rule.offer(Batch([1, 2, 3], [0, 0, 0], losses=[0.5, 0.1, 0.9])).kept.tolist()
     [0, 2]

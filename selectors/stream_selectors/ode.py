@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_selectors.coordination import Plan, class_weights, coordinate
-from stream_selectors.value_store import ValueStore
+from .coordination import Plan, class_weights, coordinate
+from .value_store import ValueStore
 
 __all__ = [
     "GlobalGradient",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_selectors.base import Batch, Floats, Ints, StreamSelector
-from stream_selectors.value_store import ValueStore
+from .base import Batch, Floats, Ints, StreamSelector
+from .value_store import ValueStore
 
 _UNVALUED = -sys.float_info.max  # ranks below every value
 _ANY = -1  # stands for all labels, where there is no plan

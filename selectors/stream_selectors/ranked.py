@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_selectors.base import Batch, Floats, StreamSelector
-from stream_selectors.value_store import ValueStore
+from .base import Batch, Floats, StreamSelector
+from .value_store import ValueStore
 
 WINDOW = 50  # samples whose scores are remembered to tell noise by (ODE, appendix C.3)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stream_selectors.base import Batch, Floats, StreamSelector
+from .base import Batch, Floats, StreamSelector
 
 
 class Reservoir(StreamSelector):

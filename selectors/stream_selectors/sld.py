@@ -4,7 +4,7 @@ Li et al.: *Sample-level data selection for federated learning*, as the ODE pape
 adapts it to a stream.
 """
 
-from stream_selectors.ranked import FilteredSelector
+from .ranked import FilteredSelector
 
 
 class Sld(FilteredSelector):
@@ -12,7 +12,7 @@ class Sld(FilteredSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> rule = Sld(capacity=2)
     >>> norms = [3.0, 2.0, 2.7, 2.4]  # the medians before them: none, 3.0, 2.5 and 2.7
     >>> rule.offer(Batch([1, 2, 3, 4], [0, 0, 0, 0], gradient_norms=norms)).kept.tolist()

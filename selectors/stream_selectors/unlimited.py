@@ -1,6 +1,6 @@
 """Unlimited storage: the ideal that the others are measured by."""
 
-from stream_selectors.base import StreamSelector
+from .base import StreamSelector
 
 
 class Unlimited(StreamSelector):
@@ -8,7 +8,7 @@ class Unlimited(StreamSelector):
 
     Examples
     --------
-    >>> from stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Batch
     >>> Unlimited(capacity=1).offer(Batch([5, 6, 5], [0, 0, 0])).kept.tolist()
     [0, 1]
     """

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from safetensors.numpy import save
 
-from server_app.callbacks.base import Callback
-from server_app.loop import Loop
-from server_app.report import write_report
-from server_app.run_folder import SUPPORTS, RunFolder
-from strategies.layer import collected_of, models_of
-from wire import tree
-from wire.arrays import from_record
-from wire.files import write_atomically
+from ...core.methods.base import load
+from ...core.storage import tree
+from ...core.storage.files import write_atomically
+from ...core.wire.arrays import from_record
+from ...strategies.layer import collected_of, models_of
+from ..loop import Loop
+from ..run_folder import SUPPORTS, RunFolder
+from .base import Callback
 
 _log = logging.getLogger("forager")
 
@@ -36,14 +36,13 @@ class Artifacts(Callback):
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""
-        events = self.folder.read_events()
         steps: list[Callable[[], object]] = [
             lambda: self._write_models(loop),
             lambda: self._write_supports(loop),
-            lambda: self.folder.write_rounds_csv(events),
+            lambda: load("tools.report:write_rounds_csv")(self.folder),
         ]
         if self.report:
-            steps.append(lambda: write_report(self.folder))
+            steps.append(lambda: load("tools.report:write_report")(self.folder))
         for write in steps:
             try:
                 write()
@@ -53,7 +52,7 @@ class Artifacts(Callback):
                 _log.exception("%s: not all could be written", self.folder.path)
 
     def _write_supports(self, loop: Loop) -> None:
-        """Write what clients sent of their supports, for ``python -m benchmarks.ios analyse``."""
+        """Write what clients sent of their supports, to be analysed."""
         collected = collected_of(loop.strategy)
         if collected:
             tree.save(self.folder.supports_path, collected, SUPPORTS)

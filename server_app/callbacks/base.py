@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from server_app.loop import Loop
+    from ..loop import Loop
 
 
 class Callback:

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from server_app.callbacks.base import Callback
-from server_app.loop import Loop
-from wire import tree
+from ...core.storage import tree
+from ..loop import Loop
+from .base import Callback
 
 _log = logging.getLogger("forager")
 _KIND = "checkpoint"

@@ -2,8 +2,8 @@
 
 import logging
 
-from server_app.callbacks.base import Callback
-from server_app.loop import Loop
+from ..loop import Loop
+from .base import Callback
 
 _log = logging.getLogger("forager")
 

@@ -1,8 +1,8 @@
 """Auxo on the server: cohorts found by the updates that clients send anyway.
 
-The algorithm is ``cohorts.auxo``; this turns messages into its arrays and back. Affinity records
-live with the clients: feedback goes out with a client's next training message, its records come
-back with the reply.
+The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back. Affinity
+records live with the clients: feedback goes out with a client's next training message, its records
+come back with the reply.
 """
 
 import logging
@@ -12,19 +12,19 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
 
-from cohorts.affinity import Affinity
-from cohorts.auxo import Auxo
-from cohorts.split import SplitRule
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import (
+from ...core.config.run_config import RunConfig
+from ...core.wire.keys import AFFINITY
+from ...core.wire.records import entries, record_at
+from ...selectors.cohorts.affinity import Affinity
+from ...selectors.cohorts.auxo import Auxo
+from ...selectors.cohorts.split import SplitRule
+from .base import (
     CohortRule,
     Observed,
     Regrouping,
     Scene,
     asked_losses,
 )
-from wire.keys import AFFINITY
-from wire.records import entries, record_at
 
 _log = logging.getLogger("forager")
 _MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that

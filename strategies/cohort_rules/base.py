@@ -1,4 +1,4 @@
-"""What the :class:`~strategies.cohorts.Cohorts` layer asks of a rule."""
+"""What the :class:`~forager.strategies.cohorts.Cohorts` layer asks of a rule."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
-from strategies.layer import Journal, silent
-from wire.keys import ASK_LOSSES, LOSSES
-from wire.records import records_of
+from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ...core.wire.records import records_of
+from ..layer import Journal, silent
 
 ONLY = "0"  # the cohort that everyone starts in
 

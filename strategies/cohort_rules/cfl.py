@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from cohorts.cfl import Cfl
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene
+from ...core.config.run_config import RunConfig
+from ...selectors.cohorts.cfl import Cfl
+from .base import CohortRule, Observed, Regrouping, Scene
 
 
 class CflRule(CohortRule):

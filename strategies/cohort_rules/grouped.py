@@ -8,14 +8,14 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from cohorts.fl_hc import FlHc
-from cohorts.flexcfl import FlexCfl, pretrained
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
-from strategies.signals import Signal
-from wire.arrays import checked_arrays, from_record, to_record
-from wire.keys import ARRAYS, ASK_UPDATE, STEPS
-from wire.records import record_at
+from ...core.config.run_config import RunConfig
+from ...core.wire.arrays import checked_arrays, from_record, to_record
+from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
+from ...core.wire.records import record_at
+from ...selectors.cohorts.fl_hc import FlHc
+from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
+from ..signals import Signal
+from .base import ONLY, CohortRule, Regrouping, Scene
 
 _log = logging.getLogger("forager")
 

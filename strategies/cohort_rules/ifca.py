@@ -5,13 +5,13 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
-from client_app.trainer import read_arrays
-from cohorts.ifca import Ifca
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import CohortRule, Scene, asked_losses
-from tasks import load_task
-from tasks.models import build_model
-from wire.arrays import to_record
+from ...core.config.run_config import RunConfig
+from ...core.learning.trainer import read_arrays
+from ...core.tasks import load_task
+from ...core.tasks.models import build_model
+from ...core.wire.arrays import to_record
+from ...selectors.cohorts.ifca import Ifca
+from .base import CohortRule, Scene, asked_losses
 
 
 class IfcaRule(CohortRule):

@@ -12,11 +12,11 @@ from typing import Any
 
 from flwr.app import ArrayRecord, Message
 
-from cohorts.similarity_clusters import similarity_clusters
-from server_app.config import RunConfig
-from strategies.cohort_rules.base import ONLY, CohortRule, Regrouping, Scene
-from strategies.likeness import drawn, likeness
-from wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
+from ...core.config.run_config import RunConfig
+from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
+from ...selectors.cohorts.similarity_clusters import similarity_clusters
+from ..client_similarity import drawn, likeness
+from .base import ONLY, CohortRule, Regrouping, Scene
 
 _log = logging.getLogger("forager")
 

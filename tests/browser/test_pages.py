@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forager.benchmarks.chromium import Tab, chromium
+from forager.benchmarks.report_size import write_run
+from forager.tools.engine.local import run_local
+from forager.tools.experiments.compare.document import document
+from forager.tools.experiments.compare.page import render
+from forager.tools.report import write_report
 
-from benchmarks.chromium import Tab, chromium
-from benchmarks.report_size import write_run
-from compare.document import document
-from compare.page import render
-from server_app.local import run_local
-from server_app.report import write_report
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "compare"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "tools" / "experiments"))
 
 from made_up import comparison, seeds
 

@@ -9,24 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
-from client_selectors.age import OldestFirst
-from client_selectors.base import Candidates, ClientSelector
-from client_selectors.cluster_oracle import ClusterOracle
-from client_selectors.cosage import CosAge
-from client_selectors.dissimilarity import (
+from forager.core.methods.registry import available, resolve
+from forager.core.storage import tree
+from forager.selectors.client_selectors.age import OldestFirst
+from forager.selectors.client_selectors.base import Candidates, ClientSelector
+from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
+from forager.selectors.client_selectors.cosage import CosAge
+from forager.selectors.client_selectors.dissimilarity import (
     DissimilaritySampling,
     MostDissimilar,
     MostDissimilarAfterCooldown,
 )
-from client_selectors.local_loss import LocalLoss
-from client_selectors.oort import Oort
-from client_selectors.power_of_choice import PowerOfChoice
-from strategies.registry import available, resolve
-from wire import tree
+from forager.selectors.client_selectors.local_loss import LocalLoss
+from forager.selectors.client_selectors.oort import Oort
+from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 # What each name must stand for, and one with settings of its own.
 CLASSES: dict[str, Callable[[], ClientSelector]] = {

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forager.core.storage import tree
+from forager.selectors.cohorts.affinity import Affinity
+from forager.selectors.cohorts.auxo import Auxo
+from forager.selectors.cohorts.cfl import Cfl
+from forager.selectors.cohorts.fl_hc import FlHc
+from forager.selectors.cohorts.flexcfl import FlexCfl
+from forager.selectors.cohorts.ifca import Ifca
+from forager.selectors.cohorts.split import SplitRule
 from numpy.typing import NDArray
-
-from cohorts.affinity import Affinity
-from cohorts.auxo import Auxo
-from cohorts.cfl import Cfl
-from cohorts.fl_hc import FlHc
-from cohorts.flexcfl import FlexCfl
-from cohorts.ifca import Ifca
-from cohorts.split import SplitRule
-from wire import tree
 
 Updates = NDArray[np.float64]
 Groups = dict[str, list[str]]

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forager.selectors.data_selectors.coreset import RULES, Coreset, RuleSettings, choose_coreset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-
-from data_selectors.coreset import RULES, Coreset, RuleSettings, choose_coreset
 
 rules = pytest.mark.parametrize("rule", RULES)
 DRAWN = ("random", "agreement")  # by chance

@@ -10,19 +10,18 @@ import pytest
 from fakes import FakeGrid, assert_same, one_round, rounds, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp.strategy import Strategy
-
-from server_app.config import RunConfig, read_config
-from server_app.exchange import PatientGrid
-from server_app.local_grid import LocalGrid
-from server_app.loop import Loop
-from strategies.build import build_strategy
-from strategies.layer import describe, silent
-from strategies.registry import available
-from strategies.roster import Roster
-from tasks import load_task
-from wire import tree
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS
+from forager.core.config.run_config import RunConfig, read_config
+from forager.core.methods.registry import available
+from forager.core.storage import tree
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS
+from forager.server_app.loop import Loop
+from forager.server_app.patient_grid import PatientGrid
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import describe, silent
+from forager.strategies.roster import Roster
+from forager.tools.engine.local_grid import LocalGrid
 
 STACKS = [(a, u) for a in available("aggregator") for u in available("uplink")]
 KEYS = [str(i) for i in range(9)]

@@ -8,19 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from forager.core.storage import tree
+from forager.selectors.stream_selectors.base import Batch, StreamSelector
+from forager.selectors.stream_selectors.fedbalancer import FedBalancer
+from forager.selectors.stream_selectors.fifo import Fifo
+from forager.selectors.stream_selectors.gradient_norm import GradientNorm
+from forager.selectors.stream_selectors.high_loss import HighLoss
+from forager.selectors.stream_selectors.ode_selector import OdeSelector
+from forager.selectors.stream_selectors.reservoir import Reservoir
+from forager.selectors.stream_selectors.sld import Sld
+from forager.selectors.stream_selectors.unlimited import Unlimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from stream_selectors.base import Batch, StreamSelector
-from stream_selectors.fedbalancer import FedBalancer
-from stream_selectors.fifo import Fifo
-from stream_selectors.gradient_norm import GradientNorm
-from stream_selectors.high_loss import HighLoss
-from stream_selectors.ode_selector import OdeSelector
-from stream_selectors.reservoir import Reservoir
-from stream_selectors.sld import Sld
-from stream_selectors.unlimited import Unlimited
-from wire import tree
 
 LABELS = 4
 RULES: dict[str, Callable[[int, int], StreamSelector]] = {

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import yaml
 from federation import START_SECONDS, listens
+from forager.tools.flower.env import PROGRAMS, PROJECT, environment
+from forager.tools.flower.processes import Program, free_port
 from wire_to_cut import WireToCut
-
-from server_app.flower_env import PROGRAMS, PROJECT, environment
-from server_app.processes import Program, free_port
 
 DOCKER = PROJECT / "docker"
 SERVICES = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]

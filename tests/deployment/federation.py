@@ -1,5 +1,5 @@
 """The federation of real processes that benchmarks use too."""
 
-from benchmarks.federation import START_SECONDS, Federation, listens
+from forager.benchmarks.federation import START_SECONDS, Federation, listens
 
 __all__ = ["START_SECONDS", "Federation", "listens"]

@@ -5,8 +5,7 @@ import time
 from typing import Any
 
 from deployed import Deployment, within
-
-from server_app.processes import Program
+from forager.tools.flower.processes import Program
 
 _PATIENCE = 300.0  # seconds; machines may be slow
 _AT_WORK = 4.0  # seconds after which a process that got a message is in the midst of it

@@ -15,8 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from deployed import DOCKER, Deployment
-
-from server_app.processes import free_port
+from forager.tools.flower.processes import free_port
 
 
 def certified_server(folder, names, days):

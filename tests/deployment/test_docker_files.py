@@ -15,9 +15,8 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-
-from server_app.flower_env import PROJECT
-from server_app.run_folder import RunFolder
+from forager.server_app.run_folder import RunFolder
+from forager.tools.flower.env import PROJECT
 
 DOCKER = PROJECT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yml").read_text())

@@ -1,8 +1,7 @@
 """Clients in numbers against a real SuperLink and ServerApp: nothing is lost."""
 
 import pytest
-
-from benchmarks.load import run_under_load
+from forager.benchmarks.load import run_under_load
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -8,10 +8,9 @@ import time
 import numpy as np
 import pytest
 from federation import Federation
-
-from client_app.local_socket import address
-from server_app.flower_env import PROJECT
-from server_app.flower_run import wait_for_end
+from forager.client_app.local_socket import address
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.run import wait_for_end
 
 pytestmark = pytest.mark.timeout(280)
 

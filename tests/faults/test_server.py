@@ -8,10 +8,9 @@ import os
 
 import pytest
 from deployed import Deployment, settings
+from forager.server_app.callbacks.checkpoint import load_checkpoint
+from forager.tools.flower.env import PROJECT
 from story import Story
-
-from server_app.callbacks.checkpoint import load_checkpoint
-from server_app.flower_env import PROJECT
 
 pytestmark = pytest.mark.timeout(1500)
 

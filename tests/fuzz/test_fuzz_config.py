@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
+from forager.core.config.overrides import parse_overrides
+from forager.core.config.run_config import ConfigError, RunConfig, default_config, read_config
+from forager.core.methods.registry import AXES
 from fuzzing import fuzz
 from hypothesis import given
 from hypothesis import strategies as st
-
-from server_app.config import ConfigError, RunConfig, default_config, read_config
-from server_app.overrides import parse_overrides
-from strategies.registry import AXES
 
 DEFAULTS = default_config()
 NAMES = sorted({name for names in AXES.values() for name in names})

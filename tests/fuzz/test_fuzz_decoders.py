@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from forager.client_app.record_log import RecordLog, RecordLogError
+from forager.client_app.sample_store import DiskStore, SampleStoreError
+from forager.core.storage import tree
+from forager.core.wire import sparse
+from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, to_record
+from forager.core.wire.changes import apply_change, encode_change
+from forager.core.wire.sizes import record_bytes
+from forager.core.wire.subsets import MAX_SIZE, MalformedUpdate, decode_subset, encode_subset
+from forager.core.wire.supports import MalformedSupport, decode_support, encode_support, encoding_of
 from fuzzing import forged, fuzz, little_memory, sealed, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from client_app.record_log import RecordLog, RecordLogError
-from client_app.sample_store import DiskStore, SampleStoreError
-from wire import sparse, tree
-from wire.arrays import checked_arrays, checked_view, num_bytes, to_record
-from wire.changes import apply_change, encode_change
-from wire.sizes import record_bytes
-from wire.subsets import MAX_SIZE, MalformedUpdate, decode_subset, encode_subset
-from wire.supports import MalformedSupport, decode_support, encode_support, encoding_of
 
 SIZE, TAG = 700, 0xC0FFEE
 MEMORY = 300_000  # far above what SIZE entries take, far below what a bomb claims

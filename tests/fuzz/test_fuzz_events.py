@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from forager.server_app.run_folder import RunFolder
+from forager.tools.report import story
+from forager.tools.report.history import History
+from forager.tools.report.takers import TAKERS
 from fuzzing import fuzz, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
-
-from server_app.report import story
-from server_app.report.history import History
-from server_app.report.takers import TAKERS
-from server_app.run_folder import RunFolder
 
 KEYS = ["round", "time", "phase", "chosen", "kind", "sent", "received", "failed", "late", "delta"]
 KEYS += ["bytes-down", "bytes-up", "seconds", "client", "reason", "metrics", "where", "accuracy"]

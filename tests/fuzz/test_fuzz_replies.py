@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from forager.client_app import app
+from forager.client_app.identity import client_key
+from forager.core.wire import keys as names
+from forager.core.wire.arrays import to_record
+from forager.tools.engine.local import run_local
 from fuzzing import NUMBERS, SCALARS, fuzz, lists_of, spoilt
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from client_app import app
-from client_app.identity import client_key
-from server_app.local import run_local
-from wire import keys as names
-from wire.arrays import to_record
 
 RECORDS = [names.ARRAYS, names.METRICS, names.CLIENT, names.SPARSE, names.CONTROL, names.CORESET]
 RECORDS += [names.AFFINITY, names.SUPPORT, names.PLAN, names.ESTIMATE, "more"]

@@ -5,13 +5,12 @@ import json
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
+from forager.benchmarks.attacks import fake_affinity
+from forager.client_app import app
+from forager.core.config.run_config import ConfigError, read_config
+from forager.core.wire.keys import ARRAYS, ASK_UPDATE
+from forager.tools.engine.local import run_local
 from sklearn.metrics import adjusted_rand_score
-
-from benchmarks.attacks import fake_affinity
-from client_app import app
-from server_app.config import ConfigError, read_config
-from server_app.local import run_local
-from wire.keys import ARRAYS, ASK_UPDATE
 
 GROUPS = 4
 

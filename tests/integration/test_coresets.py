@@ -6,24 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from forager.client_app.app import answer
+from forager.client_app.state import ClientState
+from forager.core.config.run_config import default_config, read_config
+from forager.core.learning.gradient_rows import server_targets
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import ARRAYS, CONFIG, CORESET, TARGETS
+from forager.tools.engine.local import run_local
+from forager.tools.engine.local_grid import LocalGrid
 from safetensors.numpy import load_file
-
-from client_app.app import answer
-from client_app.gradient_rows import server_targets
-from client_app.state import ClientState
-from client_app.trainer import read_arrays
-from server_app.config import default_config, read_config
-from server_app.local import run_local
-from server_app.local_grid import LocalGrid
-from tasks import load_task
-from wire.arrays import to_record
-from wire.keys import ARRAYS, CONFIG, CORESET, TARGETS
 
 
 @pytest.fixture(autouse=True)
 def _no_charts(monkeypatch):
     """Drawing them takes most of the time of a small run."""
-    monkeypatch.setattr("server_app.callbacks.artifacts.write_report", lambda folder: None)
+    monkeypatch.setattr("forager.tools.report.write_report", lambda folder: None)
 
 
 @pytest.fixture

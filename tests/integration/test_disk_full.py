@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from server_app.callbacks.checkpoint import load_checkpoint
-from server_app.flower_env import PROJECT
-from server_app.local import run_local
-from server_app.run_folder import RunFolder
+from forager.server_app.callbacks.checkpoint import load_checkpoint
+from forager.server_app.run_folder import RunFolder
+from forager.tools.engine.local import run_local
+from forager.tools.flower.env import PROJECT
 
 # A file system of their own for the results of these processes.
 MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
@@ -22,9 +21,9 @@ IN_A_SMALL_ROOM = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "
 RUNS = """
 import json, shutil, sys
 from pathlib import Path
-from server_app.callbacks.progress import Progress
-from server_app.local import run_local
-from server_app.run_folder import RunFolderError
+from forager.server_app.callbacks.progress import Progress
+from forager.tools.engine.local import run_local
+from forager.server_app.run_folder import RunFolderError
 
 results, config, outside = Path(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 ballast = results / "ballast"
@@ -125,11 +124,11 @@ import sys
 from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from client_app.app import answer
-from client_app.trainer import read_arrays
-from server_app.config import default_config, read_config
-from tasks import load_task
-from wire.arrays import to_record
+from forager.client_app.app import answer
+from forager.core.learning.trainer import read_arrays
+from forager.core.config.run_config import default_config, read_config
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import to_record
 
 TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
 state, ballast = Path(sys.argv[1]), Path(sys.argv[1], "ballast")

@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from forager.tools.engine.local import run_local
+from forager.tools.flower import run as flower_run
+from forager.tools.flower.env import FLOWER_HOME, PROJECT, environment
+from forager.tools.flower.processes import Program
 from own_task_page import command, prepare
-
-from server_app import flower_run
-from server_app.flower_env import FLOWER_HOME, PROJECT, environment
-from server_app.local import run_local
-from server_app.processes import Program
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -24,10 +23,10 @@ ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "
 
 
 class Launcher(Program):
-    """`python -m server_app.flower_run`, watched from outside."""
+    """`python -m forager.tools.flower.run`, watched from outside."""
 
     def __init__(self, folder, settings):
-        command = [sys.executable, "-m", "server_app.flower_run", "-c", settings]
+        command = [sys.executable, "-m", "forager.tools.flower.run", "-c", settings]
         super().__init__(
             command, env=environment(folder / "home"), cwd=PROJECT, log=folder / "launcher.log"
         )

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord
+from forager.core.config.run_config import ConfigError
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import ARRAYS, METRICS
+from forager.server_app.loop import RunFailed
+from forager.tools.engine import local_grid
+from forager.tools.engine.local import run_local
 from safetensors.numpy import load_file
-
-from server_app import local_grid
-from server_app.config import ConfigError
-from server_app.local import run_local
-from server_app.loop import RunFailed
-from wire.arrays import to_record
-from wire.keys import ARRAYS, METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +67,7 @@ def test_a_report_that_cannot_be_drawn_costs_nothing_else(small, monkeypatch, ca
     def fail(folder):
         raise KeyError("no such picture")
 
-    monkeypatch.setattr("server_app.callbacks.artifacts.write_report", fail)
+    monkeypatch.setattr("forager.tools.report.write_report", fail)
     result = run_local({**small, "report": True})
     assert result.reason == "completed"
     assert (result.folder / "model.safetensors").exists()
@@ -118,7 +117,7 @@ def test_a_resumed_run_equals_one_never_stopped(small, stack):
 
 def command(config):
     pairs = " ".join(f"{k}={json.dumps(v)}" for k, v in config.items())
-    return [sys.executable, "-m", "server_app.local", "-c", pairs]
+    return [sys.executable, "-m", "forager.tools.engine", "-c", pairs]
 
 
 def start(config):
@@ -310,7 +309,7 @@ def test_a_bad_reply_is_set_aside(small, monkeypatch, spoil):
 
 
 def test_an_exception_in_one_client_costs_only_its_reply(small, monkeypatch):
-    from client_app import app
+    from forager.client_app import app
 
     def broken(messages, contexts):
         if any(c.node_config["partition-id"] == 2 for c in contexts):
@@ -328,7 +327,7 @@ def test_an_exception_in_one_client_costs_only_its_reply(small, monkeypatch):
 
 
 def test_all_clients_failing_ends_the_run_with_a_reason(small, monkeypatch):
-    from client_app import app
+    from forager.client_app import app
 
     def broken(messages, contexts):
         raise RuntimeError("out of battery")

@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from forager.client_app.app import answer
+from forager.core.config.overrides import parse_overrides
+from forager.core.config.run_config import default_config, read_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import from_record, to_record
+from forager.tools.engine.local import main as run_local
+from forager.tools.experiments.compare.command import main as compare
 from own_task_page import COMMANDS, command, prepare
-
-from client_app.app import answer
-from client_app.trainer import read_arrays
-from compare.command import main as compare
-from server_app.config import default_config, read_config
-from server_app.local import main as run_local
-from server_app.overrides import parse_overrides
-from tasks import load_task
-from wire.arrays import from_record, to_record
 
 
 @pytest.fixture
@@ -32,12 +31,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_same_files_are_compared_run_and_put_on_devices(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("compare.command.render", lambda found: "")  # drawing has its own tests
+    monkeypatch.setattr(
+        "forager.tools.experiments.compare.command.render", lambda found: ""
+    )  # drawing has its own tests
     assert compare([*command("python", "-m", "compare"), "--processes", "1"]) == 0
     assert (place / "comparisons" / "npz" / "compare.json").exists()
     assert "Run fedavg" in capsys.readouterr().out
 
-    arguments = command("python", "-m", "server_app.local")
+    arguments = command("python", "-m", "forager.tools.engine")
     monkeypatch.setattr(sys, "argv", ["local", *arguments])
     assert run_local() == 0
     accuracy = re.search(r"final accuracy +([0-9.]+) %", capsys.readouterr().out)

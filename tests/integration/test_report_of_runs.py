@@ -1,14 +1,13 @@
 """What runs write down is what the report's pictures read: nothing here is made up."""
 
 import pytest
-
-from server_app.local import run_local
-from server_app.report.cohort_charts import cohorts_sentence
-from server_app.report.coreset_charts import clean_shares, coresets_sentence
-from server_app.report.history import History
-from server_app.report.page import CHAPTERS
-from server_app.report.store_charts import stores_sentence
-from server_app.run_folder import RunFolder
+from forager.server_app.run_folder import RunFolder
+from forager.tools.engine.local import run_local
+from forager.tools.report.cohort_charts import cohorts_sentence
+from forager.tools.report.coreset_charts import clean_shares, coresets_sentence
+from forager.tools.report.history import History
+from forager.tools.report.page import CHAPTERS
+from forager.tools.report.store_charts import stores_sentence
 
 GENERAL = {"accuracy", "loss", "participation", "choices", "bytes", "seconds"}
 

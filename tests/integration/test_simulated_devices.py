@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
-
-from server_app.config import ConfigError
-from server_app.local import run_local
+from forager.core.config.run_config import ConfigError
+from forager.tools.engine.local import run_local
 
 
 @pytest.fixture

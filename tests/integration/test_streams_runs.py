@@ -9,19 +9,27 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-
-from client_app.app import answer
-from client_app.record_log import RecordLog
-from client_app.sample_store import SampleStore
-from client_app.trainer import read_arrays
-from server_app.config import ConfigError, default_config, read_config
-from server_app.local import run_local
-from server_app.loop import RunFailed
-from strategies.registry import STREAM_RULES
-from tasks import load_task
-from tasks.errors import TaskError
-from wire.arrays import to_record
-from wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN, ROUND
+from forager.client_app.app import answer
+from forager.client_app.record_log import RecordLog
+from forager.client_app.sample_store import SampleStore
+from forager.core.config.run_config import ConfigError, default_config, read_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.methods.registry import STREAM_RULES
+from forager.core.tasks import load_task
+from forager.core.tasks.errors import TaskError
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import (
+    ARRAYS,
+    CONFIG,
+    ESTIMATE,
+    INGEST,
+    METRICS,
+    NUM_EXAMPLES,
+    PLAN,
+    ROUND,
+)
+from forager.server_app.loop import RunFailed
+from forager.tools.engine.local import run_local
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -34,7 +42,7 @@ def cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def no_report(monkeypatch):
     """Drawing it takes longer than all the rounds."""
-    monkeypatch.setattr("server_app.callbacks.artifacts.write_report", lambda folder: None)
+    monkeypatch.setattr("forager.tools.report.write_report", lambda folder: None)
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 from flwr.app import Error, Message
-
-from client_app import app, summaries
-from server_app.local import run_local
-from strategies import build
-from strategies.registry import available
-from strategies.survey import Survey
+from forager.client_app import app, summaries
+from forager.core.methods.registry import available
+from forager.strategies import build
+from forager.strategies.survey import Survey
+from forager.tools.engine.local import run_local
 
 
 @pytest.fixture(scope="module")

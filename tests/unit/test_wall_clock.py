@@ -5,14 +5,13 @@ What looks at the time of day is listed here, with the reason why a jump does no
 
 import ast
 
-from server_app.flower_env import PROJECT
+from forager.tools.flower.env import PROJECT
 
-FOLDERS = ("server_app", "client_app", "strategies", "selectors", "tasks", "wire", "docker")
+FOLDERS = ("server_app", "client_app", "strategies", "selectors", "core", "tools", "docker")
 HARMLESS = {
     "server_app/run_folder.py": "the name of a new folder, which has a random part too",
-    "server_app/flower_run.py": "the name of a new folder, which has a random part too",
-    "server_app/watch/tail.py": "how long ago a run last wrote; shown, never acted on",
-    "tasks/folder_stream.py": "whether a file is still being written; one from the future is not",
+    "tools/report/watch/tail.py": "how long ago a run last wrote; shown, never acted on",
+    "core/tasks/streams/folder.py": "whether a file is still being written, whatever its date",
     "docker/submit.py": "a name; whether a run still writes, with a limit on a steady clock",
     "docker/credentials.py": "the dates of certificates",
 }

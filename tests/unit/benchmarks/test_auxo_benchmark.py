@@ -6,17 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
-
-from benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
-from benchmarks.cohort_runs import run_with_cohorts
-from benchmarks.records import Record
-from benchmarks.results import Results
-from benchmarks.unreliable import RECORDS, chosen_clients, corrupted_clients, forgetful_clients
-from client_app import app
-from client_app.state import ClientState
-from server_app.config import Scalar, read_config
-from strategies.accountant import gaussian_epsilon
-from tasks import TaskSpec, load_task
+from forager.benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
+from forager.benchmarks.cohort_runs import run_with_cohorts
+from forager.benchmarks.unreliable import (
+    RECORDS,
+    chosen_clients,
+    corrupted_clients,
+    forgetful_clients,
+)
+from forager.client_app import app
+from forager.client_app.state import ClientState
+from forager.core.config.run_config import Scalar, read_config
+from forager.core.tasks import TaskSpec, load_task
+from forager.strategies.accountant import gaussian_epsilon
+from forager.tools.experiments.records import Record
+from forager.tools.experiments.results import Results
 
 OWN = ("records-lost", "corrupted")
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from benchmarks.cosage import SETTINGS, VARIANTS, cells, main, variants
-from benchmarks.worst_class import run_watched
-from server_app.config import Scalar, read_config
+from forager.benchmarks.cosage import SETTINGS, VARIANTS, cells, main, variants
+from forager.benchmarks.worst_class import run_watched
+from forager.core.config.run_config import Scalar, read_config
 
 
 @pytest.mark.parametrize("data", [None, Path("features.npz")])

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from benchmarks import gcfl
-from benchmarks.coreset_runs import run_with_coresets
-from benchmarks.data_part import write_part
-from server_app.config import read_config
+from forager.benchmarks import gcfl
+from forager.benchmarks.coreset_runs import run_with_coresets
+from forager.benchmarks.data_part import write_part
+from forager.core.config.run_config import read_config
 
 
 def options(experiment: str, **given: Any) -> Namespace:

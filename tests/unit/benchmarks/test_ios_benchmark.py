@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from benchmarks import ios
-from benchmarks.ios_alignment import alignment, cluster_quality, shapley_matrix
-from benchmarks.ios_analysis import AnalysisError, analyse, donor_table, similarities
-from server_app.config import read_config
-from server_app.local import run_local
-from similarities.index_overlap import overlap_matrix
-from tasks import Split, load_task
-from wire import tree
-from wire.supports import decode_support, encode_support
+from forager.benchmarks import ios
+from forager.benchmarks.ios_alignment import alignment, cluster_quality, shapley_matrix
+from forager.benchmarks.ios_analysis import AnalysisError, analyse, donor_table, similarities
+from forager.core.config.run_config import read_config
+from forager.core.storage import tree
+from forager.core.tasks import Split, load_task
+from forager.core.wire.supports import decode_support, encode_support
+from forager.selectors.similarities.index_overlap import overlap_matrix
+from forager.tools.engine.local import run_local
 
 RUN: dict[str, Any] = {
     "strategy": "ios",

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from benchmarks import ode
-from benchmarks.records import Record, Row
-from benchmarks.results import Results
-from benchmarks.stream_runs import run_stream
-from server_app.config import read_config
+from forager.benchmarks import ode
+from forager.benchmarks.stream_runs import run_stream
+from forager.core.config.run_config import read_config
+from forager.tools.experiments.records import Record, Row
+from forager.tools.experiments.results import Results
 
 
 def options(task: str = "synthetic", what: str = "methods", **given: Any) -> Namespace:

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-
-from client_app.affinity import AffinityRecords
-from client_app.visit import Visit
-from server_app.config import read_config
-from wire.keys import AFFINITY
+from forager.client_app.hooks.auxo import AffinityRecords
+from forager.client_app.request import Visit
+from forager.core.config.run_config import read_config
+from forager.core.wire.keys import AFFINITY
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

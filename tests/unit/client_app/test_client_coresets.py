@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord
-
-from client_app.coresets import ChosenCoreset
-from client_app.features import features_of
-from client_app.gradient_rows import sample_rows, server_targets
-from client_app.skyline import CleanOnly
-from client_app.trainer import read_arrays
-from server_app.config import read_config
-from tasks import Split, load_task
-from wire.arrays import to_record
-from wire.keys import CORESET, TARGETS
+from forager.client_app.hooks.coresets import ChosenCoreset
+from forager.client_app.hooks.skyline import CleanOnly
+from forager.core.config.run_config import read_config
+from forager.core.learning.features import features_of
+from forager.core.learning.gradient_rows import sample_rows, server_targets
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks import Split, load_task
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import CORESET, TARGETS
 
 DATA = {"partition": "iid", "noise": "closed-set", "coreset.every": 3}
 TASK = load_task(read_config(DATA).task_spec())

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-
-from client_app.app import answer
-from client_app.trainer import read_arrays
-from client_app.training import trainer_of
-from server_app.config import read_config
-from similarities.signatures import Hashing
-from strategies.support_reader import SupportReader, parameter_shapes
-from tasks import load_task
-from wire.arrays import to_record
-from wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
-from wire.signatures import decode_signature
+from forager.client_app.app import answer
+from forager.client_app.training import trainer_of
+from forager.core.config.run_config import read_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
+from forager.core.wire.signatures import decode_signature
+from forager.selectors.similarities.signatures import Hashing
+from forager.strategies.support_reader import SupportReader, parameter_shapes
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 KEYS = {"strategy": "ios", "local-epochs": 1, "ios.share": 0.1, "num-clients": 4, "ios.hashes": 32}
@@ -87,7 +86,7 @@ def test_a_client_that_has_not_trained_holds_no_support():
 
 def test_a_client_to_which_nothing_matters_trains_and_sends_no_support(monkeypatch):
     monkeypatch.setattr(
-        "client_app.supports.fisher_diagonal",
+        "forager.client_app.hooks.supports.fisher_diagonal",
         lambda model, *_: np.zeros(sum(p.numel() for p in model.parameters()), dtype=np.float32),
     )
     reply = ask("train", context_of(KEYS), model_of(KEYS))

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-
-from client_app.app import answer
-from client_app.trainer import read_arrays
-from server_app.config import default_config
-from tasks.models import build_model
-from wire.arrays import to_record
-from wire.keys import ARRAYS, CONFIG, LOSS, METRICS, ROUND, SUMMARY, WANTS
+from forager.client_app.app import answer
+from forager.core.config.run_config import default_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks.models import build_model
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import ARRAYS, CONFIG, LOSS, METRICS, ROUND, SUMMARY, WANTS
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

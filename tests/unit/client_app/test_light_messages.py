@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from server_app.flower_env import PROJECT
+from forager.tools.flower.env import PROJECT
 
 HEAVY = ("torch", "torchvision", "sklearn", "scipy", "matplotlib", "pandas", "datasets")
 SCRIPT = """
 import json, sys
-from benchmarks.one_message import answer_one
+from forager.benchmarks.one_message import answer_one
 reply = answer_one(json.loads(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))
 assert reply.has_content(), reply.error
 print(json.dumps([name for name in json.loads(sys.argv[4]) if name in sys.modules]))

@@ -14,17 +14,16 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-
-from client_app import resident
-from client_app.app import app
-from client_app.state import ClientState
-from client_app.trainer import read_arrays
-from server_app.config import default_config
-from server_app.flower_env import PROJECT
-from server_app.processes import process_table
-from tasks.models import build_model
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, CONFIG, ROUND
+from forager.client_app import resident
+from forager.client_app.app import app
+from forager.client_app.state import ClientState
+from forager.core.config.run_config import default_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks.models import build_model
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS, CONFIG, ROUND
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.processes import process_table
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the worker is for Linux"),
@@ -63,7 +62,7 @@ def workers(folder: Path) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if (
-            "client_app.resident_worker" in words
+            "forager.client_app.resident_worker" in words
             and process.state != "Z"
             and str(folder) in "".join(words)
         ):
@@ -171,8 +170,9 @@ def test_it_ends_with_its_supernode_and_when_idle(
     script = (
         "import os, sys, time, subprocess\n"
         "fd = os.pidfd_open(os.getpid())\n"
-        "subprocess.Popen([sys.executable, '-m', 'client_app.resident_worker', sys.argv[1], 'v',"
-        " str(fd), '600'], pass_fds=[fd])\n"
+        "worker = 'forager.client_app.resident_worker'\n"
+        "arguments = [sys.executable, '-m', worker, sys.argv[1], 'v', str(fd), '600']\n"
+        "subprocess.Popen(arguments, pass_fds=[fd])\n"
         "time.sleep(600)\n"
     )
     path = tmp_path / "state" / "other.sock"

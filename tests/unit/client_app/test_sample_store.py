@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from client_app.record_log import RecordLog
-from client_app.sample_store import DiskStore, SampleStore, SampleStoreError
-from wire import tree
+from forager.client_app.record_log import RecordLog
+from forager.client_app.sample_store import DiskStore, SampleStore, SampleStoreError
+from forager.core.storage import tree
 
 Make = Callable[..., SampleStore]
 
@@ -310,7 +309,7 @@ def test_other_trouble_with_the_disk_is_not_hidden(
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from client_app.sample_store import DiskStore
+from forager.client_app.sample_store import DiskStore
 store = DiskStore(Path(sys.argv[1]), "digits", 20)
 for key in range(100000):
     x = np.full((1, 2000), key, dtype=np.float32)

@@ -7,12 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from forager.core.config.help import sections
+from forager.core.config.overrides import parse_overrides
+from forager.core.config.run_config import default_config, read_config
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
-
-from server_app.config import default_config, read_config
-from server_app.knobs import sections
-from server_app.overrides import parse_overrides
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from server_app.run_folder import RunFolder, RunFolderError, to_plain
+from forager.server_app.run_folder import RunFolder, RunFolderError, to_plain
+from forager.tools.report import write_rounds_csv
 
 
 def test_create_names_the_run_by_time_and_makes_the_folders(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_no_log_means_no_events(tmp_path: Path) -> None:
 def test_sigkill_loses_at_most_the_last_line(tmp_path: Path) -> None:
     program = (
         "import sys, itertools\n"
-        "from server_app.run_folder import RunFolder\n"
+        "from forager.server_app.run_folder import RunFolder\n"
         "folder = RunFolder.create(sys.argv[1], 'run')\n"
         "for n in itertools.count():\n"
         "    folder.append_event({'event': 'x', 'n': n})\n"
@@ -193,7 +193,7 @@ def test_a_full_disk_warns_once_and_goes_on(
 def test_a_line_cut_by_a_full_disk_does_not_spoil_the_next(tmp_path: Path) -> None:
     program = (
         "import sys, resource\n"
-        "from server_app.run_folder import RunFolder\n"
+        "from forager.server_app.run_folder import RunFolder\n"
         "folder = RunFolder.create(sys.argv[1], 'run')\n"
         "folder.append_event({'event': 'a'})\n"
         "whole = folder.events_path.stat().st_size\n"
@@ -270,7 +270,9 @@ def test_rounds_csv_holds_what_is_known(tmp_path: Path) -> None:
         {"event": "unheard-of", "round": 1, "accuracy": 0.99},
         {"event": "round-finished", "round": 1, "seconds": 2.0},
     ]
-    path = folder.write_rounds_csv(events)
+    for event in events:
+        folder.append_event(event)
+    path = write_rounds_csv(folder)
     with path.open(newline="") as file:
         before, first = csv.DictReader(file)
     assert list(before)[:4] == ["round", "seconds", "select-seconds", "chosen"]

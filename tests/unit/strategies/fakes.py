@@ -10,11 +10,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-from numpy.typing import NDArray
-
-from wire import sparse
-from wire.arrays import from_record, to_record
-from wire.keys import (
+from forager.core.wire import sparse
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import (
     ARRAYS,
     CLIENT,
     CLIENT_KEY,
@@ -28,7 +26,8 @@ from wire.keys import (
     VALUES,
     VERSIONS,
 )
-from wire.versions import versions
+from forager.core.wire.versions import versions
+from numpy.typing import NDArray
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

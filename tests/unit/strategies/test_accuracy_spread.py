@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
-
-from strategies.accuracy_spread import accuracy_spread
+from forager.strategies.accuracy_spread import accuracy_spread
 
 
 def records(accuracies: list[float]) -> list[MetricRecord]:

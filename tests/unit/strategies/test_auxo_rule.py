@@ -9,18 +9,17 @@ import pytest
 from fakes import FakeGrid, Notes, answer, honest, honest_records, one_round, rounds, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Strategy
-
-from server_app.config import read_config
-from strategies.build import trained_together
-from strategies.cohort_rules.auxo import AuxoRule
-from strategies.cohort_rules.base import Observed, Scene, asked_losses
-from strategies.cohorts import Cohorts
-from strategies.layer import attach_journal
-from strategies.roster import Roster
-from strategies.signals import Signal
-from wire import tree
-from wire.arrays import from_record, to_record
-from wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS
+from forager.core.config.run_config import read_config
+from forager.core.storage import tree
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS
+from forager.strategies.build import trained_together
+from forager.strategies.cohort_rules.auxo import AuxoRule
+from forager.strategies.cohort_rules.base import Observed, Scene, asked_losses
+from forager.strategies.cohorts import Cohorts
+from forager.strategies.layer import attach_journal
+from forager.strategies.roster import Roster
+from forager.strategies.signals import Signal
 
 KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())

@@ -16,18 +16,17 @@ from fakes import (
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
-
-from server_app.config import read_config
-from strategies.build import trained_together
-from strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene, split_into
-from strategies.cohorts import Cohorts
-from strategies.layer import attach_journal, models_of
-from strategies.quarantine import Quarantine
-from strategies.roster import Roster
-from strategies.signals import Signal
-from wire import tree
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS
+from forager.core.config.run_config import read_config
+from forager.core.storage import tree
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS
+from forager.strategies.build import trained_together
+from forager.strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene, split_into
+from forager.strategies.cohorts import Cohorts
+from forager.strategies.layer import attach_journal, models_of
+from forager.strategies.quarantine import Quarantine
+from forager.strategies.roster import Roster
+from forager.strategies.signals import Signal
 
 KEYS = [str(i) for i in range(8)]
 START = to_record(small_model())

@@ -5,17 +5,16 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
+from forager.core.config.run_config import ConfigError, read_config
+from forager.core.storage import tree
+from forager.core.tasks.errors import TaskError
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import CORESET, TARGETS
+from forager.strategies.build import build_strategy
+from forager.strategies.coresets import Coresets
+from forager.strategies.layer import Layer, attach_journal, walk
+from forager.strategies.roster import Roster
 from torch import nn
-
-from server_app.config import ConfigError, read_config
-from strategies.build import build_strategy
-from strategies.coresets import Coresets
-from strategies.layer import Layer, attach_journal, walk
-from strategies.roster import Roster
-from tasks.errors import TaskError
-from wire import tree
-from wire.arrays import to_record
-from wire.keys import CORESET, TARGETS
 
 KEYS = [str(i) for i in range(5)]
 MODEL = small_model()

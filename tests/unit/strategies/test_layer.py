@@ -5,8 +5,10 @@ import pytest
 from fakes import FakeGrid, Notes, assert_same, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp.strategy import FedAvg, FedAvgM
-
-from strategies.layer import (
+from forager.core.methods.registry import AXES, available, resolve
+from forager.core.storage import tree
+from forager.core.wire.arrays import to_record
+from forager.strategies.layer import (
     Layer,
     attach_journal,
     describe,
@@ -14,9 +16,6 @@ from strategies.layer import (
     strategy_state,
     walk,
 )
-from strategies.registry import AXES, available, resolve
-from wire import tree
-from wire.arrays import to_record
 
 KEYS = [str(i) for i in range(4)]
 

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, honest_records, one_round, rounds
 from flwr.app import Message
+from forager.core.config.run_config import ConfigError, read_config
+from forager.core.methods.registry import resolve
+from forager.core.wire.arrays import from_record, to_record
+from forager.strategies.accountant import gaussian_delta, gaussian_epsilon
+from forager.strategies.layer import attach_journal
+from forager.strategies.privacy import CentralNoise, PrivacyLedger, clipped
+from forager.strategies.roster import Roster
+from forager.tools.engine.local import run_local
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
-
-from server_app.config import ConfigError, read_config
-from server_app.local import run_local
-from strategies.accountant import gaussian_delta, gaussian_epsilon
-from strategies.layer import attach_journal
-from strategies.privacy import CentralNoise, PrivacyLedger, clipped
-from strategies.registry import resolve
-from strategies.roster import Roster
-from wire.arrays import from_record, to_record
 
 KEYS = [str(i) for i in range(8)]
 

@@ -18,16 +18,15 @@ from fakes import (
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from forager.core.config.run_config import read_config
+from forager.core.methods.registry import available, resolve
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS, METRICS
+from forager.strategies.layer import attach_journal
+from forager.strategies.quarantine import Quarantine
+from forager.strategies.roster import Roster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from server_app.config import read_config
-from strategies.layer import attach_journal
-from strategies.quarantine import Quarantine
-from strategies.registry import available, resolve
-from strategies.roster import Roster
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, METRICS
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"

@@ -5,15 +5,14 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
-
-from server_app.config import ConfigError, read_config
-from strategies.build import build_strategy
-from strategies.layer import Layer, attach_journal, walk
-from strategies.roster import Roster
-from strategies.scaffold import Scaffold
-from wire import tree
-from wire.arrays import from_record, to_record
-from wire.keys import CONTROL
+from forager.core.config.run_config import ConfigError, read_config
+from forager.core.storage import tree
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import CONTROL
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import Layer, attach_journal, walk
+from forager.strategies.roster import Roster
+from forager.strategies.scaffold import Scaffold
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"

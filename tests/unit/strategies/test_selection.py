@@ -9,19 +9,18 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-
-from client_selectors.age import OldestFirst
-from client_selectors.base import Candidates, ClientSelector
-from client_selectors.everyone import Everyone
-from client_selectors.round_robin import RoundRobin
-from client_selectors.uniform import Uniform
-from strategies.grids import GridView, GridWrapper
-from strategies.layer import attach_journal
-from strategies.roster import Roster
-from strategies.selection import Selection
-from wire.arrays import to_record
-from wire.keys import IDENTIFY, VERSIONS
-from wire.versions import versions
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import IDENTIFY, VERSIONS
+from forager.core.wire.versions import versions
+from forager.selectors.client_selectors.age import OldestFirst
+from forager.selectors.client_selectors.base import Candidates, ClientSelector
+from forager.selectors.client_selectors.everyone import Everyone
+from forager.selectors.client_selectors.round_robin import RoundRobin
+from forager.selectors.client_selectors.uniform import Uniform
+from forager.strategies.grids import GridView, GridWrapper
+from forager.strategies.layer import attach_journal
+from forager.strategies.roster import Roster
+from forager.strategies.selection import Selection
 
 KEYS = [str(i) for i in range(10)]
 

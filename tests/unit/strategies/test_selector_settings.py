@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-
-from client_selectors.oort import Oort
-from server_app.config import ConfigError, read_config
-from strategies.build import build_strategy
-from strategies.layer import walk
-from strategies.roster import Roster
-from strategies.selection import Selection
+from forager.core.config.run_config import ConfigError, read_config
+from forager.selectors.client_selectors.oort import Oort
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import walk
+from forager.strategies.roster import Roster
+from forager.strategies.selection import Selection
 
 
 def selector_of(**keys: Any) -> Any:

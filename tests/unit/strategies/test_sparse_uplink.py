@@ -14,15 +14,14 @@ from fakes import (
     trained,
 )
 from flwr.app import ConfigRecord, Message, MetricRecord
-
-from server_app.config import read_config
-from strategies.build import build_strategy
-from strategies.layer import Layer, attach_journal
-from strategies.roster import Roster
-from strategies.sparse_uplink import SparseUplink, add_update, float_names
-from wire import sparse
-from wire.arrays import from_record, to_record
-from wire.keys import ARRAYS, PAYLOAD, SPARSE
+from forager.core.config.run_config import read_config
+from forager.core.wire import sparse
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import Layer, attach_journal
+from forager.strategies.roster import Roster
+from forager.strategies.sparse_uplink import SparseUplink, add_update, float_names
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"

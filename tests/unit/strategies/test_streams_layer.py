@@ -7,12 +7,11 @@ import pytest
 from fakes import Arrays, FakeGrid, Notes, answer, honest_records, one_round, small_model
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
-
-from strategies.layer import Layer
-from strategies.roster import Roster
-from strategies.streams import Streams
-from wire.arrays import from_record, to_record
-from wire.keys import CLIENT, CLIENT_KEY, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import CLIENT, CLIENT_KEY, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN
+from forager.strategies.layer import Layer
+from forager.strategies.roster import Roster
+from forager.strategies.streams import Streams
 
 SIZE = 4
 

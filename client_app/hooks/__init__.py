@@ -1,0 +1,1 @@
+"""The client halves of methods: one hook each, called around local training."""

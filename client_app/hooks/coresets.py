@@ -1,0 +1,191 @@
+"""A client's coreset: chosen now and then, kept in between, trained on in every round."""
+
+import zlib
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord
+from numpy.typing import NDArray
+
+from ...core.config.run_config import RunConfig
+from ...core.learning.batches import batch_seed
+from ...core.learning.gradient_rows import sample_rows
+from ...core.methods.coreset_plan import coreset_plan
+from ...core.tasks import Split
+from ...core.wire.arrays import from_record
+from ...core.wire.keys import CORESET, TARGETS
+from ...core.wire.records import record_at
+from ...selectors.data_selectors.agreement import agreeing, draw
+from ...selectors.data_selectors.budgets import budget_count
+from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
+from ...selectors.data_selectors.uniform import uniform
+from ..request import Part, Visit
+from ..training import trainer_of
+
+_KEPT = "coreset"  # section of the client's state
+
+
+class ChosenCoreset(Part):
+    """Train on a coreset.
+
+    A rule that matches the server's gradients chooses whenever a message brings them, any other
+    rule when the coreset is old enough; facility location, which looks at inputs only, chooses
+    once. Agreement keeps a pool, from which every round draws. A client that has no coreset (before
+    the first choice, or because its data changed or nothing could be told about them) trains on a
+    random subset of the same size.
+    """
+
+    chooses_data = True
+
+    def __init__(self, config: RunConfig) -> None:
+        plan = coreset_plan(config)
+        assert plan is not None  # the registry names this part for runs with coresets only
+        self.plan, self.settings = plan, config.coreset
+
+    def before(self, visit: Visit) -> None:
+        """Put the coreset, or what stands in for it, in place of the client's data."""
+        started = perf_counter()
+        kept = _still_valid(visit)
+        if self._chooses_now(visit, kept):
+            chosen = self._choose(visit)
+            kept = {
+                "indices": chosen.indices.astype(np.int64),
+                "weights": chosen.weights.astype(np.float32),
+                "round": visit.round,
+                "data": fingerprint(visit.data),
+            }
+            if not len(chosen):
+                kept = None  # nothing usable
+        if kept is None:
+            visit.state.pop(_KEPT, None)
+            stand_in = _random_subset(visit, self._budget(visit))
+            train_on(visit, stand_in, since=0, seconds=perf_counter() - started)
+            return
+        visit.state[_KEPT] = kept
+        indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
+        if self.plan.redraws:
+            indices = indices[draw(kept["weights"], self._budget(visit), _rng(visit, visit.round))]
+            weights = None
+        since = int(kept["round"])
+        train_on(visit, indices, weights, since=since, seconds=perf_counter() - started)
+
+    def _chooses_now(self, visit: Visit, kept: dict[str, Any] | None) -> bool:
+        if visit.message.metadata.message_type != "train":
+            return False  # only a taste: what is kept, or a random subset, will do
+        if self.plan.guided:
+            return _targets(visit) is not None
+        if self.plan.looks_at == "gradients" and visit.round <= self.settings.first_round:
+            return False
+        if kept is None:
+            return True
+        return self.plan.changes and visit.round - int(kept["round"]) >= self.settings.every
+
+    def _choose(self, visit: Visit) -> Coreset:
+        data, settings = visit.data, self.settings
+        labels = data.y.numpy()
+        rng = _rng(visit, visit.round)
+        if self.plan.rule == "random":
+            indices = uniform(len(data), self._budget(visit), rng)
+            return Coreset(indices, np.ones(len(indices)))
+        targets = _targets(visit) if self.plan.guided else None
+        if self.plan.redraws and targets is not None:
+            return Coreset(*agreeing(self._rows(visit), labels, targets, self._budget(visit)))
+        if targets is not None and not settings.per_class:
+            targets = targets.reshape(1, -1)
+        return choose_coreset(
+            self.plan.rule,
+            self._rows(visit),
+            labels if settings.per_class else np.zeros_like(labels),
+            self._budget(visit),
+            targets=targets,
+            rng=rng,
+            settings=RuleSettings(
+                ridge=settings.ridge,
+                tolerance=settings.tolerance,
+                step=settings.step,
+                nonnegative=settings.nonnegative,
+                radius=settings.radius,
+            ),
+        )
+
+    def _rows(self, visit: Visit) -> NDArray[Any]:
+        if self.plan.looks_at == "inputs":
+            return visit.data.x.flatten(1).numpy()
+        model = trainer_of(visit.config).model
+        rule, per_class = self.plan.rule, self.settings.per_class
+        return sample_rows(model, visit.arrays, visit.data, rule, per_class)
+
+    def _budget(self, visit: Visit) -> int:
+        size, budget = len(visit.data), self.settings.budget
+        return size if budget == 1 else budget_count(budget, size)
+
+
+def train_on(
+    visit: Visit,
+    indices: NDArray[Any],
+    weights: NDArray[np.float32] | None = None,
+    *,
+    since: int,
+    seconds: float,
+) -> None:
+    """Let a client train on some of its samples, and tell the server about it.
+
+    Parameters
+    ----------
+    visit : Visit
+        Whose data are narrowed down.
+    indices : array of int
+        Positions of the samples; at least one.
+    weights : array of float, optional
+        How much each counts; those that count nothing are left out.
+    since : int
+        Round in which they were chosen; 0 if they only stand in for a choice.
+    seconds : float
+        What it took.
+    """
+    told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
+    clean = visit.holdings.clean
+    simulated = "partition-id" in visit.context.node_config  # a device's labels are its own affair
+    if simulated and since == visit.round:
+        told["labels"] = torch.bincount(visit.data.y[torch.from_numpy(indices)]).tolist()
+    if simulated and visit.config.noise != "none" and len(clean) == len(visit.data):
+        told["clean"] = float(clean[torch.from_numpy(indices)].float().mean())
+    visit.reply[CORESET] = ConfigRecord(told)
+    if weights is not None:
+        indices, weights = indices[weights > 0], weights[weights > 0]
+    places = torch.from_numpy(np.asarray(indices, dtype=np.int64))
+    visit.chosen = Split(visit.data.x[places], visit.data.y[places])
+    visit.weights = weights
+
+
+def fingerprint(data: Split) -> str:
+    """Return what tells data from others of the same client: their number and their labels.
+
+    >>> fingerprint(Split(torch.zeros(3, 2), torch.tensor([0, 1, 1])))
+    '3-c1035b2f'
+    """
+    return f"{len(data)}-{zlib.crc32(data.y.numpy().tobytes()):08x}"
+
+
+def _still_valid(visit: Visit) -> dict[str, Any] | None:
+    """Return the coreset that was kept, unless the data are no longer those it was chosen from."""
+    kept: dict[str, Any] | None = visit.state.get(_KEPT)
+    return kept if kept is not None and kept["data"] == fingerprint(visit.data) else None
+
+
+def _targets(visit: Visit) -> NDArray[Any] | None:
+    record = record_at(visit.message.content, TARGETS, ArrayRecord)
+    return None if record is None else from_record(record)["means"]
+
+
+def _random_subset(visit: Visit, budget: int) -> NDArray[np.int64]:
+    """Return a subset that is the same in every round, without samples that are not finite."""
+    finite = torch.isfinite(visit.data.x.flatten(1)).all(1).nonzero().flatten().numpy()
+    usable = finite if len(finite) else np.arange(len(visit.data))
+    return usable[uniform(len(usable), budget, _rng(visit, 0))]
+
+
+def _rng(visit: Visit, number: int) -> np.random.Generator:
+    return np.random.default_rng(batch_seed(visit.config.seed, visit.key, number))

@@ -1,0 +1,144 @@
+"""Which parameters matter most to a client: it tells the server their indices, never a value.
+
+Index-Overlap Similarity, sections 3.1 to 3.3: after local training the client estimates the
+diagonal of the Fisher information, averages it over rounds, and sends the indices of the largest,
+or a signature of these. Where it sends signatures, the server may ask for the indices themselves.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from ...core.config.run_config import RunConfig
+from ...core.learning.fisher import fisher_diagonal
+from ...core.learning.job import Job, Outcome
+from ...core.learning.objectives.plain import Plain
+from ...core.learning.train_settings import train_settings
+from ...core.learning.trainer import load_arrays
+from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.records import filled, records_of, replies_to
+from ...core.wire.signatures import encode_signature
+from ...core.wire.supports import encode_support, model_tag
+from ...selectors.similarities.importance_average import ImportanceAverage
+from ...selectors.similarities.index_overlap import choose_k, top_k_support
+from ...selectors.similarities.signatures import Hashing
+from ..identity import client_config, client_task, signed
+from ..request import Part, Visit, parts_of, visits
+from ..training import prepare, trainer_of
+
+_SECTION = "importance"
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.int64]
+
+
+class ImportantIndices(Part):
+    """Send the support of the client's importance, or its signature, with every training reply.
+
+    A client to which nothing matters (its loss is exactly 0) has no support, and sends none.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self.settings = config.ios
+        self.signs = config.ios.signatures
+
+    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+        """Bring the average importance up to date and tell its largest indices."""
+        if visit.support is None:  # else another part has done so
+            visit.support = self._support(self._averaged(visit, job, outcome), visit)
+        self.tell(visit, visit.support)
+        return outcome
+
+    def tell(self, visit: Visit, indices: Indices, *, in_full: bool = False) -> None:
+        """Add the indices, or their signature, to the reply."""
+        if not indices.size:
+            return
+        shapes = {n: tuple(p.shape) for n, p in trainer_of(visit.config).model.named_parameters()}
+        size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
+        record = visit.reply.setdefault(SUPPORT, ConfigRecord())
+        assert isinstance(record, ConfigRecord)
+        if self.signs and not in_full:
+            signature = Hashing(self.settings.hashes, seed=visit.config.seed).sign(indices)
+            record[SIGNATURE] = encode_signature(signature, indices.size, size, tag)
+        else:
+            record[PAYLOAD] = encode_support(indices, size, tag)
+
+    def held(self, visit: Visit) -> Indices:
+        """Return the support that the client told last, of what it remembers."""
+        average = ImportanceAverage(self.settings.ema)
+        if _SECTION not in visit.state:
+            raise ValueError(f"client {visit.key!r} has not trained yet: it holds no support")
+        average.load_state_dict(visit.state[_SECTION])
+        return self._support(average.value, visit)
+
+    def _averaged(self, visit: Visit, job: Job, outcome: Outcome) -> Floats:
+        average = ImportanceAverage(self.settings.ema)
+        if _SECTION in visit.state:
+            average.load_state_dict(visit.state[_SECTION])
+        importance = average.update(self._importance(visit, job, outcome))
+        visit.state[_SECTION] = average.state_dict()
+        return importance
+
+    def _support(self, importance: Floats, visit: Visit) -> Indices:
+        if not importance.any():
+            return np.empty(0, dtype=np.int64)
+        model = trainer_of(visit.config).model
+        sizes = [p.numel() for p in model.parameters()] if self.settings.per_layer else None
+        return top_k_support(importance, self._count(importance), sizes)
+
+    def _importance(self, visit: Visit, job: Job, outcome: Outcome) -> Floats:
+        model = trainer_of(visit.config).model
+        load_arrays(model, outcome.arrays)
+        model.eval()
+        most = self.settings.samples or len(job.data)
+        x, y = job.data.x[:most], job.data.y[:most]
+        return fisher_diagonal(model, functional.cross_entropy, x, y)
+
+    def _count(self, importance: Floats) -> int:
+        """Return K: a share of all parameters, or by Algorithm 1 as many as cover enough."""
+        size, settings = importance.size, self.settings
+        if settings.share:
+            return max(1, round(settings.share * size))
+        return choose_k(importance, settings.coverage, max(1, round(settings.most * size)))
+
+
+class SignedIndices(ImportantIndices):
+    """Send only a MinHash signature of the support: enough to tell who overlaps with whom."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        self.signs = True
+
+
+def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    """Tell only the support: after training as in a round, or without a model the last one told."""
+    config = client_config(contexts[0])
+    clients = visits(messages, contexts, client_task(contexts[0]))
+    # First of all: a device knows the model's shape from nothing but its own data.
+    examples = [len(visit.data) for visit in clients]
+    part = ImportantIndices(config)
+    if records_of(messages[0].content, ArrayRecord):
+        _train_and_tell(clients, part, config)
+    else:
+        for visit in clients:
+            part.tell(visit, part.held(visit), in_full=True)
+    contents = []
+    for visit, count in zip(clients, examples, strict=True):
+        metrics = filled(MetricRecord, {NUM_EXAMPLES: count})
+        content = signed(visit.context) | visit.reply | {METRICS: metrics}
+        contents.append(filled(RecordDict, content))
+        visit.close()
+    return replies_to(messages, contents)
+
+
+def _train_and_tell(clients: list[Visit], part: ImportantIndices, config: RunConfig) -> None:
+    prepare(clients, [other for other in parts_of(config) if other.chooses_data])
+    jobs = [visit.job() for visit in clients]
+    settings = train_settings(config, clients[0].round)
+    outcomes = trainer_of(config).train(jobs, settings, Plain(config))
+    for visit, job, outcome in zip(clients, jobs, outcomes, strict=True):
+        part.after(visit, job, outcome)

@@ -1,0 +1,156 @@
+"""One message to one client: what it brought, what the client makes of it, what goes back.
+
+A method that works on the client (a coreset, a stream, control variates, ...) is a :class:`Part`.
+It looks at a :class:`Visit` before local training and may change what is trained on, and once more
+after it, when it may add records to the reply. Parts know nothing of each other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from numpy.typing import NDArray
+
+from ..core.config.run_config import RunConfig
+from ..core.learning.batches import batch_seed
+from ..core.learning.job import Job, Outcome
+from ..core.methods.registry import client_parts
+from ..core.tasks import ClientData, Split, Task
+from ..core.wire.arrays import from_record
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND
+from ..core.wire.records import record_at, sent_arrays
+from .identity import client_config, client_data, client_key
+from .state import ClientState
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Visit:
+    """What is known and decided while one message is answered.
+
+    Parameters
+    ----------
+    message, context : Message, Context
+        As Flower hands them over.
+    task : Task
+        The run's task.
+    chosen : Split, optional
+        What to train on; all that the client holds unless a part chooses.
+    weights : array, optional
+        Weight of each sample in the loss; equal by default.
+    counts_for : float, optional
+        How much the client weighs in aggregation; its number of samples by default.
+    carried : dict
+        Arrays like the model's that the objective needs, by name.
+    reply : dict
+        Records to add to the reply.
+    support : array, optional
+        Indices of the parameters that matter most to the client, once a part has found them.
+    """
+
+    message: Message
+    context: Context
+    task: Task
+    chosen: Split | None = None
+    weights: NDArray[np.float32] | None = None
+    counts_for: float | None = None
+    carried: dict[str, Arrays] = field(default_factory=dict)
+    reply: dict[str, ArrayRecord | ConfigRecord] = field(default_factory=dict)
+    support: NDArray[np.int64] | None = None
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The run config."""
+        return client_config(self.context)
+
+    @property
+    def key(self) -> str:
+        """The client's stable name."""
+        return client_key(self.context)
+
+    @property
+    def data(self) -> Split:
+        """What to train on."""
+        return training_data(self.context, self.task) if self.chosen is None else self.chosen
+
+    @data.setter
+    def data(self, chosen: Split) -> None:
+        self.chosen = chosen
+
+    @property
+    def holdings(self) -> ClientData:
+        """All that the client holds, the truth about its labels included where it is known."""
+        return client_data(self.context, self.task)
+
+    @cached_property
+    def round(self) -> int:
+        """The server's round."""
+        return int(str(message_config(self.message)[ROUND]))
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The model that came with the message."""
+        return from_record(sent_arrays(self.message, ARRAYS))
+
+    @cached_property
+    def state(self) -> ClientState:
+        """What the client keeps; saved once, after all parts are done, if any part looked at it."""
+        return ClientState(self.context)
+
+    def job(self) -> Job:
+        """Return the local work."""
+        seed = batch_seed(self.config.seed, self.key, self.round)
+        return Job(self.arrays, self.data, seed, self.weights, self.carried)
+
+    def close(self) -> None:
+        """Keep what parts have changed in the state."""
+        if "state" in self.__dict__:
+            self.state.save()
+
+
+class Part:
+    """One method's half on the client."""
+
+    chooses_data = False  # whether it also acts where a client only gives a taste of its training
+
+    def __init__(self, config: RunConfig) -> None:
+        """Take settings from the run config."""
+
+    def before(self, visit: Visit) -> None:
+        """Look at what came; change data, weights or what the objective carries."""
+
+    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+        """Look at what came of it; add records to the reply; return what to send."""
+        return outcome
+
+
+def visits(messages: Sequence[Message], contexts: Sequence[Context], task: Task) -> list[Visit]:
+    """Return a visit for each message."""
+    return [
+        Visit(message, context, task) for message, context in zip(messages, contexts, strict=True)
+    ]
+
+
+def parts_of(config: RunConfig) -> list[Part]:
+    """Return the parts that a run needs on its clients, in the order in which they act."""
+    return [part(config) for part in client_parts(config.axes())]
+
+
+def training_data(context: Context, task: Task) -> Split:
+    """Return what a client holds to train on; an error if there is nothing."""
+    data = client_data(context, task).train
+    if not len(data):
+        raise ValueError(f"client {client_key(context)!r} has no training data")
+    return data
+
+
+def message_config(message: Message) -> ConfigRecord:
+    """Return the config that a message carries."""
+    record = record_at(message.content, CONFIG, ConfigRecord)
+    if record is None:
+        raise ValueError(f"a {message.metadata.message_type} message needs a config record")
+    return record

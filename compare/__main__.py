@@ -1,8 +1,0 @@
-"""Compare strategies on one task: ``python -m compare --help``."""
-
-import sys
-
-from compare.command import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the user sets on the command line, in Flower's syntax: ``-c "seed=1 task='blobs'"``."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from click import ClickException
+from flwr.common.config import parse_config_args
+
+from .run_config import ConfigError, Scalar
+
+_PAIR = re.compile(r"\S+?=('[^']*'|\"[^\"]*\"|\S+)")  # what Flower takes for a key and its value
+_FORM = "expected is \"key=1 other=0.5 third=true fourth='text'\" or the name of a .toml file"
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
+    """Return the keys and values of one or more ``-c`` options.
+
+    Flower leaves out what it cannot read; here that is an error.
+
+    >>> parse_overrides(["strategy='fedprox' prox.mu=0.1", "seed=3"])
+    {'strategy': 'fedprox', 'prox.mu': 0.1, 'seed': 3}
+    >>> parse_overrides(["strategy=fedprox"])
+    Traceback (most recent call last):
+    forager...ConfigError: run config: "strategy=fedprox" cannot be read; expected is ...
+    """
+    texts = [text for text in texts if text.strip()]
+    for text in texts:
+        rest = "" if text.endswith(".toml") else _PAIR.sub("", text).strip()
+        if rest:
+            raise ConfigError(f'run config: "{rest}" cannot be read; {_FORM}')
+    try:
+        return dict(parse_config_args(list(texts)))
+    except (ClickException, ValueError, OSError, RecursionError) as error:
+        reason = "" if isinstance(error, ClickException) else f" ({error})"
+        raise ConfigError(
+            f'run config: "{" ".join(texts)}" cannot be read{reason}; {_FORM}'
+        ) from error
+
+
+def toml_value(value: Any) -> str:
+    r"""Write a value as TOML does.
+
+    Examples
+    --------
+    >>> toml_value(True), toml_value(1e-05), toml_value("a b"), toml_value("it's")
+    ('true', '1e-05', "'a b'", '"it\'s"')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value)
+    if "'" not in text and text.isprintable():
+        return f"'{text}'"
+    # Flower ends a quoted value at the next quote, escaped or not, so escapes go by number.
+    plain = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
+    return f'"{"".join(plain)}"'

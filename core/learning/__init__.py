@@ -1,0 +1,1 @@
+"""Local training, objectives, gradients and what is made of them, with torch."""

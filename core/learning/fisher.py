@@ -1,0 +1,192 @@
+"""How much each parameter matters to a client: the diagonal of the empirical Fisher information.
+
+*Index-Overlap Similarity* (IOS), section 3.1: the mean over samples of the SQUARED gradient of each
+sample's loss. It is neither the square of the mean gradient, in which samples cancel, nor a mean of
+absolute values. One forward and one backward pass over a batch are enough where all layers are of
+kinds that ``layer_squares.py`` knows; any other model goes through torch.func.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from .layer_squares import Rule, rule_for
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+_NUMBERS_AT_ONCE = 2**26  # of per-sample gradients of a whole model: 256 MiB
+
+
+def fisher_diagonal(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, batch_size: int = 64
+) -> NDArray[Any]:
+    """Return the mean of squared per-sample gradients, flat over the trainable parameters in order.
+
+    The model is in evaluation mode meanwhile, so that a sample's gradient depends on it alone, and
+    is left as it was.
+
+    Parameters
+    ----------
+    model : Module
+        Samples are along the first dimension of its inputs and outputs, and of those of its layers.
+    loss : callable
+        Takes outputs and targets of any number of samples; whether it returns their mean, their sum
+        or one number each does not matter.
+    inputs, targets : tensors or arrays, shape (n, ...)
+        The samples.
+    batch_size : int
+        Samples in one pass; bounds the memory.
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> mean = lambda outputs, targets: (outputs * targets).mean()
+    >>> fisher_diagonal(model, mean, [[1.0, 2.0], [-1.0, 2.0]], [[1.0], [1.0]])
+    array([1., 4.], dtype=float32)
+    """
+    parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    if not parameters:
+        raise ValueError("model: expected trainable parameters, found none")
+    device = next(iter(parameters.values())).device
+    samples, labels = (torch.as_tensor(each, device=device) for each in (inputs, targets))
+    if samples.ndim == 0 or not 0 < len(samples) == labels.shape[:1].numel():
+        raise ValueError(
+            f"inputs, targets: expected as many of both and at least one, "
+            f"got shapes {tuple(samples.shape)} and {tuple(labels.shape)}"
+        )
+    if batch_size < 1:
+        raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
+    flat, totals = _zeros_like(parameters)
+    layers = _layers(model, totals)
+    with _evaluating(model), torch.enable_grad():
+        for start in range(0, len(samples), batch_size):
+            batch = (samples[start : start + batch_size], labels[start : start + batch_size])
+            if layers is None or not _add_by_layers(layers, model, loss, *batch):
+                _add_by_samples(totals, model, loss, *batch)
+    return np.asarray(flat.div_(len(samples)).cpu().numpy())
+
+
+def _zeros_like(parameters: dict[str, nn.Parameter]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a flat tensor of zeros, and a view of it in the shape of each parameter."""
+    sizes = [each.numel() for each in parameters.values()]
+    flat = next(iter(parameters.values())).new_zeros(sum(sizes))
+    parts = zip(parameters.items(), torch.split(flat, sizes), strict=True)
+    return flat, {name: part.view(each.shape) for (name, each), part in parts}
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and each of its modules back into the mode it had."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@dataclass
+class _Layer:
+    """A layer that is trained, where its squares are added up, and what is seen of it in a pass."""
+
+    module: nn.Module
+    rule: Rule
+    totals: dict[str, Tensor]
+    given: list[Tensor] = field(default_factory=list)
+    edge: GradientEdge | None = None
+
+    def note(self, _: nn.Module, given: tuple[Tensor, ...], returned: Tensor) -> None:
+        """Remember one call of the layer."""
+        self.given.append(given[0].detach())
+        if returned.requires_grad:  # before another module can change it in place
+            self.edge = get_gradient_edge(returned)
+
+    def called_once(self, samples: int) -> bool:
+        """Tell whether the layer was called once, with a batch of samples, and has gradients."""
+        once = len(self.given) == 1 and self.edge is not None
+        return once and self.given[0].ndim > 1 and len(self.given[0]) == samples
+
+
+def _layers(model: nn.Module, totals: dict[str, Tensor]) -> list[_Layer] | None:
+    """Return all layers that are trained, or None if one has no rule or shares its weights."""
+    layers: list[_Layer] = []
+    seen: set[nn.Parameter] = set()
+    for path, module in model.named_modules():
+        own = {
+            name: each
+            for name, each in module.named_parameters(recurse=False)
+            if each.requires_grad
+        }
+        if not own:
+            continue
+        rule = rule_for(module)
+        if rule is None or not seen.isdisjoint(own.values()):
+            return None
+        seen.update(own.values())
+        prefix = f"{path}." if path else ""
+        layers.append(_Layer(module, rule, {name: totals[prefix + name] for name in own}))
+    return layers
+
+
+def _add_by_layers(
+    layers: list[_Layer], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
+) -> bool:
+    """Add the squares of a batch by the layers' rules, or tell that these do not apply."""
+    handles = [layer.module.register_forward_hook(layer.note) for layer in layers]
+    try:
+        outputs = model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    applies = all(layer.called_once(len(inputs)) for layer in layers)
+    if applies:
+        total = _sum_of_losses(loss, outputs, targets)
+        edges = [layer.edge for layer in layers if layer.edge is not None]
+        behind = torch.autograd.grad(total, edges, materialize_grads=True)
+        with torch.no_grad():
+            for layer, gradient in zip(layers, behind, strict=True):
+                layer.rule(layer.module, layer.given[0], gradient, layer.totals)
+    for layer in layers:
+        layer.given, layer.edge = [], None
+    return applies
+
+
+def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the sum of each sample's own loss, whatever the loss does with several samples."""
+    if loss is functional.cross_entropy:  # the usual one, for which there is a shorter way
+        return functional.cross_entropy(outputs, targets, reduction="sum")
+
+    def of_one(output: Tensor, target: Tensor) -> Tensor:
+        return loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
+
+    losses: Tensor = vmap(of_one)(outputs, targets)
+    return losses.sum()
+
+
+def _add_by_samples(
+    totals: dict[str, Tensor], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
+) -> None:
+    """Add the squares of a batch of any model that torch.func can differentiate."""
+    trained = {name: each.detach() for name, each in model.named_parameters() if each.requires_grad}
+
+    def of_one(parameters: dict[str, Tensor], sample: Tensor, target: Tensor) -> Tensor:
+        output = functional_call(model, parameters, (sample.unsqueeze(0),))
+        return loss(output, target.unsqueeze(0)).sum()
+
+    step = max(1, _NUMBERS_AT_ONCE // sum(each.numel() for each in trained.values()))
+    for start in range(0, len(inputs), step):
+        part = (inputs[start : start + step], targets[start : start + step])
+        gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(trained, *part)
+        for name, total in totals.items():
+            total += gradients[name].square().sum(dim=0)

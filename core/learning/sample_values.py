@@ -1,0 +1,154 @@
+"""What stream rules need to know of samples: losses, gradient norms, values, the mean gradient.
+
+For the last layer all of it has a closed form, from the forward pass alone. With logits
+z = W h + b and d = softmax(z) - onehot(y), a sample's gradient is the outer product of d and
+``[1, h]``: its norm is the product of theirs, and its projection on G is the scalar product of d
+with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from a
+second derivative: the gradient of sum(w l), projected on G, is linear in the weights w of the
+samples, and its derivative by w is every sample's projection. Lengths, which only normalised values
+need, take every sample's own gradient.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from ..config.run_config import RunConfig
+from ..tasks.models.head import split_at_head
+
+Floats = NDArray[np.float32]
+
+_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look at samples found, one entry a sample, and their mean gradient (flat)."""
+
+    losses: Floats
+    norms: Floats | None
+    values: Floats | None
+    mean_gradient: Floats
+
+
+def valuation(model: nn.Module, config: RunConfig) -> "HeadValuation | LayersValuation":
+    """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
+    if config.data_selector != "ode" or config.ode.layers == 1:
+        return HeadValuation(model)
+    return LayersValuation(model, config.ode.layers, norms=config.ode.normalize)
+
+
+class HeadValuation:
+    """By the gradients of the last layer.
+
+    Parameters
+    ----------
+    model : nn.Module
+        With a linear last layer; its present weights are used.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    >>> _ = nn.init.zeros_(model[1].weight), nn.init.zeros_(model[1].bias)
+    >>> looked = HeadValuation(model).look(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), None)
+    >>> looked.mean_gradient.reshape(2, 3).tolist()  # of each neuron, bias first
+    [[0.5, 1.5, 2.0], [-0.5, -1.5, -2.0]]
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.body, self.head = split_at_head(model)
+        self.size = self.head.out_features * (1 + self.head.in_features)
+        model.eval()
+
+    @torch.no_grad()
+    def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
+        """Look at samples; values are their projections on a direction, if there is one."""
+        target = None
+        if direction is not None:
+            rows = torch.from_numpy(direction).view(self.head.out_features, -1)
+            target = rows[:, :1], rows[:, 1:]
+        losses, norms, values = [], [], []
+        total = torch.zeros(self.head.out_features, 1 + self.head.in_features)
+        for start in range(0, len(y), _BATCH):
+            labels = y[start : start + _BATCH]
+            features = self.body(x[start : start + _BATCH])
+            log_probabilities = functional.log_softmax(self.head(features), 1)
+            losses.append(-log_probabilities.gather(1, labels[:, None])[:, 0])
+            difference = log_probabilities.exp_()
+            difference[torch.arange(len(labels)), labels] -= 1
+            lengths = (1 + features.square().sum(1)).sqrt()
+            norms.append(difference.norm(dim=1) * lengths)
+            if target is not None:
+                projected = torch.addmm(target[0].T, features, target[1].T)
+                values.append((difference * projected).sum(1))
+            total[:, 0] += difference.sum(0)
+            total[:, 1:] += difference.T @ features
+        mean = (total / max(1, len(y))).flatten().numpy()
+        return Looked(_joined(losses), _joined(norms), _joined(values) if target else None, mean)
+
+
+class LayersValuation:
+    """By the gradients of the last layers together.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Its present weights are used.
+    layers : int
+        How many layers with parameters, counted from the last; 0 for all.
+    norms : bool (default: False)
+        Whether values need the lengths of gradients, which take much longer than they do.
+    """
+
+    def __init__(self, model: nn.Module, layers: int, norms: bool = False) -> None:
+        model.eval()
+        self.model, self.norms = model, norms
+        modules = [
+            name for name, part in model.named_modules() if list(part.parameters(recurse=False))
+        ]
+        chosen = set(modules[-layers:])
+        self.parameters = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if name.rpartition(".")[0] in chosen
+        ]
+        self.size = sum(parameter.numel() for parameter in self.parameters)
+
+    @torch.enable_grad()
+    def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
+        """Look at samples; values are their projections on a direction, if there is one."""
+        losses, norms, values = [], [], []
+        total = torch.zeros(self.size)
+        target = None if direction is None else torch.from_numpy(direction)
+        for start in range(0, len(y), _BATCH):
+            logits = self.model(x[start : start + _BATCH])
+            each = functional.cross_entropy(logits, y[start : start + _BATCH], reduction="none")
+            losses.append(each.detach())
+            if self.norms and target is not None:
+                norms.append(torch.stack([self._gradient(loss).norm() for loss in each]))
+            weights = torch.ones_like(each, requires_grad=target is not None)
+            gradient = self._gradient(each @ weights, create_graph=target is not None)
+            total += gradient.detach()
+            if target is not None:
+                values.append(torch.autograd.grad(gradient @ target, weights)[0])
+        return Looked(
+            _joined(losses),
+            _joined(norms) if self.norms and target is not None else None,
+            _joined(values) if target is not None else None,
+            (total / max(1, len(y))).numpy(),
+        )
+
+    def _gradient(self, loss: torch.Tensor, create_graph: bool = False) -> torch.Tensor:
+        parts = torch.autograd.grad(
+            loss, self.parameters, retain_graph=True, create_graph=create_graph
+        )
+        return torch.cat([part.flatten() for part in parts])
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> Floats:
+    return torch.cat([torch.zeros(0), *parts]).numpy()

@@ -1,0 +1,56 @@
+"""What a client needs to know to train: read from the run config once per process."""
+
+import math
+from dataclasses import dataclass, replace
+
+from ..config.run_config import RunConfig
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """The local loop's settings for one round."""
+
+    epochs: int
+    steps: int
+    batch_size: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+
+
+def learning_rate(config: RunConfig, server_round: int) -> float:
+    """Return the learning rate of a round (rounds count from 1).
+
+    >>> from forager.core.config.run_config import read_config
+    >>> step = read_config({"schedule.kind": "step", "schedule.every": 2, "learning-rate": 0.8})
+    >>> [learning_rate(step, r) for r in (1, 2, 3, 5)]
+    [0.8, 0.8, 0.4, 0.2]
+    >>> keys = {"schedule.kind": "cosine", "schedule.rounds": 10, "learning-rate": 1.0}
+    >>> cosine = read_config(keys)
+    >>> round(learning_rate(cosine, 6), 3), learning_rate(cosine, 11)
+    (0.5, 0.0)
+    """
+    done = server_round - 1
+    if config.schedule.kind == "step":
+        return config.learning_rate * config.schedule.factor ** (done // config.schedule.every)
+    if config.schedule.kind == "cosine":
+        total = config.schedule.rounds or config.num_server_rounds
+        return config.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, done / max(1, total))))
+    return config.learning_rate
+
+
+def summary_settings(config: RunConfig, server_round: int) -> TrainSettings:
+    """Return the settings of a proxy update: a few mini-batches."""
+    return replace(train_settings(config, server_round), steps=config.summary.batches)
+
+
+def train_settings(config: RunConfig, server_round: int) -> TrainSettings:
+    """Return the settings of a round."""
+    return TrainSettings(
+        epochs=config.local_epochs,
+        steps=config.local_steps,
+        batch_size=config.batch_size,
+        learning_rate=learning_rate(config, server_round),
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )

@@ -1,0 +1,1 @@
+"""The methods that a run config can name."""

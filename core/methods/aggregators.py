@@ -1,0 +1,62 @@
+"""How updates become a model: Flower's strategies."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .base import AtLeastOne, BelowOne, Count, Method, NonNegative, Positive, Settings
+
+
+class Aggregation(Settings):
+    """Settings of the aggregators."""
+
+    section = "aggregation"
+    learning_rate: NonNegative = Field(
+        0.0, description="learning rate of the server; 0 takes Flower's default"
+    )
+    momentum: BelowOne = Field(0.9, description="momentum of fedavgm")
+    beta_1: BelowOne = Field(0.9, description="decay of the first moment")
+    beta_2: BelowOne = Field(0.99, description="decay of the second moment")
+    tau: Positive = Field(1e-3, description="degree of adaptivity")
+    q: NonNegative = Field(0.1, description="how much qfedavg favours clients with a high loss")
+    trim: Annotated[float, Field(ge=0.0, lt=0.5)] = Field(
+        0.2, description="share that trimmed-mean cuts off at each end"
+    )
+    malicious: Count = Field(1, description="attackers that krum, multi-krum and bulyan withstand")
+    keep: AtLeastOne = Field(5, description="updates that multi-krum averages")
+
+
+def _aggregator(name: str, about: str, *reads: str, **more: object) -> Method:
+    place = f"strategies.aggregators:{name.replace('-', '_')}"
+    settings = (Aggregation,) if reads else ()
+    return Method(
+        axis="aggregator",
+        name=name,
+        about=about,
+        core=place,
+        settings=settings,
+        reads=reads,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+_MEAN = {"offers": ("mean aggregator",)}
+_ADAPTIVE = ("learning-rate", "beta-1", "beta-2", "tau")
+
+METHODS = (
+    _aggregator("fedavg", "the weighted mean", default=True, presets={"fedavg": {}}, **_MEAN),
+    _aggregator("fedavgm", "the mean, with momentum", "learning-rate", "momentum", **_MEAN),
+    _aggregator("fedadam", "the mean as a gradient of Adam", *_ADAPTIVE, **_MEAN),
+    _aggregator(
+        "fedyogi", "the mean as a gradient of Yogi", *_ADAPTIVE, presets={"fedyogi": {}}, **_MEAN
+    ),
+    _aggregator("fedadagrad", "the mean as a gradient of Adagrad", "learning-rate", "tau", **_MEAN),
+    _aggregator("qfedavg", "clients with a high loss count more", "q", sends=("loss",)),
+    _aggregator("median", "the median of each entry"),
+    _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim"),
+    _aggregator("krum", "the update nearest to most others", "malicious"),
+    _aggregator(
+        "multi-krum", "the mean of the updates nearest to most others", "malicious", "keep"
+    ),
+    _aggregator("bulyan", "a trimmed mean of what krum chooses", "malicious"),
+)

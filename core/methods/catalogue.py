@@ -1,0 +1,66 @@
+"""All methods there are: every module of this package declares some in ``METHODS``."""
+
+import pkgutil
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+
+from .base import Method, Settings
+
+# The axes, and on the client the order in which the hooks of their methods act: noise first, so
+# that all others see what is sent; the uplink last, so that it sends what all others left.
+AXES = (
+    *("privacy", "data-selector", "objective", "cohorts", "similarity", "client-selector"),
+    *("aggregator", "weighting", "uplink"),
+)
+
+
+@lru_cache(maxsize=1)
+def all_methods() -> tuple[Method, ...]:
+    """Return every method, in the order of the axes, each axis's default first."""
+    package = __name__.rpartition(".")[0]
+    names = sorted(name for _, name, _ in pkgutil.iter_modules(import_module(package).__path__))
+    modules = (import_module(f"{package}.{name}") for name in names)
+    found = [method for module in modules for method in getattr(module, "METHODS", ())]
+    return tuple(sorted(found, key=lambda m: (AXES.index(m.axis), not m.default)))
+
+
+@lru_cache(maxsize=len(AXES))
+def methods(axis: str) -> Mapping[str, Method]:
+    """Return the methods of an axis by name.
+
+    >>> list(methods("uplink"))
+    ['dense', 'top-k']
+    """
+    return {method.name: method for method in all_methods() if method.axis == axis}
+
+
+@lru_cache(maxsize=1)
+def all_settings() -> tuple[type[Settings], ...]:
+    """Return the sections of the run config that methods read, each once."""
+    return tuple(dict.fromkeys(section for m in all_methods() for section in m.settings))
+
+
+@lru_cache(maxsize=1)
+def presets() -> Mapping[str, Mapping[str, str]]:
+    """Return the presets: a value for some axes under one name.
+
+    >>> presets()["cosage"]
+    {'client-selector': 'cosage', 'uplink': 'top-k', 'weighting': 'uniform'}
+    """
+    found = {
+        name: {method.axis: method.name, **others}
+        for method in all_methods()
+        for name, others in method.presets.items()
+    }
+    return dict(sorted(found.items(), key=lambda item: (item[0] != "fedavg", item[0])))
+
+
+def axis_defaults() -> dict[str, str]:
+    """Return the method of each axis that is used when nobody chooses one."""
+    return {method.axis: method.name for method in all_methods() if method.default}
+
+
+def chosen(axes: Mapping[str, str]) -> list[Method]:
+    """Return the methods that these values of the axes name, in the order of the axes."""
+    return [methods(axis)[axes[axis]] for axis in AXES if axis in axes]

@@ -1,0 +1,97 @@
+"""What all coresets share: their settings, and how a declaration says what a rule looks at."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from .base import AtLeastOne, Count, Method, NonNegative, Positive, Settings
+
+MATCHING_KEYS = (
+    *("budget", "every", "first-round", "target", "per-class", "use-weights"),
+    *("rule", "ridge", "tolerance", "step", "nonnegative"),
+)
+
+
+class Coreset(Settings):
+    """Which few samples a client trains on, and how they are chosen."""
+
+    section = "coreset"
+    budget: Positive = Field(
+        0.1,
+        description="samples that a client trains on: up to 1 a share of its data, else a count",
+    )
+    every: AtLeastOne = Field(10, description="rounds after which a coreset is chosen again")
+    first_round: Count = Field(
+        1, description="rounds on a random subset before the first choice; 0 chooses at once"
+    )
+    rule: Literal["auto", "distance", "projection", "nearest"] = Field(
+        "auto",
+        description='how matching takes the next sample: "distance" (its gradient is nearest to '
+        'what is still missing), "projection" (it explains most of that) or "nearest" (to the '
+        'target, whatever was taken before); "auto" is each method\'s own',
+    )
+    target: Literal["auto", "server", "own"] = Field(
+        "auto",
+        description='the gradient to match: the "server"\'s, on its validation set, or the '
+        'client\'s "own"; "auto" is each method\'s own',
+    )
+    per_class: bool = Field(
+        True,
+        description="choose within each label by the gradient of its own neuron, or among all "
+        "samples by the whole head",
+    )
+    ridge: NonNegative = Field(0.5, description="regularisation of the weights (lambda of eq. 5)")
+    tolerance: NonNegative = Field(
+        1e-4, description="matching ends when the residual is this share of the target"
+    )
+    step: AtLeastOne = Field(1, description="samples taken in each step of matching")
+    nonnegative: bool = Field(False, description="keep weights from being negative")
+    use_weights: bool = Field(
+        False, description="weigh samples in training as the match does; else all count the same"
+    )
+    radius: Positive = Field(
+        2.0,
+        description="distance of gradients within which crust lets one sample represent another",
+    )
+
+    def problems(self) -> list[str]:
+        """Return whether a number of samples is not whole."""
+        if self.budget > 1 and self.budget != int(self.budget):
+            return [f"coreset.budget = {self.budget}: above 1 it is a whole number of samples"]
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoresetMethod(Method):
+    """A way to choose a coreset.
+
+    Parameters
+    ----------
+    rule : str
+        As :func:`selectors.data_selectors.coreset.choose_coreset` calls it.
+    target : str (default: "none")
+        Whose mean gradients samples are compared with: "server", "own" or "none".
+    looks_at : str (default: "gradients")
+        What samples are compared by: "gradients" of the model, "inputs" or "nothing".
+    redraws : bool (default: False)
+        Whether what is chosen is a pool, from which every round draws.
+    """
+
+    axis: str = "data-selector"
+    settings: tuple[type[Settings], ...] = (Coreset,)
+    layer: str = "strategies.coresets:Coresets.of_run"
+    hook: str = "client_app.hooks.coresets:ChosenCoreset"
+    rule: str = ""
+    target: Literal["server", "own", "none"] = "none"
+    looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
+    redraws: bool = False
+
+    def rule_of(self, settings: Coreset) -> str:
+        """Return the rule of a run: the method's own, unless the settings name another."""
+        return self.rule if settings.rule == "auto" or "rule" not in self.reads else settings.rule
+
+    def target_of(self, settings: Coreset) -> str:
+        """Return whose gradients are matched in a run."""
+        own = settings.target == "auto" or "target" not in self.reads
+        return self.target if own else settings.target

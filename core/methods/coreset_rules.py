@@ -1,0 +1,71 @@
+"""Other coresets, which GCFL is compared with; the skyline knows which samples are clean."""
+
+from .base import Method
+from .coreset import MATCHING_KEYS, CoresetMethod
+
+_HEAD = ("linear head",)
+
+METHODS = (
+    CoresetMethod(
+        name="gradmatch",
+        about="samples whose gradients match the client's own mean gradient",
+        paper="Killamsetty et al., 2021: GRAD-MATCH",
+        reads=tuple(key for key in MATCHING_KEYS if key != "nonnegative"),
+        core="selectors.data_selectors.matching_pursuit:matching_pursuit",
+        rule="projection",
+        target="own",
+        needs=_HEAD,
+    ),
+    CoresetMethod(
+        name="nearest",
+        about="samples whose gradients are nearest to the server's",
+        reads=("budget", "every", "first-round", "rule", "target", "per-class"),
+        core="selectors.data_selectors.nearest:nearest",
+        rule="nearest",
+        target="server",
+        needs=(*_HEAD, "server data"),
+    ),
+    CoresetMethod(
+        name="agreement",
+        about="drawn again every round from the samples that the server's gradients confirm",
+        presets={"agreement": {"weighting": "uniform"}},
+        reads=("budget", "every", "first-round"),
+        core="selectors.data_selectors.agreement:agreeing",
+        rule="agreement",
+        target="server",
+        redraws=True,
+        needs=(*_HEAD, "server data"),
+    ),
+    CoresetMethod(
+        name="crust",
+        about="medoids of the gradients: what a network cannot learn by heart",
+        paper="Mirzasoleiman, Cao and Leskovec, 2020: CRUST",
+        reads=("budget", "every", "first-round", "per-class", "use-weights", "radius"),
+        core="selectors.data_selectors.crust:crust",
+        rule="crust",
+        needs=_HEAD,
+    ),
+    CoresetMethod(
+        name="facility-location",
+        about="samples whose inputs represent all others, chosen once",
+        reads=("budget", "per-class", "use-weights"),
+        core="selectors.data_selectors.facility_location:facility_location",
+        rule="facility-location",
+        looks_at="inputs",
+    ),
+    CoresetMethod(
+        name="random",
+        about="samples drawn uniformly",
+        reads=("budget", "every"),
+        core="selectors.data_selectors.uniform:uniform",
+        rule="random",
+        looks_at="nothing",
+    ),
+    Method(
+        axis="data-selector",
+        name="skyline",
+        about="the clean samples (knows the truth)",
+        layer="strategies.coresets:Coresets.of_run",
+        hook="client_app.hooks.skyline:CleanOnly",
+    ),
+)

@@ -1,0 +1,29 @@
+"""CosAge: clients whose update differs most from the global one, the oldest of each bin first."""
+
+from pydantic import Field
+
+from .base import Settings, Share
+from .selector import Selector, Summary
+
+
+class CosAge(Settings):
+    """CosAge's cooldown."""
+
+    section = "cosage"
+    silent_ratio: Share = Field(
+        0.0, description="share of clients that rest after their turn, the most recent first"
+    )
+
+
+METHODS = (
+    Selector(
+        name="cosage",
+        about="one client from each bin of dissimilarity, the one not chosen for longest",
+        paper="FL-GSCCS: gradient-summary client selection with cosine similarity and age (CosAge)",
+        presets={"cosage": {"uplink": "top-k", "weighting": "uniform"}},
+        settings=(CosAge, Summary),
+        core="selectors.client_selectors.cosage:CosAge",
+        hook="client_app.hooks.similarity:UpdateSimilarity",
+        sends=("similarity",),
+    ),
+)

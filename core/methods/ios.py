@@ -1,0 +1,66 @@
+"""IOS: clients compared by the indices of their important parameters, no values sent."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShare
+
+SUPPORT_KEYS = ("share", "coverage", "most", "ema", "per-layer", "samples")
+
+
+class Ios(Settings):
+    """Which parameters stand for a client, and what is made of their overlap."""
+
+    section = "ios"
+    share: Share = Field(
+        0.0,
+        description="share of the parameters in a support; 0 takes as many as cover enough "
+        "(Algorithm 1)",
+    )
+    coverage: SomeShare = Field(0.9, description="share of the importance that a support covers")
+    most: SomeShare = Field(0.25, description="largest share of the parameters in a support")
+    ema: BelowOne = Field(0.8, description="weight of the past in the average importance")
+    per_layer: bool = Field(
+        False, description="fill the support layer by layer, in proportion to their sizes"
+    )
+    samples: Count = Field(
+        0, description="samples that importance is estimated from; 0 uses all of the client's"
+    )
+    first_round: AtLeastOne = Field(2, description="first round in which clients are compared")
+    every: AtLeastOne = Field(5, description="rounds between two comparisons")
+    neighbours: AtLeastOne = Field(
+        8, description="other clients that a client's own model is mixed from"
+    )
+    signatures: bool = Field(
+        False,
+        description="clients send MinHash signatures; supports are fetched only where two "
+        "signatures are alike",
+    )
+    hashes: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="length of a signature")
+    bands: AtLeastOne = Field(
+        32, description="bands of a signature; clients that share a whole band are alike"
+    )
+
+    def problems(self) -> list[str]:
+        """Return whether the bands do not divide a signature."""
+        if self.signatures and self.hashes % self.bands:
+            return [f"ios.bands = {self.bands}: must divide ios.hashes = {self.hashes}"]
+        return []
+
+
+METHODS = (
+    Method(
+        axis="similarity",
+        name="index-overlap",
+        about="the share of important parameters that two clients have in common",
+        paper="Index-Overlap Similarity (IOS)",
+        presets={"ios": {"cohorts": "similarity"}},
+        settings=(Ios,),
+        reads=(*SUPPORT_KEYS, "signatures", "hashes", "bands"),
+        core="selectors.similarities.index_overlap:overlap_matrix",
+        layer="strategies.client_similarity:index_overlap",
+        hook="client_app.hooks.supports:ImportantIndices",
+        sends=("indices",),
+    ),
+)

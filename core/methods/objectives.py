@@ -1,0 +1,57 @@
+"""What clients minimise besides the loss: FedProx, MOON and SCAFFOLD."""
+
+from pydantic import Field
+
+from .base import Method, NonNegative, Positive, Settings
+
+
+class Prox(Settings):
+    """The proximal term of FedProx."""
+
+    section = "prox"
+    mu: NonNegative = Field(0.01, description="weight of the pull towards the global model")
+
+
+class Moon(Settings):
+    """The contrastive term of MOON."""
+
+    section = "moon"
+    mu: NonNegative = Field(1.0, description="weight of the contrastive term")
+    temperature: Positive = Field(0.5, description="temperature of its similarities")
+
+
+METHODS = (
+    Method(
+        axis="objective",
+        name="prox",
+        about="stay near the global model",
+        paper="Li et al., 2020: Federated Optimization in Heterogeneous Networks (FedProx)",
+        presets={"fedprox": {}},
+        settings=(Prox,),
+        core="core.learning.objectives.prox:Prox",
+    ),
+    Method(
+        axis="objective",
+        name="moon",
+        about="stay near the global model's representation",
+        paper="Li, He and Song, 2021: Model-Contrastive Federated Learning (MOON)",
+        presets={"moon": {}},
+        settings=(Moon,),
+        core="core.learning.objectives.moon:Moon",
+        hook="client_app.hooks.moon:PreviousModel",
+        needs=("linear head",),
+    ),
+    Method(
+        axis="objective",
+        name="scaffold",
+        about="undo the drift towards a client's own optimum by control variates",
+        paper="Karimireddy et al., 2020: SCAFFOLD",
+        presets={"scaffold": {}},
+        core="core.learning.objectives.scaffold:Scaffold",
+        layer="strategies.scaffold:Scaffold.of_run",
+        hook="client_app.hooks.scaffold:ControlVariates",
+        needs=("one model",),
+        sends=("control variate",),
+        releases=("the mean of clients' control variates",),
+    ),
+)

@@ -1,0 +1,56 @@
+"""ODE: a device with little storage keeps the samples that are worth most to the global model."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from .base import Count, NonNegative, Settings
+from .stream import Stream, StreamMethod
+
+
+class Ode(Settings):
+    """What ODE values samples by, and who stores what."""
+
+    section = "ode"
+    estimator: Literal["incremental", "participants", "stored", "exact", "none"] = Field(
+        "incremental",
+        description='of the global gradient: "incremental" (eq. 8), "participants" (of the last '
+        'round only), "stored" (of what those store), "exact" (an oracle) or "none" (samples are '
+        "kept at random)",
+    )
+    layers: Count = Field(1, description="last layers whose gradients count; 0 means all")
+    normalize: bool = Field(False, description="value directions, not lengths")
+    noise: NonNegative = Field(
+        0.0, description="standard deviation of the noise that clients add to the gradient"
+    )
+    coordinate: bool = Field(True, description="the server plans who stores which label")
+    clients_per_label: Count = Field(
+        5, description="at most this many clients store each label; 0 means no limit"
+    )
+    labels_per_client: Count = Field(
+        0, description="at most this many labels per client; 0 means no limit"
+    )
+    quantities: Literal["even", "matched"] = Field(
+        "even", description='how a client divides its store: "even", or "matched" to eq. 10'
+    )
+    cover: bool = Field(
+        True, description="a label that nobody would store takes the places of another"
+    )
+    replan: NonNegative = Field(
+        0.2, description="a new plan is made when velocities have changed by this share"
+    )
+
+
+METHODS = (
+    StreamMethod(
+        name="ode",
+        about="the samples whose gradients point most along the global one",
+        paper="Gong et al., 2023: To Store or Not? Online Data Selection for Federated Learning",
+        presets={"ode": {}},
+        settings=(Stream, Ode),
+        core="selectors.stream_selectors.ode_selector:OdeSelector",
+        needs=("linear head",),
+        sends=("labels", "gradient"),
+        releases=("an estimate of the global gradient",),
+    ),
+)

@@ -1,0 +1,32 @@
+"""Oort: clients by the loss of their samples and by their speed."""
+
+from pydantic import Field
+
+from .base import Count, NonNegative, Settings, Share
+from .selector import Selector
+
+
+class Oort(Settings):
+    """Oort."""
+
+    section = "oort"
+    exploration: Share = Field(0.9, description="share of clients never chosen before, at first")
+    least_exploration: Share = Field(0.2, description="share that exploration falls to")
+    slow_penalty: NonNegative = Field(
+        2.0, description="exponent of the penalty for clients that are slower than wanted"
+    )
+    blacklist_after: Count = Field(
+        10, description="rounds after which a client has done enough; 0 means never"
+    )
+
+
+METHODS = (
+    Selector(
+        name="oort",
+        about="high loss, fast, and now and then somebody new",
+        paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
+        settings=(Oort,),
+        core="selectors.client_selectors.oort:Oort",
+        sends=("loss",),
+    ),
+)

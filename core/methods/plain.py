@@ -1,0 +1,54 @@
+"""The plain choices: what a run does on an axis where no method is asked for."""
+
+from .base import Method
+from .selector import Selector
+
+METHODS = (
+    Selector(
+        name="random",
+        about="clients drawn uniformly",
+        default=True,
+        core="selectors.client_selectors.uniform:Uniform",
+    ),
+    Selector(
+        name="all",
+        about="everyone, every round",
+        core="selectors.client_selectors.everyone:Everyone",
+    ),
+    Selector(
+        name="round-robin",
+        about="everyone in turn",
+        core="selectors.client_selectors.round_robin:RoundRobin",
+    ),
+    Selector(
+        name="aoi",
+        about="those not chosen for longest (age of information)",
+        core="selectors.client_selectors.age:OldestFirst",
+    ),
+    Method(axis="data-selector", name="full", about="all of a client's data", default=True),
+    Method(
+        axis="cohorts",
+        name="none",
+        about="one model for all",
+        default=True,
+        offers=("one model",),
+        requires={"similarity": ("none",)},
+    ),
+    Method(axis="similarity", name="none", about="clients are not compared", default=True),
+    Method(
+        axis="objective",
+        name="sgd",
+        about="the plain loss",
+        default=True,
+        core="core.learning.objectives.plain:Plain",
+    ),
+    Method(axis="uplink", name="dense", about="clients send whole models", default=True),
+    Method(axis="privacy", name="none", about="no noise", default=True),
+    Method(
+        axis="weighting",
+        name="examples",
+        about="clients count by their number of samples",
+        default=True,
+    ),
+    Method(axis="weighting", name="uniform", about="all clients count the same"),
+)

@@ -1,0 +1,41 @@
+"""Differential privacy: noise added by clients, or by a server that is trusted."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .base import Method, NonNegative, Positive, Settings
+
+
+class Dp(Settings):
+    """How long an update may be, and how much noise hides it."""
+
+    section = "dp"
+    clip: Positive = Field(1.0, description="norm to which updates are shortened")
+    noise_multiplier: NonNegative = Field(
+        1.0, description="standard deviation of the noise, divided by the clip"
+    )
+    delta: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
+        1e-5, description="the delta at which epsilon is reported"
+    )
+
+
+METHODS = (
+    Method(
+        axis="privacy",
+        name="local-dp",
+        about="clients add noise to what they send",
+        settings=(Dp,),
+        outer="strategies.privacy:PrivacyLedger.of_run",
+        hook="client_app.hooks.privacy:LocalNoise",
+        needs=("nothing sent but a model",),
+    ),
+    Method(
+        axis="privacy",
+        name="central-dp",
+        about="the server clips updates and adds noise to their mean",
+        settings=(Dp,),
+        layer="strategies.privacy:CentralNoise.of_run",
+        needs=("mean aggregator", "nothing released but models"),
+    ),
+)

@@ -1,0 +1,41 @@
+"""What all client selectors share: the layer around the rule, and how it gets its summaries."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .base import AtLeastOne, Count, Method, Settings
+
+
+class Summary(Settings):
+    """What clients report before they are chosen, and how."""
+
+    section = "summary"
+    mode: Literal["query", "piggyback"] = Field(
+        "query",
+        description='"query" asks clients before choosing; "piggyback" uses what they said in '
+        "their last training reply",
+    )
+    batches: AtLeastOne = Field(
+        4, description="mini-batches of the proxy update that a similarity is computed from"
+    )
+    power: Annotated[float, Field(ge=1.0)] = Field(
+        4.0, description="the p of the norm that updates are compared in"
+    )
+    form: Literal["unit", "printed"] = Field(
+        "unit",
+        description='"unit" divides both updates by their norm first; "printed" is eq. 8 and 9 '
+        "to the letter",
+    )
+    ask_at_most: Count = Field(
+        0, description="ask at most this many clients per round, the oldest first; 0 asks all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selector(Method):
+    """A rule that chooses clients. Settings in the section of its own name go to its core."""
+
+    axis: str = "client-selector"
+    layer: str = "strategies.selection:Selection.of_run"

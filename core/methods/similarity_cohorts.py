@@ -1,0 +1,31 @@
+"""Cohorts and personal models by how similar clients are (IOS, section 5)."""
+
+from .base import Method
+from .ios import Ios
+
+_COMPARED = {"similarity": ("index-overlap", "cosine", "euclidean", "oracle")}
+
+METHODS = (
+    Method(
+        axis="cohorts",
+        name="similarity",
+        about="one model per cluster of similar clients (affinity propagation)",
+        settings=(Ios,),
+        reads=("first-round", "every", "signatures"),
+        core="selectors.cohorts.similarity_clusters:similarity_clusters",
+        layer="strategies.cohort_rules.similarity:SimilarityRule",
+        sends=("update",),
+        releases=("who is in which cohort",),
+        requires=_COMPARED,
+    ),
+    Method(
+        axis="cohorts",
+        name="neighbours",
+        about="one model per client, mixed from those of the most similar clients",
+        settings=(Ios,),
+        reads=("first-round", "every", "neighbours", "signatures"),
+        outer="strategies.neighbours:Neighbours.of_run",
+        releases=("mixtures of clients' models",),
+        requires=_COMPARED,
+    ),
+)

@@ -1,0 +1,91 @@
+"""Data that arrive as a stream, and the simple rules for what is kept of it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from .base import AtLeastOne, Count, Method, Positive, Settings, Share
+
+
+class Stream(Settings):
+    """What arrives at a client, and what it can store."""
+
+    section = "stream"
+    capacity: AtLeastOne = Field(10, description="samples that a client can store")
+    capacity_bytes: Count = Field(0, description="bytes that they may take; 0 means no limit")
+    velocity: Positive = Field(
+        0.05, description="samples that arrive per round: below 1 a share of the client's data"
+    )
+    head_start: Count = Field(
+        50, description="samples that arrived before the run began, where data are replayed"
+    )
+    drift: Share = Field(
+        0.0,
+        description="how much the mix of classes changes over time: 0 not at all, 1 one class "
+        "after the other",
+    )
+    burst: AtLeastOne = Field(1, description="rounds whose samples arrive together")
+    ingest: Literal["contact", "every-round"] = Field(
+        "contact",
+        description='clients look at what arrived at their next "contact", or in "every-round" '
+        "by a light message to those who do not train",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamMethod(Method):
+    """A rule for what a client keeps of its stream."""
+
+    axis: str = "data-selector"
+    settings: tuple[type[Settings], ...] = (Stream,)
+    layer: str = "strategies.streams:Streams.of_run"
+    hook: str = "client_app.hooks.streams:StreamedData"
+    sends: tuple[str, ...] = ("labels",)
+
+
+_HEAD = ("linear head",)
+
+METHODS = (
+    StreamMethod(
+        name="reservoir",
+        about="every sample of the stream is kept with the same probability",
+        core="selectors.stream_selectors.reservoir:Reservoir",
+    ),
+    StreamMethod(
+        name="fifo",
+        about="the newest samples",
+        core="selectors.stream_selectors.fifo:Fifo",
+    ),
+    StreamMethod(
+        name="high-loss",
+        about="the samples with the highest loss",
+        core="selectors.stream_selectors.high_loss:HighLoss",
+        needs=_HEAD,
+    ),
+    StreamMethod(
+        name="gradient-norm",
+        about="the samples with the longest gradients",
+        core="selectors.stream_selectors.gradient_norm:GradientNorm",
+        needs=_HEAD,
+    ),
+    StreamMethod(
+        name="fedbalancer",
+        about="samples with a high loss, but not the highest",
+        paper="Shin, Li, Liu and Lee, 2022: FedBalancer",
+        core="selectors.stream_selectors.fedbalancer:FedBalancer",
+        needs=_HEAD,
+    ),
+    StreamMethod(
+        name="sld",
+        about="samples with long gradients, but not the longest",
+        core="selectors.stream_selectors.sld:Sld",
+        needs=_HEAD,
+    ),
+    StreamMethod(
+        name="unlimited",
+        about="all of the stream, whatever the capacity",
+        reads=("velocity", "head-start", "drift", "burst", "ingest"),
+        core="selectors.stream_selectors.unlimited:Unlimited",
+    ),
+)

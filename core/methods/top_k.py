@@ -1,0 +1,29 @@
+"""Top-k: clients send only the largest changes of the model."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from .base import Method, Settings, SomeShare
+
+
+class TopK(Settings):
+    """The sparse uplink."""
+
+    section = "top-k"
+    density: SomeShare = Field(0.1, description="share of the entries that a client sends")
+    values: Literal["float32", "float16"] = Field("float32", description="type of the sent values")
+    error_feedback: bool = Field(False, description="what is not sent is added to the next update")
+
+
+METHODS = (
+    Method(
+        axis="uplink",
+        name="top-k",
+        about="clients send only the largest changes",
+        settings=(TopK,),
+        core="core.wire.sparse:encode",
+        outer="strategies.sparse_uplink:SparseUplink.of_run",
+        hook="client_app.hooks.sparse_uplink:SparseUpdate",
+    ),
+)

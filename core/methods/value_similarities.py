@@ -1,0 +1,28 @@
+"""Similarities that look at values: of the updates, or of the labels."""
+
+from .base import Method
+
+METHODS = (
+    Method(
+        axis="similarity",
+        name="cosine",
+        about="the cosine of two clients' updates",
+        core="selectors.similarities.cosine:cosine_matrix",
+        layer="strategies.client_similarity:Cosine",
+    ),
+    Method(
+        axis="similarity",
+        name="euclidean",
+        about="the distance of two clients' updates",
+        core="selectors.similarities.euclidean:euclidean_matrix",
+        layer="strategies.client_similarity:Euclidean",
+    ),
+    Method(
+        axis="similarity",
+        name="oracle",
+        about="how alike the label histograms are (knows the truth)",
+        core="selectors.similarities.histograms:histogram_similarity",
+        layer="strategies.client_similarity:Oracle",
+        sends=("labels",),
+    ),
+)

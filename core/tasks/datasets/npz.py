@@ -1,0 +1,72 @@
+"""Any data in one ``.npz`` file: ``x_train y_train x_test y_test [user_train user_test]``."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import TaskError, invalid
+from ..spec import TaskSpec
+from .raw import RawData, tidied
+from .storage import UNREADABLE, Arrays
+
+_REQUIRED = ("x_train", "y_train", "x_test", "y_test")
+_USERS = ("user_train", "user_test")
+
+
+def load(spec: TaskSpec) -> RawData:
+    """Read the file that ``path`` names."""
+    if not spec.path:
+        raise invalid("path", spec.path, f"the .npz file of task {spec.task!r}")
+    arrays = read_arrays(find_file(spec.path), _REQUIRED, _USERS)
+    return RawData(**arrays)  # type: ignore[arg-type]
+
+
+def load_device_file(path: str, num_classes: int) -> RawData:
+    """Read what a device holds; ``x_test y_test`` may be missing and are then empty."""
+    file = find_file(path)
+    arrays = read_arrays(file, ("x_train", "y_train"), ("x_test", "y_test"))
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        raise TaskError(f"{file}: has only one of x_test and y_test; give both or none")
+    arrays.setdefault("x_test", arrays["x_train"][:0])
+    arrays.setdefault("y_test", arrays["y_train"][:0])
+    raw = RawData(**arrays, num_classes=num_classes)
+    return tidied(raw, str(file))
+
+
+def find_file(path: str) -> Path:
+    """File itself, or the only ``.npz`` file of a folder."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        files = sorted(place.glob("*.npz"))
+        if len(files) != 1:
+            raise TaskError(f"{place}: holds {len(files)} .npz files; name one of them")
+        return files[0]
+    if not place.is_file():
+        raise TaskError(f"{place}: there is no such file; an .npz file is needed")
+    return place
+
+
+def read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...]) -> Arrays:
+    """Named arrays of a file, without unpickling anything.
+
+    Raises
+    ------
+    TaskError
+        If the file is damaged, is not an ``.npz`` file, or lacks a required array.
+    """
+    try:
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise ValueError("it is a single array")
+        with file:
+            present = set(file.files)
+            arrays = {name: file[name] for name in (*required, *optional) if name in present}
+    except UNREADABLE as error:
+        raise TaskError(f"{path}: cannot be read as an .npz file of arrays ({error})") from error
+    missing = [name for name in required if name not in arrays]
+    if missing:
+        raise TaskError(
+            f"{path}: lacks {', '.join(missing)}; "
+            f"it holds {', '.join(sorted(present)) or 'nothing'}, and needs {', '.join(required)}"
+        )
+    return arrays

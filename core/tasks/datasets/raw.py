@@ -1,0 +1,195 @@
+"""Data as it was read, before it is spread over clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TaskError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    Inputs = NDArray[Any] | csr_array
+
+
+@dataclass(frozen=True)
+class RawData:
+    """A train and a test pool.
+
+    Inputs stay as compact as they came (uint8 images, float16 signals, sparse text); ``rows``
+    turns the samples that are asked for into float32.
+
+    Parameters
+    ----------
+    x_train, x_test : ndarray or scipy.sparse.csr_array
+        Inputs, one sample per row of the first axis.
+    y_train, y_test : ndarray
+        Labels, whole numbers from 0.
+    user_train, user_test : ndarray, optional
+        Owner of every sample, where samples have one.
+    num_classes : int
+        Number of classes; 0 stands for the largest label plus one.
+    """
+
+    x_train: Inputs
+    y_train: NDArray[Any]
+    x_test: Inputs
+    y_test: NDArray[Any]
+    user_train: NDArray[Any] | None = None
+    user_test: NDArray[Any] | None = None
+    num_classes: int = 0
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self.x_train.shape[1:])
+
+
+def rows(inputs: Inputs, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Chosen samples as a new float32 array; uint8 becomes [0, 1].
+
+    Examples
+    --------
+    >>> rows(np.array([[0, 255], [51, 0]], dtype=np.uint8), np.array([1])).tolist()
+    [[0.20000000298023224, 0.0]]
+    """
+    chosen: Any = inputs[indices]
+    if not isinstance(chosen, np.ndarray):
+        chosen = chosen.toarray()
+    if chosen.dtype == np.uint8:
+        return np.ascontiguousarray(chosen, dtype=np.float32) / np.float32(255)
+    return np.ascontiguousarray(chosen, dtype=np.float32)
+
+
+def input_range(inputs: Inputs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Smallest and largest value of every feature, on the scale that ``rows`` gives.
+
+    Examples
+    --------
+    >>> low, high = input_range(np.array([[0, 255], [51, 255]], dtype=np.uint8))
+    >>> low.tolist(), high.round(3).tolist()
+    ([0.0, 1.0], [0.20000000298023224, 1.0])
+    """
+    low, high = (_dense_row(getattr(inputs, bound)(axis=0)) for bound in ("min", "max"))
+    return rows(low, np.array([0]))[0], rows(high, np.array([0]))[0]
+
+
+def _dense_row(bound: Any) -> NDArray[Any]:
+    """Bound per feature as one row; sparse arrays give sparse bounds."""
+    if hasattr(bound, "toarray"):
+        return np.asarray(bound.toarray()).reshape(1, -1)
+    return np.asarray(bound)[None]
+
+
+def tidied(raw: RawData, origin: str) -> RawData:
+    """Check the data and bring it into the layout that models expect.
+
+    Images become channels first: (n, h, w, c) with 1 or 3 channels, and uint8 (n, h, w).
+
+    Parameters
+    ----------
+    raw : RawData
+        Data as read.
+    origin : str
+        Where it came from, for error messages.
+
+    Raises
+    ------
+    TaskError
+        If lengths or shapes do not fit together, inputs are not finite numbers, or labels are not
+        whole numbers in range.
+    """
+    x_train = _inputs(raw.x_train, "x_train", origin)
+    x_test = _inputs(raw.x_test, "x_test", origin)
+    if x_train.shape[1:] != x_test.shape[1:]:
+        raise TaskError(
+            f"{origin}: x_train and x_test hold samples of different shapes, "
+            f"{x_train.shape[1:]} and {x_test.shape[1:]}"
+        )
+    y_train = _labels(raw.y_train, len_of(x_train), "y_train", origin)
+    y_test = _labels(raw.y_test, len_of(x_test), "y_test", origin)
+    num_classes = raw.num_classes or 1 + max(y.max(initial=-1) for y in (y_train, y_test))
+    _check_range(y_train, num_classes, "y_train", origin)
+    _check_range(y_test, num_classes, "y_test", origin)
+    return replace(
+        raw,
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
+        user_train=_users(raw.user_train, len(y_train), "user_train", origin),
+        user_test=_users(raw.user_test, len(y_test), "user_test", origin),
+        num_classes=int(num_classes),
+    )
+
+
+def len_of(inputs: Inputs) -> int:
+    """Count the samples; sparse arrays have no ``len``."""
+    return int(inputs.shape[0])
+
+
+def _inputs(inputs: Inputs, name: str, origin: str) -> Inputs:
+    if hasattr(inputs, "toarray"):
+        _check_finite(inputs.data, name, origin)
+        return inputs
+    array = np.asarray(inputs)
+    if array.dtype.kind not in "fiub" or array.ndim < 2:
+        raise TaskError(
+            f"{origin}: {name} is {array.dtype} of shape {array.shape}; it must hold numbers, "
+            "one sample per row"
+        )
+    if array.dtype.kind == "f":
+        _check_finite(array, name, origin)
+    if array.dtype not in (np.uint8, np.float16, np.float32):
+        array = array.astype(np.float32)
+    return _channels_first(array)
+
+
+def _check_finite(values: Any, name: str, origin: str) -> None:
+    if not np.isfinite(values).all():
+        raise TaskError(f"{origin}: {name} holds NaN or infinite values; remove those samples")
+
+
+def _channels_first(array: NDArray[Any]) -> NDArray[Any]:
+    if array.ndim == 3 and array.dtype == np.uint8:
+        return array[:, None]
+    if array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):
+        return np.moveaxis(array, 3, 1)
+    return array
+
+
+def _labels(labels: Any, count: int, name: str, origin: str) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.size != count or array.shape[:1] != (count,):
+        raise TaskError(
+            f"{origin}: {name} has shape {array.shape} but there are {count} samples; "
+            "it must hold one label per sample"
+        )
+    if array.dtype.kind not in "iu":
+        raise TaskError(f"{origin}: {name} is {array.dtype}; labels must be whole numbers")
+    return array.reshape(-1).astype(np.int64)
+
+
+def _check_range(labels: NDArray[np.int64], num_classes: int, name: str, origin: str) -> None:
+    wrong = labels[(labels < 0) | (labels >= num_classes)]
+    if len(wrong):
+        raise TaskError(
+            f"{origin}: {name} holds the label {wrong[0]}; "
+            f"with {num_classes} classes labels go from 0 to {num_classes - 1}"
+        )
+
+
+def _users(users: Any, count: int, name: str, origin: str) -> NDArray[Any] | None:
+    if users is None:
+        return None
+    array = np.asarray(users)
+    if array.shape != (count,) or array.dtype.kind not in "iuUS":
+        raise TaskError(
+            f"{origin}: {name} is {array.dtype} of shape {array.shape}; "
+            f"it must hold one number or name for each of the {count} samples"
+        )
+    return array

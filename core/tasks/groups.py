@@ -1,0 +1,67 @@
+"""Planted groups: clients whose data differ by group, so that what clustering finds can be checked.
+
+Client number ``i`` belongs to group ``i % count``, whatever the kind:
+
+- ``rotation``: the group's images are turned, by quarters of a circle; - ``label-permutation``: the
+group's labels are shifted round the classes; - the partition ``class-groups`` (see
+:mod:`core.tasks.partitions`) gives each group classes of its own.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import invalid
+
+Inputs = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+def group_of(client: int, count: int) -> int:
+    """Return the group that a client belongs to.
+
+    >>> [group_of(client, 3) for client in range(5)]
+    [0, 1, 2, 0, 1]
+    """
+    return client % count
+
+
+def none(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tuple[Inputs, Labels]:
+    """Return the data as they are."""
+    return x, y
+
+
+def rotation(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tuple[Inputs, Labels]:
+    """Return the images of a group, turned by its share of a circle.
+
+    >>> x, y = rotation(np.array([[[1.0, 2.0], [3.0, 4.0]]]), np.array([0]), 1, 4, 10)
+    >>> x.tolist()
+    [[[2.0, 4.0], [1.0, 3.0]]]
+    """
+    if 4 % count:
+        raise invalid("group_count", count, "1, 2 or 4 with rotation: quarters of a circle")
+    if x.ndim < 3:
+        raise invalid("group_kind", "rotation", "images; these inputs have no height and width")
+    turned = np.rot90(x, group * 4 // count, axes=(-2, -1))
+    return np.ascontiguousarray(turned), y
+
+
+def label_permutation(
+    x: Inputs, y: Labels, group: int, count: int, classes: int
+) -> tuple[Inputs, Labels]:
+    """Return the samples of a group with their labels shifted by its share of the classes.
+
+    >>> label_permutation(np.zeros((2, 1)), np.array([0, 9]), 1, 2, 10)[1].tolist()
+    [5, 4]
+    """
+    if count > classes:
+        raise invalid("group_count", count, f"at most {classes}, the number of classes")
+    return x, (y + group * classes // count) % classes
+
+
+GROUPS: dict[str, Callable[[Inputs, Labels, int, int, int], tuple[Inputs, Labels]]] = {
+    "none": none,
+    "rotation": rotation,
+    "label-permutation": label_permutation,
+}

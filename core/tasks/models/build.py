@@ -1,0 +1,87 @@
+"""Models by name."""
+
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from ..errors import unknown
+from . import convolutional, deep, dense
+from .own import own
+from .spec import ModelSpec
+
+MODELS: dict[str, Callable[[ModelSpec], nn.Module]] = {
+    "softmax": dense.softmax,
+    "mlp": dense.mlp,
+    "dnn": dense.dnn,
+    "cnn": convolutional.cnn,
+    "small-cnn": convolutional.small_cnn,
+    "lenet": convolutional.lenet,
+    "cnn1d": convolutional.cnn1d,
+    "resnet18": deep.resnet18,
+    "resnet50": deep.resnet50,
+    "vgg16": deep.vgg16,
+}
+
+# Reentrant, because a user's own model may be made of ours.
+_GLOBAL_GENERATOR = threading.RLock()
+
+
+def build_model(
+    name: str,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    *,
+    seed: int = 0,
+    hidden: int = 64,
+) -> nn.Module:
+    """Build a model with weights that depend on `seed` only.
+
+    Parameters
+    ----------
+    name : str
+        A key of `MODELS`; ``frozen:<backbone>`` for a linear head over the features of a frozen
+        backbone; or ``module:attribute`` for the user's own callable(input_shape, num_classes)
+        that returns a module.
+    input_shape : tuple of int
+        Shape of one sample: (features,), (channels, time) or (channels, height, width).
+    num_classes : int
+        Number of outputs.
+    seed : int
+        Seed of the initial weights. torch's global generator is left as it was.
+    hidden : int
+        Width of the hidden layer of ``mlp``.
+
+    Raises
+    ------
+    TaskError
+        If the name is unknown, the model cannot read such samples, or the user's own is at fault.
+
+    Examples
+    --------
+    >>> build_model("mlp", (1, 8, 8), 10, hidden=32)
+    Sequential(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=64, out_features=32, bias=True)
+      (2): ReLU()
+      (3): Linear(in_features=32, out_features=10, bias=True)
+    )
+    """
+    builder = _builder(name)
+    spec = ModelSpec(name, tuple(input_shape), num_classes, hidden)
+    # Layers draw their weights from the global generator. Models are built on the CPU, so only
+    # the CPU's generator is seeded, and put back afterwards; by one thread at a time.
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return builder(spec)
+
+
+def _builder(name: str) -> Callable[[ModelSpec], nn.Module]:
+    if name in MODELS:
+        return MODELS[name]
+    if name.startswith("frozen:"):
+        return dense.frozen
+    if ":" in name:
+        return own
+    raise unknown("model", name, [*MODELS, "frozen:<backbone>", "module:attribute"])

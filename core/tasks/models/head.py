@@ -1,0 +1,76 @@
+"""The linear head of a model: its last layer, which produces the logits.
+
+Selection methods look at the gradients of this layer only: for cross-entropy they have a closed
+form in the head's inputs. The head is found by order of registration, which needs no sample to run:
+it must be the model's last layer. That holds for every built-in model. A user's model that
+registers or computes something after it is refused, because the closed form would be wrong for it.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from ..errors import TaskError
+
+
+def linear_head(model: nn.Module) -> str:
+    """Return the dotted name of the last layer, which must be an `nn.Linear`.
+
+    Raises
+    ------
+    TaskError
+        If it is another kind of layer.
+
+    Examples
+    --------
+    >>> linear_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
+    '1'
+    """
+    names = [name for name, layer in model.named_modules() if not list(layer.children())]
+    name: str = names[-1]
+    last = model.get_submodule(name)
+    if not isinstance(last, nn.Linear):
+        raise TaskError(
+            f"the model's last layer is {type(last).__name__} {name!r}; expected torch.nn.Linear, "
+            f"defined after all other layers and producing the logits"
+        )
+    if not name:
+        raise TaskError(
+            "the model is a bare torch.nn.Linear; expected it inside torch.nn.Sequential"
+        )
+    return name
+
+
+def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Linear]:
+    """Split a model into body and head with ``head(body(x)) == model(x)``.
+
+    Both share the model's layers, so they follow its training and its mode.
+
+    Examples
+    --------
+    >>> body, head = split_at_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
+    >>> import torch
+    >>> body(torch.ones(2, 2, 2)).shape, head.out_features
+    (torch.Size([2, 4]), 3)
+    """
+    head = model.get_submodule(linear_head(model))
+    assert isinstance(head, nn.Linear)  # linear_head promises it
+    if isinstance(model, nn.Sequential) and model[-1] is head:
+        return model[:-1], head
+    return lambda x: _input_of(head, model, x), head
+
+
+def _input_of(head: nn.Linear, model: nn.Module, x: Tensor) -> Tensor:
+    """Run the model and return what its head was given."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    hook = head.register_forward_hook(lambda _, inputs, output: calls.append((inputs[0], output)))
+    try:
+        result = model(x)
+    finally:
+        hook.remove()
+    if len(calls) != 1 or calls[0][1] is not result:
+        raise TaskError(
+            "the model's output is not the output of its last layer; "
+            "expected logits straight from the last torch.nn.Linear, called once"
+        )
+    return calls[0][0]

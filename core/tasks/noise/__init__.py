@@ -1,0 +1,35 @@
+"""What spoils clients' data, by name: one file each, one line in the registry each."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..spec import TaskSpec
+from . import attribute, closed_set, open_set
+from .noisy import NoiseSettings, Noisy, untouched
+
+Noise = Callable[
+    [NDArray[np.float32], NDArray[np.int64], NoiseSettings, np.random.Generator], Noisy
+]
+
+NOISES: dict[str, Noise] = {
+    "none": lambda x, y, _settings, _rng: untouched(x, y),
+    "closed-set": closed_set.corrupt,
+    "open-set": open_set.corrupt,
+    "attribute": attribute.corrupt,
+}
+
+
+def classes_after_noise(spec: TaskSpec, num_classes: int) -> int:
+    """Classes that are left to learn: open-set noise turns half of them into noise.
+
+    Examples
+    --------
+    >>> classes_after_noise(TaskSpec(noise="open-set"), 10)
+    5
+    """
+    return open_set.kept_classes(num_classes) if spec.noise == "open-set" else num_classes
+
+
+__all__ = ["NOISES", "NoiseSettings", "Noisy", "classes_after_noise"]

@@ -1,0 +1,242 @@
+"""How the training pool is spread over clients.
+
+The choice is made by the partitioners of flwr-datasets. Importing them takes seconds, and on a
+device every message is a new process, so the outcome is kept on disk and they are imported only
+when it is not there yet. They see sample numbers and labels, never inputs.
+"""
+
+import hashlib
+import io
+import logging
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .datasets.raw import RawData
+from .datasets.storage import Arrays, cache_folder, cached_arrays
+from .errors import TaskError, invalid
+from .groups import group_of
+from .spec import TaskSpec
+from .splits import Indices, generator
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Sample numbers of every client, one client after the other.
+
+    Examples
+    --------
+    >>> parts = Partitions(order=np.array([4, 0, 2]), offsets=np.array([0, 1, 1, 3]))
+    >>> len(parts), parts[0].tolist(), parts[1].tolist(), parts[2].tolist()
+    (3, [4], [], [0, 2])
+    """
+
+    order: Indices
+    offsets: Indices
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> Indices:
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+
+def partition(spec: TaskSpec, raw: RawData, num_partitions: int) -> Partitions:
+    """Spread the training pool over clients.
+
+    Parameters
+    ----------
+    spec : TaskSpec
+        Kind of partition, its settings and the seed.
+    raw : RawData
+        The pool; its labels, or its users, decide.
+    num_partitions : int
+        Number of clients.
+
+    Raises
+    ------
+    TaskError
+        If the pool cannot be spread over so many clients.
+    """
+    groups = user_groups(raw, num_partitions) if spec.partition == "natural" else raw.y_train
+    _check_possible(spec, groups, num_partitions)
+    arrays = cached_arrays(
+        cache_folder(spec.cache_dir) / "partitions",
+        _key(spec, groups, num_partitions),
+        lambda: _spread(spec, groups, num_partitions),
+    )
+    return Partitions(arrays["order"], arrays["offsets"])
+
+
+def user_groups(
+    raw: RawData, num_partitions: int, users: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """Client of every sample: users in sorted order, neighbours together if clients are fewer.
+
+    Parameters
+    ----------
+    raw : RawData
+        Pool whose training samples name the users.
+    num_partitions : int
+        Number of clients.
+    users : ndarray, optional
+        Owners of the samples in question, those of the training pool by default; an owner without
+        training samples gets -1.
+    """
+    if raw.user_train is None:
+        raise TaskError(
+            "partition = 'natural' needs data with users, and this data has no user_train: "
+            "use one of iid, dirichlet, shards, pathological"
+        )
+    known = np.unique(raw.user_train)
+    if num_partitions > len(known):
+        allowed = f"at most {len(known)}, the number of users in the data"
+        raise invalid("num_partitions", num_partitions, allowed)
+    owners = raw.user_train if users is None else users
+    places = np.minimum(np.searchsorted(known, owners), len(known) - 1)
+    groups = places * num_partitions // len(known)
+    return np.where(known[places] == owners, groups, -1)
+
+
+def _check_possible(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> None:
+    samples = len(groups)
+    if not 1 <= num_partitions <= samples:
+        allowed = f"1 to {samples}, the number of training samples"
+        raise invalid("num_partitions", num_partitions, allowed)
+    if spec.partition == "shards" and num_partitions * spec.shards_per_client > samples:
+        allowed = f"at most {samples // num_partitions} for {num_partitions} clients"
+        raise invalid("shards_per_client", spec.shards_per_client, allowed)
+    classes = len(np.unique(groups))
+    if spec.partition == "pathological" and spec.classes_per_client > classes:
+        allowed = f"at most {classes}, the number of classes in the data"
+        raise invalid("classes_per_client", spec.classes_per_client, allowed)
+
+
+def _key(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> str:
+    setting = {
+        "dirichlet": spec.alpha,
+        "shards": spec.shards_per_client,
+        "pathological": spec.classes_per_client,
+        "class-groups": spec.group_count,
+    }.get(spec.partition)
+    digest = hashlib.sha256(repr((1, setting, num_partitions, spec.seed)).encode())
+    digest.update(np.ascontiguousarray(groups, dtype=np.int64).tobytes())
+    return f"{spec.partition}-{num_partitions}-{digest.hexdigest()[:24]}"
+
+
+def _spread(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> Arrays:
+    # Partitioners cut runs of samples as they come; a pool may be sorted by something.
+    shuffled = generator(spec.seed, "partition").permutation(len(groups))
+    failure: ValueError | None = None
+    for partitioner in PARTITIONERS[spec.partition](spec, num_partitions):
+        try:
+            parts = _run(partitioner, shuffled, groups[shuffled], num_partitions)
+        except ValueError as error:
+            failure = error
+        else:
+            return _packed(parts)
+    raise TaskError(
+        f"partition = {spec.partition!r} cannot spread {len(groups)} samples over "
+        f"num-clients = {num_partitions}: {failure}"
+    ) from failure
+
+
+def _run(
+    partitioner: Any, numbers: Indices, groups: NDArray[np.int64], num_partitions: int
+) -> list[Indices]:
+    from datasets import Dataset
+
+    partitioner.dataset = Dataset.from_dict({"number": numbers, "group": groups})
+    # Retries of Dirichlet come as warnings, and natural users with a progress bar.
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        parts = [partitioner.load_partition(client)["number"] for client in range(num_partitions)]
+        return [np.array(part[:], dtype=np.int64) for part in parts]
+
+
+def _packed(parts: list[Indices]) -> Arrays:
+    sizes = np.array([len(part) for part in parts])
+    if not sizes.all():
+        _log.warning("%d of %d clients have no training data", (sizes == 0).sum(), len(sizes))
+    return {"order": np.concatenate(parts), "offsets": np.concatenate([[0], np.cumsum(sizes)])}
+
+
+def _iid(_spec: TaskSpec, num_partitions: int) -> list[Any]:
+    from flwr_datasets.partitioner import IidPartitioner
+
+    return [IidPartitioner(num_partitions)]
+
+
+def _dirichlet(spec: TaskSpec, num_partitions: int) -> list[Any]:
+    from flwr_datasets.partitioner import DirichletPartitioner
+
+    # Nobody empty-handed if ten draws allow it; with few samples per client they do not.
+    return [
+        DirichletPartitioner(
+            num_partitions, "group", float(spec.alpha), min_partition_size=smallest, seed=spec.seed
+        )
+        for smallest in (1, 0)
+    ]
+
+
+def _shards(spec: TaskSpec, num_partitions: int) -> list[Any]:
+    from flwr_datasets.partitioner import ShardPartitioner
+
+    return [ShardPartitioner(num_partitions, "group", spec.shards_per_client, seed=spec.seed)]
+
+
+def _pathological(spec: TaskSpec, num_partitions: int) -> list[Any]:
+    from flwr_datasets.partitioner import PathologicalPartitioner
+
+    mode: Any = "first-deterministic"  # so that every class has an owner if there are enough
+    classes = spec.classes_per_client
+    return [PathologicalPartitioner(num_partitions, "group", classes, mode, seed=spec.seed)]
+
+
+def _natural(_spec: TaskSpec, _num_partitions: int) -> list[Any]:
+    from flwr_datasets.partitioner import NaturalIdPartitioner
+
+    return [NaturalIdPartitioner("group")]
+
+
+class _ClassGroups:
+    """Classes are dealt out to planted groups; the clients of a group share its samples equally.
+
+    Has the two things that flwr-datasets' partitioners are used for here.
+    """
+
+    def __init__(self, num_partitions: int, count: int) -> None:
+        self.num_partitions = num_partitions
+        self.count = count
+        self.dataset: Any = None
+
+    def load_partition(self, client: int) -> Any:
+        groups = np.array(self.dataset["group"])
+        block = groups * self.count // (int(groups.max()) + 1)
+        group = group_of(client, self.count)
+        mine = np.flatnonzero(block == group)
+        sharers = range(group, self.num_partitions, self.count)
+        return self.dataset.select(mine[sharers.index(client) :: len(sharers)])
+
+
+def _class_groups(spec: TaskSpec, num_partitions: int) -> list[Any]:
+    if num_partitions < spec.group_count:
+        raise invalid("group_count", spec.group_count, f"at most {num_partitions} clients")
+    return [_ClassGroups(num_partitions, spec.group_count)]
+
+
+PARTITIONERS: dict[str, Callable[[TaskSpec, int], list[Any]]] = {
+    "iid": _iid,
+    "dirichlet": _dirichlet,
+    "shards": _shards,
+    "pathological": _pathological,
+    "class-groups": _class_groups,
+    "natural": _natural,
+}

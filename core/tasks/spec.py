@@ -1,0 +1,136 @@
+"""What a task is made of: one flat, hashable record of settings."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .errors import invalid, unknown
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Settings of a task: data, model, how the data is spread, and what spoils it.
+
+    Parameters
+    ----------
+    task : str
+        ``digits``, ``blobs``, ``synthetic``, ``fashion-mnist``, ``cifar10``, ``cifar100``,
+        ``npz``, ``20news``, or ``module:attribute`` for a function that returns the data.
+    model : str
+        Name of the model; ``frozen:<backbone>`` trains a linear head on fixed features.
+    partition : str
+        ``iid``, ``dirichlet``, ``shards``, ``pathological``, ``class-groups`` or ``natural``.
+    noise : str
+        ``none``, ``closed-set``, ``open-set`` or ``attribute``.
+    seed : int
+        Seed of every random choice that the task makes.
+    path : str
+        File or folder of ``npz``, ``fashion-mnist``, ``cifar*`` and ``20news``; empty stands for
+        the usual place or a download.
+    num_classes : int
+        Number of classes; 0 reads it from the data. A device that holds only its own file needs it.
+    validation_share : float
+        Share of the test pool that the server keeps as its clean validation set.
+    client_test_share : float
+        Share of each client's samples held out as its own test data; without effect where natural
+        users bring test samples of their own.
+    alpha : float
+        Concentration of ``dirichlet``: small is skewed.
+    shards_per_client : int
+        Shards that each client of ``shards`` gets.
+    classes_per_client : int
+        Classes that each client of ``pathological`` gets.
+    group_kind : str
+        How the data of planted groups of clients differ: ``none``, ``rotation`` or
+        ``label-permutation``.
+    group_count : int
+        Number of planted groups, those of ``class-groups`` included.
+    synthetic_alpha, synthetic_beta : float
+        How much the clients' models, and their inputs, differ in ``synthetic``.
+    noise_rate : float
+        Share of a client's training samples that the noise affects.
+    noise_severity : int
+        Strength of attribute noise, from 1 to 5.
+    noise_kinds : str
+        Names of attribute noise separated by commas, or ``all``.
+    hidden : int
+        Width of the hidden layers of the models that have a choice.
+    cache_dir : str
+        Folder for downloads and derived files; empty stands for ``forager`` in the user's cache.
+    """
+
+    task: str = "digits"
+    model: str = "softmax"
+    partition: str = "dirichlet"
+    noise: str = "none"
+    seed: int = 0
+    path: str = ""
+    num_classes: int = 0
+    validation_share: float = 0.2
+    client_test_share: float = 0.0
+    alpha: float = 0.3
+    shards_per_client: int = 2
+    classes_per_client: int = 2
+    group_kind: str = "none"
+    group_count: int = 2
+    synthetic_alpha: float = 1.0
+    synthetic_beta: float = 1.0
+    noise_rate: float = 0.4
+    noise_severity: int = 5
+    noise_kinds: str = "all"
+    hidden: int = 64
+    cache_dir: str = ""
+
+
+_Rule = tuple[Callable[[Any], bool], str]
+_SHARE: _Rule = (lambda share: 0 <= share < 1, "a number in [0, 1)")
+_COUNT: _Rule = (lambda count: count >= 1, "a whole number of at least 1")
+_SPREAD: _Rule = (lambda spread: 0 <= spread < math.inf, "a finite number of at least 0")
+_RULES: dict[str, _Rule] = {
+    "seed": (lambda seed: seed >= 0, "a whole number of at least 0"),
+    "num_classes": (lambda count: count == 0 or count >= 2, "0 (from the data) or at least 2"),
+    "validation_share": _SHARE,
+    "client_test_share": _SHARE,
+    "alpha": (lambda alpha: 0 < alpha < math.inf, "a finite number above 0"),
+    "shards_per_client": _COUNT,
+    "classes_per_client": _COUNT,
+    "group_count": _COUNT,
+    "synthetic_alpha": _SPREAD,
+    "synthetic_beta": _SPREAD,
+    "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
+    "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
+    "hidden": _COUNT,
+}
+
+
+def check_spec(spec: TaskSpec, names: Mapping[str, Collection[str]]) -> None:
+    """Refuse a spec with a wrong type, a value out of range or an unknown name.
+
+    Parameters
+    ----------
+    spec : TaskSpec
+        The settings.
+    names : mapping of str to collection of str
+        Valid names by field.
+
+    Raises
+    ------
+    TaskError
+        Naming the field, its value and what is allowed.
+    """
+    for field in fields(spec):
+        _check_type(field.name, getattr(spec, field.name), type(field.default))
+    for name, (holds, allowed) in _RULES.items():
+        if not holds(getattr(spec, name)):
+            raise invalid(name, getattr(spec, name), allowed)
+    for name, known in names.items():
+        if getattr(spec, name) not in known:
+            raise unknown(name, getattr(spec, name), known)
+
+
+def _check_type(name: str, value: object, expected: type) -> None:
+    accepted: tuple[type, ...] = (int, float) if expected is float else (expected,)
+    if isinstance(value, bool) or not isinstance(value, accepted):
+        kind = {str: "a text", int: "a whole number", float: "a number"}[expected]
+        raise invalid(name, value, kind)

@@ -1,0 +1,1 @@
+"""Data that arrive over time."""

@@ -1,0 +1,206 @@
+"""A folder that fills up with files, read as a stream."""
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets.npz import read_arrays
+from ..datasets.storage import UNREADABLE
+from ..errors import one_line
+from .arrivals import (
+    Arrivals,
+    Floats,
+    LabelRates,
+    RoundClock,
+    content_keys,
+    fitted,
+    without_unusable,
+)
+
+_log = logging.getLogger("forager")
+
+_KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
+_VANISHED = 100_000  # files that are gone and still remembered, as a disk may only be unmounted
+
+
+class _File(NamedTuple):
+    """A file that may hold samples."""
+
+    modified: int
+    path: Path
+    mark: int
+
+
+class FolderStream:
+    """Samples in the files of a folder, in the order in which they were written.
+
+    ``.npz`` files hold arrays ``x`` and ``y``. ``.npy`` files, of one input or several, and images
+    lie in a sub-folder for their class, named by its number or one of the given names. A file is
+    read once; one that is replaced is a new one. A file that cannot be read is perhaps still being
+    written: it is tried again when it has changed. Keys are made of the samples' content, so that a
+    copy of a file brings nothing new.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files come; while it is not there, nothing arrives.
+    input_shape : tuple of int
+        Shape of one sample of the task.
+    num_classes : int
+        Number of classes of the task.
+    classes : sequence of str
+        Names of the classes, where sub-folders have names.
+    limit : int
+        Samples after which a contact reads no further file; the rest is left for the next.
+    settle : float
+        Seconds that a file must have been left alone before it is read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> np.savez(Path(folder.name, "a.npz"), x=np.zeros((2, 3)), y=[1, 0])
+    >>> stream = FolderStream(Path(folder.name), (3,), 2, settle=0.0)
+    >>> stream.arrivals(1).y.tolist(), stream.arrivals(2).y.tolist()
+    ([1, 0], [])
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        input_shape: tuple[int, ...],
+        num_classes: int,
+        *,
+        classes: Sequence[str] = (),
+        limit: int = 4096,
+        settle: float = 2.0,
+    ) -> None:
+        self.folder, self.input_shape, self.num_classes = folder, input_shape, num_classes
+        names = classes or [str(number) for number in range(num_classes)]
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.limit, self.settle = limit, settle
+        self._clock, self._rates = RoundClock(), LabelRates()
+        self._done: set[int] = set()  # marks of the files that were read or cannot be
+
+    def arrivals(self, until_round: int) -> Arrivals:
+        """Give what arrived since the last call."""
+        rounds = self._clock.advance(until_round)
+        inputs = [np.zeros((0, *self.input_shape), dtype=np.float32)]
+        labels = [np.zeros(0, dtype=np.int64)]
+        count = 0
+        for file in self._new_files():
+            if count >= self.limit:
+                break
+            self._done.add(file.mark)
+            try:
+                x, y = self._read(file.path)
+            except UNREADABLE as error:
+                _log.warning("%s: left until it changes: %s", file.path, one_line(error))
+                continue
+            inputs.append(x)
+            labels.append(y)
+            count += len(y)
+        return self._checked(np.concatenate(inputs), np.concatenate(labels), rounds)
+
+    def _checked(self, x: NDArray[np.float32], y: NDArray[np.int64], rounds: int) -> Arrivals:
+        """Give the samples keys, and leave out those that are of no use."""
+        found = Arrivals(content_keys(x, y), x, y)
+        arrived = without_unusable(found, self.num_classes, str(self.folder))
+        self._rates.observe(arrived.y, rounds)
+        return arrived
+
+    def label_velocity(self, num_classes: int) -> Floats:
+        """Give the samples of each label that arrived per round, lately."""
+        return self._rates.per_round(num_classes)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which files were read, and how fast they came."""
+        done = np.array(sorted(self._done), dtype=np.int64)
+        state = {"done": done, "rates": self._rates.state_dict()}
+        return state | {"clock": self._clock.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what ``state_dict`` returned."""
+        self._done = set(state["done"].tolist())
+        self._rates.load_state_dict(state["rates"])
+        self._clock.load_state_dict(state["clock"])
+
+    def _new_files(self) -> list[_File]:
+        """Files that were not read and are not being written, the oldest first."""
+        files = list(self._files())
+        present = {file.mark for file in files}
+        if len(self._done - present) > _VANISHED:
+            self._done &= present
+        new, now = [file for file in files if file.mark not in self._done], time.time()
+        # Files from the future are read: the clock was set back, and may stay so.
+        return sorted(f for f in new if not 0 <= now - f.modified / 1e9 < self.settle)
+
+    def _files(self) -> Iterator[_File]:
+        """All files of the folder and its sub-folders that are of a known kind."""
+        for entry in _entries(self.folder):
+            inside = _entries(Path(entry.path)) if entry.is_dir() else []
+            for candidate, kinds in [(entry, (".npz",)), *((inner, _KINDS) for inner in inside)]:
+                if candidate.name.lower().endswith(kinds) and candidate.is_file():
+                    with suppress(FileNotFoundError):  # it may be gone by now
+                        yield self._file(candidate)
+
+    def _file(self, entry: os.DirEntry[str]) -> _File:
+        path, facts = Path(entry.path), entry.stat()
+        name = path.relative_to(self.folder).as_posix()
+        text = f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}".encode(errors="surrogateescape")
+        digest = hashlib.blake2b(text, digest_size=8).digest()
+        return _File(facts.st_mtime_ns, path, int.from_bytes(digest, "little", signed=True))
+
+    def _read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Read the samples and labels of a file."""
+        if path.suffix.lower() == ".npz":
+            arrays = read_arrays(path, ("x", "y"), ())
+            x, y = fitted(arrays["x"], self.input_shape), arrays["y"]
+            if y.shape != (len(x),) or y.dtype.kind not in "iu":
+                raise ValueError(f"y must hold one whole number for each of {len(x)} samples")
+            return x, y.astype(np.int64)
+        if path.parent.name not in self._numbers:
+            raise ValueError(f"its folder must be named for one of {', '.join(self._numbers)}")
+        is_array = path.suffix.lower() == ".npy"
+        array = np.load(path, allow_pickle=False) if is_array else self._image(path)
+        x = self._samples(array)
+        return x, np.full(len(x), self._numbers[path.parent.name], dtype=np.int64)
+
+    def _samples(self, array: NDArray[Any]) -> NDArray[np.float32]:
+        """Turn an array into samples: it is one, or else several."""
+        try:
+            return fitted(array[None], self.input_shape)
+        except ValueError as misfit:
+            try:
+                return fitted(array, self.input_shape)
+            except ValueError:
+                raise misfit from None
+
+    def _image(self, path: Path) -> NDArray[np.uint8]:
+        """One image, height by width, by channels if the task has colours."""
+        from PIL import Image
+
+        coloured = len(self.input_shape) == 3 and self.input_shape[0] > 1
+        try:
+            with Image.open(path) as image:
+                return np.asarray(image.convert("RGB" if coloured else "L"))
+        except Exception as error:  # whatever a decoder makes of damaged bytes
+            raise ValueError(f"not a whole image: {one_line(error)}") from error
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """List what is in a folder, without hidden files; nothing if it is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return []

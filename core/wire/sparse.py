@@ -1,0 +1,180 @@
+"""Top-k sparse updates as bytes: the k entries of largest magnitude, zero elsewhere.
+
+The layout of a message is described in :mod:`forager.core.wire.subsets`, which codes the indices.
+"""
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .subsets import (
+    MAX_SIZE,
+    Content,
+    Indices,
+    MalformedUpdate,
+    Message,
+    open_message,
+    pack_indices,
+    seal,
+    unpack_indices,
+)
+
+__all__ = ["MAX_UNASKED_SIZE", "MalformedUpdate", "decode", "decode_pairs", "encode"]
+
+MAX_UNASKED_SIZE = 2**28
+"""Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""
+
+Floats = NDArray[np.float32]
+
+_CONTENT_OF = {"float32": Content.FLOAT32, "float16": Content.FLOAT16}
+_DTYPE_OF: dict[int, np.dtype[Any]] = {
+    Content.FLOAT32: np.dtype("<f4"),
+    Content.FLOAT16: np.dtype("<f2"),
+}
+_SIGN_CLEARED = np.uint32(0x7FFFFFFF)
+_NAN = np.uint32(0x7F800001)
+
+
+def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
+    """Encode the ``k`` entries of largest magnitude of a flat update.
+
+    Parameters
+    ----------
+    update
+        One-dimensional floating-point array; other widths are cast to float32.
+    k
+        How many entries to keep, 0 to the length of the update.
+    values
+        ``"float32"`` (exact) or ``"float16"`` (rounded, half the bytes).
+
+    Returns
+    -------
+    bytes
+        The message. Ties go to the lowest index. NaN ranks above infinity, so that a broken
+        update reaches the server as one instead of losing its NaN on the way.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or a kept finite value does not fit the type of values.
+
+    Examples
+    --------
+    >>> data = encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2)
+    >>> decode(data)
+    array([ 0., -3.,  0.,  2.], dtype=float32)
+    """
+    if values not in _CONTENT_OF:
+        raise ValueError(f"values must be one of {sorted(_CONTENT_OF)}, got {values!r}")
+    content = _CONTENT_OF[values]
+    flat = _checked_update(update)
+    indices = _top_k(flat, _checked_k(k, flat.size))
+    kept = _cast(flat[indices], _DTYPE_OF[content])
+    return seal(content, flat.size, indices.size, kept.tobytes(), pack_indices(indices, flat.size))
+
+
+def decode(data: bytes, size: int | None = None) -> Floats:
+    """Decode a message to a dense float32 update with zeros where nothing was kept.
+
+    Parameters
+    ----------
+    data
+        The message. Values that are not finite are handed on as they are.
+    size
+        The expected length. Without it a message may claim up to :data:`MAX_UNASKED_SIZE`.
+
+    Raises
+    ------
+    MalformedUpdate
+        If the bytes are not a sparse update of that size; nothing of that size was allocated.
+    """
+    message = open_message(data, size)
+    if size is None and message.size > MAX_UNASKED_SIZE:
+        raise MalformedUpdate(
+            f"message is for size {message.size}; above {MAX_UNASKED_SIZE} pass the expected size"
+        )
+    indices, values = _read_pairs(message)
+    dense = np.zeros(message.size, dtype=np.float32)
+    dense[indices] = values
+    return dense
+
+
+def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
+    """Decode a message to its size, its increasing indices and their values.
+
+    Takes memory in proportion to the message, whatever size it claims. As no index comes twice,
+    an update is added in place by ``reference[indices] += values``.
+
+    Examples
+    --------
+    >>> reference = np.ones(4, dtype=np.float32)
+    >>> _, indices, values = decode_pairs(encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2), size=4)
+    >>> reference[indices] += values
+    >>> reference
+    array([ 1., -2.,  1.,  3.], dtype=float32)
+    """
+    message = open_message(data, size)
+    return message.size, *_read_pairs(message)
+
+
+def _top_k(update: Floats, k: int) -> Indices:
+    """Return the increasing indices of the ``k`` entries of largest magnitude."""
+    if k == 0:
+        return np.empty(0, dtype=np.int64)
+    # Read as integers, magnitudes keep their order, NaN is on top and partition is faster.
+    magnitude = update.view(np.uint32) & _SIGN_CLEARED
+    np.minimum(magnitude, _NAN, out=magnitude)
+    cut = update.size - k
+    threshold = np.partition(magnitude, cut)[cut]
+    kept = magnitude >= threshold
+    surplus = np.count_nonzero(kept) - k
+    if surplus:
+        ties = np.flatnonzero(magnitude == threshold)
+        kept[ties[ties.size - surplus :]] = False
+    return np.flatnonzero(kept)
+
+
+def _checked_update(update: ArrayLike) -> Floats:
+    array = np.asarray(update)
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise ValueError(
+            f"update must be a 1-D float array, got {array.dtype} of shape {array.shape}"
+        )
+    if array.size > MAX_SIZE:
+        raise ValueError(f"update must have at most {MAX_SIZE} entries, got {array.size}")
+    return np.ascontiguousarray(_cast(array, np.dtype(np.float32)))
+
+
+def _checked_k(k: int, size: int) -> int:
+    try:
+        count = operator.index(k)
+    except TypeError:
+        raise ValueError(f"k must be an integer, got {k!r}") from None
+    if not 0 <= count <= size:
+        raise ValueError(f"k must be in 0..{size} (the size of the update), got {count}")
+    return count
+
+
+def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Cast, refusing to turn a finite value into infinity."""
+    if values.dtype == dtype:
+        return values
+    with np.errstate(over="ignore"):
+        cast = values.astype(dtype)
+    overflown = np.isinf(cast) & np.isfinite(values)
+    if overflown.any():
+        raise ValueError(f"value {values[overflown][0]} of the update does not fit {dtype.name}")
+    return cast
+
+
+def _read_pairs(message: Message) -> tuple[Indices, Floats]:
+    if message.content not in _DTYPE_OF:
+        raise MalformedUpdate(f"content {message.content} is not a sparse update")
+    dtype = _DTYPE_OF[message.content]
+    length = message.k * dtype.itemsize
+    if length > len(message.body):
+        raise MalformedUpdate(f"{len(message.body)} bytes cannot hold {message.k} {dtype} values")
+    values = np.frombuffer(message.body[:length], dtype=dtype).astype(np.float32)
+    return unpack_indices(message.body[length:], message.size, message.k), values

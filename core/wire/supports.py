@@ -1,0 +1,208 @@
+"""Supports as bytes: which parameters of which model matter most to a client.
+
+A support goes in the smallest of three encodings, and the message names the one it took. A message,
+little-endian throughout, is ::
+
+    header      magic FRGS, version (u8), encoding (u8, see Encoding), model tag (u32),
+                number of parameters M (u32), number of indices K (u32)
+    body        one bit a parameter; or the gaps between indices, 7 bits a byte, the last byte of a
+                gap below 128; or the index part of core.wire.subsets, close to log2 C(M, K) bits
+    checksum    CRC-32 of all that precedes
+
+The checksum notices accidents; a forged message may carry a valid one. The reader names the model,
+so nothing larger than its number of parameters is ever made.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .subsets import MAX_SIZE, Indices, MalformedUpdate, pack_indices, unpack_indices
+
+_MAGIC = b"FRGS"
+_VERSION = 1
+_HEADER = struct.Struct("<4sBBIII")
+_CHECKSUM = struct.Struct("<I")
+
+
+class MalformedSupport(MalformedUpdate):
+    """Bytes that are not a support: damaged, truncated, forged or of another kind."""
+
+
+class OtherModel(MalformedSupport):
+    """A support of another model, or version of it: its indices mean other parameters."""
+
+
+class Encoding(IntEnum):
+    """How the indices are written; of equally small ones, the first is taken."""
+
+    BITMAP = 0
+    GAPS = 1
+    ENTROPY = 2
+
+
+def model_tag(shapes: Mapping[str, Sequence[int]], version: str = "") -> int:
+    """Return the tag of a model: of its parameters' names and shapes in order, and its version.
+
+    >>> layers = {"weight": (10, 4), "bias": (10,)}
+    >>> model_tag(layers) == model_tag(dict(layers)), model_tag(layers) == model_tag(layers, "2")
+    (True, False)
+    """
+    described = [f"{name}={tuple(int(side) for side in shape)}" for name, shape in shapes.items()]
+    return zlib.crc32("\n".join([*described, version]).encode())
+
+
+def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> bytes:
+    """Encode a support of a model.
+
+    Parameters
+    ----------
+    indices : array of int
+        One or more, strictly increasing.
+    size : int
+        Number of parameters of the model; all indices are below it.
+    tag : int
+        From :func:`model_tag`.
+
+    Examples
+    --------
+    >>> data = encode_support(np.array([2, 3, 7]), size=10, tag=5)
+    >>> decode_support(data, size=10, tag=5)
+    array([2, 3, 7])
+    """
+    checked = _checked_indices(indices, size)
+    if not 0 <= tag < 2**32:
+        raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
+    encoding, body = _smallest(checked, size)
+    message = _HEADER.pack(_MAGIC, _VERSION, encoding, tag, size, checked.size) + body
+    return message + _CHECKSUM.pack(zlib.crc32(message))
+
+
+def decode_support(data: bytes, size: int, tag: int) -> Indices:
+    """Decode a support of the model with ``size`` parameters and this tag, as increasing int64.
+
+    Raises
+    ------
+    OtherModel
+        If the support is of a model with another tag or number of parameters.
+    MalformedSupport
+        If the bytes are not a support at all.
+    """
+    encoding, found_tag, found_size, k, body = _open(data)
+    if (found_tag, found_size) != (tag, size):
+        raise OtherModel(
+            f"support is of model {found_tag:08x} with {found_size} parameters, "
+            f"expected model {tag:08x} with {size}"
+        )
+    if not 1 <= k <= size:
+        raise MalformedSupport(f"support of {k} indices: expected 1 to {size}, the parameters")
+    if encoding == Encoding.BITMAP:
+        return _unpack_bitmap(body, size, k)
+    if encoding == Encoding.GAPS:
+        return _unpack_gaps(body, size, k)
+    if encoding == Encoding.ENTROPY:
+        try:
+            return unpack_indices(body, size, k)
+        except MalformedUpdate as error:
+            raise MalformedSupport(str(error)) from error
+    raise MalformedSupport(f"encoding {encoding} is not known")
+
+
+def encoding_of(data: bytes) -> Encoding:
+    """Return how a valid message is encoded.
+
+    >>> encoding_of(encode_support(np.arange(0, 1000, 2), size=1000, tag=0)).name
+    'BITMAP'
+    """
+    return Encoding(_open(data)[0])
+
+
+def _open(data: bytes) -> tuple[int, int, int, int, memoryview]:
+    """Check magic, version and checksum; return encoding, tag, size, number of indices and body."""
+    view = memoryview(data)
+    if len(view) < _HEADER.size + _CHECKSUM.size:
+        raise MalformedSupport(f"{len(view)} bytes are too few for a support")
+    magic, version, encoding, tag, size, k = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise MalformedSupport(f"starts with {magic!r}, not with {_MAGIC!r}")
+    if version != _VERSION:
+        raise MalformedSupport(f"version {version} is not known; this reader knows {_VERSION}")
+    sealed = view[: -_CHECKSUM.size]
+    if _CHECKSUM.pack(zlib.crc32(sealed)) != view[-_CHECKSUM.size :]:
+        raise MalformedSupport("checksum does not match: the support is damaged or cut short")
+    return encoding, tag, size, k, sealed[_HEADER.size :]
+
+
+def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+    array = np.asarray(indices)
+    if not 1 <= size <= MAX_SIZE:
+        raise ValueError(f"size: expected 1 to {MAX_SIZE} parameters, got {size}")
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"indices: expected one or more whole numbers, got {array.dtype} of {array.shape}"
+        )
+    if not np.all(array[1:] > array[:-1]):
+        raise ValueError("indices: expected a strictly increasing array")
+    if array[0] < 0 or array[-1] >= size:
+        raise ValueError(f"indices: expected 0 to {size - 1}, got {array[0]} to {array[-1]}")
+    return array.astype(np.int64)
+
+
+def _smallest(indices: Indices, size: int) -> tuple[Encoding, bytes]:
+    gaps, entropy = _pack_gaps(indices), pack_indices(indices, size)
+    if -(-size // 8) <= min(len(gaps), len(entropy)):  # known before a bitmap is made
+        return Encoding.BITMAP, _pack_bitmap(indices, size)
+    if len(gaps) <= len(entropy):
+        return Encoding.GAPS, gaps
+    return Encoding.ENTROPY, entropy
+
+
+def _pack_bitmap(indices: Indices, size: int) -> bytes:
+    bits = np.zeros(size, dtype=np.bool_)
+    bits[indices] = True
+    return np.packbits(bits).tobytes()
+
+
+def _unpack_bitmap(body: memoryview, size: int, k: int) -> Indices:
+    if len(body) != -(-size // 8):
+        raise MalformedSupport(f"bitmap of {len(body)} bytes for {size} parameters")
+    indices = np.flatnonzero(np.unpackbits(np.frombuffer(body, dtype=np.uint8)))
+    if indices.size != k or indices[-1] >= size:
+        raise MalformedSupport(f"bitmap of {indices.size} indices, expected {k} below {size}")
+    return indices
+
+
+def _pack_gaps(indices: Indices) -> bytes:
+    gaps = np.diff(indices, prepend=-1) - 1
+    digits = [gaps]  # of base 128, the lowest first
+    while digits[-1].max() >= 128:
+        digits.append(digits[-1] >> 7)
+    table = np.stack(digits, axis=1)
+    present = np.concatenate([np.ones_like(table[:, :1]), table[:, 1:]], axis=1) > 0
+    more = np.concatenate([present[:, 1:], np.zeros_like(present[:, :1])], axis=1)
+    coded = ((table & 127) | more * 128).astype(np.uint8)
+    return bytes(coded[present])
+
+
+def _unpack_gaps(body: memoryview, size: int, k: int) -> Indices:
+    stream = np.frombuffer(body, dtype=np.uint8)
+    last = np.flatnonzero(stream < 128)
+    if last.size != k or last[-1] != stream.size - 1:
+        raise MalformedSupport(f"{stream.size} bytes hold {last.size} whole gaps, expected {k}")
+    lengths = np.diff(last, prepend=-1)
+    if lengths.max() > 5:
+        raise MalformedSupport(f"a gap of {lengths.max()} bytes: expected 5 at most")
+    place = np.arange(stream.size) - np.repeat(last - lengths + 1, lengths)
+    digits = (stream.astype(np.int64) & 127) << (7 * place)
+    gaps = np.add.reduceat(digits, last - lengths + 1)
+    if gaps.max() >= size:  # so that no sum below overflows
+        raise MalformedSupport(f"a gap of {gaps.max()} parameters, expected less than {size}")
+    indices = np.cumsum(gaps) + np.arange(k)
+    if indices[-1] >= size:
+        raise MalformedSupport(f"index {indices[-1]} is not below {size}")
+    return indices

@@ -1,0 +1,247 @@
+"""Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
+
+Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
+and does not tell whose reply is missing. This does, around any Grid.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from ..core.wire.records import entries
+from ..core.wire.sizes import payload_bytes, record_bytes
+from ..strategies.grids import GridWrapper
+from ..strategies.layer import Journal, silent
+from ..strategies.roster import Roster
+
+_log = logging.getLogger("forager")
+_MOST_TOLD = 100  # failures that the log takes; the event log has all
+_SLOWEST = 3  # clients of a round that the log names as slow
+_EXPIRED = 3  # Flower's code for a message whose time to live is over
+# A reply may be this many times as large as the largest message sent so far (which held a model),
+# and some more: no method answers a model with more than a few arrays of its size.
+_TIMES, _AND_MORE = 4, 2**20
+
+
+@dataclass
+class Exchange:
+    """What came of one sending of messages."""
+
+    kind: str
+    sent: int
+    received: int = 0
+    errors: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0
+    simulated: float = 0.0
+    started: float = 0.0
+    took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
+
+    def reply_seconds(self) -> dict[str, Any]:
+        """Return how long a reply took in the middle, and those of the slowest clients.
+
+        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds()["median"]
+        2.0
+        """
+        slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
+        return {
+            "median": median(self.took.values()),
+            "slowest": {client: self.took[client] for client in slowest},
+        }
+
+    def fail(self, client: str, reason: str) -> None:
+        """Note a failure; two clients may go by one name."""
+        self.errors += 1
+        self.failed[client] = reason
+
+
+class PatientGrid(GridWrapper):
+    """A grid that waits no longer than it must.
+
+    Parameters
+    ----------
+    grid : Grid
+        The runtime's grid.
+    roster : Roster
+        Names for the clients that fail.
+    deadline : float (default: 600.0)
+        Seconds until a message expires; every message carries this as its time to live.
+    poll : float (default: 0.2)
+        Seconds between looks at what has arrived.
+    journal : Journal
+        Is told of every exchange.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        roster: Roster,
+        *,
+        deadline: float = 600.0,
+        poll: float = 0.2,
+        journal: Journal = silent,
+    ) -> None:
+        super().__init__(grid)
+        self.roster = roster
+        self.deadline = deadline
+        self.poll = poll
+        self.journal = journal
+        self.round = 0
+        self.last: Exchange | None = None
+        self._told: set[tuple[str, str]] = set()  # failures that are in the log already
+        self._largest = 0  # bytes of the largest message sent so far
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and return the replies with content that came in time."""
+        return list(self.stream(messages, deadline=timeout))
+
+    def stream(
+        self,
+        messages: Iterable[Message],
+        *,
+        deadline: float | None = None,
+        enough: int | None = None,
+    ) -> Iterator[Message]:
+        """Yield replies with content as they arrive.
+
+        Parameters
+        ----------
+        messages : iterable of Message
+            What to send; all of one kind.
+        deadline : float, optional
+            Seconds to wait, at most the grid's own.
+        enough : int, optional
+            Replies after which the others need not be waited for; all by default.
+        """
+        messages = list(messages)
+        if not messages:
+            return
+        limit = min(deadline or self.deadline, self.deadline)
+        exchange = Exchange(messages[0].metadata.message_type, len(messages))
+        self.last = exchange
+        started = exchange.started = time.monotonic()
+        waiting = self._send(messages, limit, exchange)
+        enough = len(messages) if enough is None else enough
+        devices = getattr(self.grid, "devices", None)
+        try:
+            while waiting and exchange.received < enough:
+                before = len(waiting)
+                for reply in self._take(self.pull_messages(list(waiting)), waiting, exchange):
+                    yield reply
+                    # What has arrived is used, but on a simulated clock it has not yet.
+                    if devices is not None and exchange.received >= enough:
+                        break
+                if len(waiting) < before:
+                    continue
+                if time.monotonic() - started > limit:
+                    break
+                time.sleep(self.poll)
+        finally:
+            exchange.late += [self.roster.key(node) for node in waiting.values()]
+            exchange.seconds = time.monotonic() - started
+            if devices is not None:
+                devices.pass_time(exchange.simulated)
+            self._note(exchange)
+
+    def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
+        sizes: dict[int, int] = {}
+        for message in messages:
+            message.metadata.ttl = ttl
+            # Strategies share records among messages: measure each of them once.
+            records = entries(message.content).values()
+            sizes |= {id(r): record_bytes(r) for r in records if id(r) not in sizes}
+            size = sum(sizes[id(record)] for record in records)
+            exchange.bytes_down += size
+            self._largest = max(self._largest, size)
+        # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
+        accepted = {message_id for message_id in self.push_messages(messages) if message_id}
+        waiting = {}
+        for message in messages:
+            if message.metadata.message_id in accepted:
+                waiting[message.metadata.message_id] = message.metadata.dst_node_id
+            else:
+                exchange.fail(self.roster.key(message.metadata.dst_node_id), "not delivered")
+        return waiting
+
+    def _take(
+        self, arrived: Iterable[Message], waiting: dict[str, int], exchange: Exchange
+    ) -> Iterator[Message]:
+        """Yield the good ones; note the others under the client that the message went to.
+
+        A replayed reply names a message that is not waited for any more, and is dropped.
+        """
+        for reply in arrived:
+            # Errors made by the SuperLink name itself as their source; the message they answer
+            # tells whose they are.
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is None:
+                continue
+            seconds = self._simulated(reply)
+            exchange.simulated = max(exchange.simulated, seconds)
+            if reply.has_error() and reply.error.code == _EXPIRED:
+                exchange.late.append(self.roster.key(node))
+                continue
+            if reply.has_error():
+                reason = reply.error.reason or f"error {reply.error.code}"
+                exchange.fail(self.roster.key(node), reason)
+                continue
+            size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
+            exchange.bytes_up += size
+            if not hasattr(self.grid, "durations"):
+                seconds = time.monotonic() - exchange.started
+            if seconds:  # the local engine answers for all at once, unless its devices are slow
+                exchange.took[self.roster.key(node)] = seconds
+            self.roster.learn(reply)
+            if size > most:
+                reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
+                exchange.fail(self.roster.key(node), reason)
+                continue
+            exchange.received += 1
+            yield reply
+
+    def _simulated(self, reply: Message) -> float:
+        """Return the seconds that an answer took on a simulated clock, if there is one."""
+        durations = getattr(self.grid, "durations", {})
+        return float(durations.pop(reply.metadata.reply_to_message_id, 0.0))
+
+    def clients_state(self) -> dict[str, Any]:
+        """Return what the runtime keeps for its clients, if it does not outlive the process."""
+        return dict(self.grid.state_dict()) if hasattr(self.grid, "state_dict") else {}
+
+    def load_clients_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`clients_state` returned."""
+        if hasattr(self.grid, "load_state_dict"):
+            self.grid.load_state_dict(state)
+
+    def _note(self, exchange: Exchange) -> None:
+        for client, reason in exchange.failed.items():
+            if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add((client, reason))
+                _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
+        self.journal(
+            "exchange",
+            round=self.round,
+            kind=exchange.kind,
+            sent=exchange.sent,
+            received=exchange.received,
+            failed=exchange.failed,
+            late=exchange.late,
+            **{
+                "bytes-down": exchange.bytes_down,
+                "bytes-up": exchange.bytes_up,
+                "seconds": exchange.seconds,
+            }
+            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {})
+            | ({"reply-seconds": exchange.reply_seconds()} if exchange.took else {}),
+        )

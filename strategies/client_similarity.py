@@ -1,0 +1,260 @@
+"""How alike clients are, by what they tell: indices, updates, or the truth about their labels.
+
+Each way has the same face: what to ask clients that have not told yet, how to read a reply, and the
+matrix of similarities. Only ``index-overlap`` needs no values of parameters.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from numpy.typing import NDArray
+
+from ..core.config.run_config import RunConfig
+from ..core.wire.arrays import checked_arrays, flat_floats, from_record
+from ..core.wire.keys import (
+    ARRAYS,
+    ASK_SUPPORT,
+    ASK_UPDATE,
+    HISTOGRAM,
+    PAYLOAD,
+    SIGNATURE,
+    SUMMARY,
+    SUPPORT,
+)
+from ..core.wire.records import record_at, records_of
+from ..core.wire.signatures import decode_signature
+from ..core.wire.supports import MalformedSupport
+from ..selectors.similarities.cosine import cosine_matrix
+from ..selectors.similarities.euclidean import euclidean_matrix
+from ..selectors.similarities.histograms import histogram_similarity
+from ..selectors.similarities.index_overlap import overlap_matrix
+from ..selectors.similarities.minhash import MinHashIndex, signed_overlaps
+from .support_reader import SupportReader, parameter_shapes
+
+Matrix = NDArray[np.float64]
+
+MOST_DRAWN = 200  # clients whose similarities the journal shows
+
+
+def drawn(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the journal says of a similarity matrix: no more clients than can be drawn.
+
+    >>> drawn(["a", "b"], np.array([[1.0, 0.25], [0.25, 1.0]]), {"a": "0", "b": "1"})
+    {'clients': ['a', 'b'], 'matrix': [[1.0, 0.25], [0.25, 1.0]], 'labels': {'a': '0', 'b': '1'}}
+    """
+    shown = list(keys)[:MOST_DRAWN]
+    return {
+        "clients": shown,
+        "matrix": matrix[: len(shown), : len(shown)].round(3).tolist(),
+        "labels": {key: labels[key] for key in shown},
+    }
+
+
+class Likeness:
+    """What is known of each client, and how alike that makes them."""
+
+    question = ""  # kind of message that asks a client
+    values = True  # whether values of parameters or of data are needed
+
+    def __init__(self) -> None:
+        self.told: dict[str, NDArray[Any]] = {}
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take what a reply tells; raise ValueError if it cannot be used."""
+        raise NotImplementedError
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the similarities of clients that have told."""
+        raise NotImplementedError
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Return the clients that are to be asked for what they hold before they are compared."""
+        return []
+
+    def account(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return what the journal says about what clients were asked for; nothing if nothing."""
+        return {}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep: no values of parameters or data."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what clients have told."""
+        return {"told": self.told}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.told = dict(state["told"])
+
+
+class IndexOverlap(Likeness):
+    """IOS: the share of important parameters that two clients have in common.
+
+    Parameters
+    ----------
+    reader : SupportReader
+        Knows the model that supports must be of.
+    """
+
+    question = ASK_SUPPORT
+    values = False
+
+    def __init__(self, reader: SupportReader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the support of a client; one of another model is refused."""
+        self.told[key] = self.reader.read(reply)
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the overlaps of all pairs."""
+        return overlap_matrix([self.told[key] for key in keys])
+
+    def collected(self) -> dict[str, Any]:
+        """Return the supports, as clients encoded them."""
+        return self.reader.packed(self.told)
+
+
+class Cosine(Likeness):
+    """The cosine of two clients' updates."""
+
+    question = ASK_UPDATE
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the update of a client."""
+        after = record_at(reply.content, ARRAYS, ArrayRecord)
+        if after is None:
+            raise ValueError("no model in the reply")
+        self.told[key] = flat_floats(checked_arrays(after, sent)) - flat_floats(from_record(sent))
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the cosines of all pairs."""
+        return cosine_matrix([self.told[key] for key in keys])
+
+
+class Euclidean(Cosine):
+    """The distance of two clients' updates, as a similarity."""
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the similarities of all pairs."""
+        return euclidean_matrix([self.told[key] for key in keys])
+
+
+class Oracle(Likeness):
+    """The truth: how alike the label histograms are. Only in simulation."""
+
+    question = SUMMARY
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the histogram, if the reply is the answer to a question for it."""
+        metrics = records_of(reply.content, MetricRecord)
+        if metrics and HISTOGRAM in metrics[0]:
+            self.told[key] = np.asarray(metrics[0][HISTOGRAM])
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return one minus the Jensen-Shannon divergence of all pairs."""
+        return histogram_similarity([self.told[key] for key in keys])
+
+
+class SignedOverlap(Likeness):
+    """IOS by signatures: supports are asked for where signatures say that two are alike.
+
+    Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
+    are candidates, and their supports are fetched; the overlaps of all supports held are exact.
+    All others are estimated from the signatures.
+
+    Parameters
+    ----------
+    reader : SupportReader
+        Knows the model that supports must be of.
+    hashes, bands : int
+        Length of a signature, and how many bands it is cut into.
+    """
+
+    question = ASK_SUPPORT
+    values = False
+
+    def __init__(self, reader: SupportReader, hashes: int, bands: int) -> None:
+        super().__init__()
+        self.reader = reader
+        self.index = MinHashIndex(hashes, bands)
+        self.counts: dict[str, int] = {}  # of the indices that were signed
+        self.supports: dict[str, NDArray[np.int64]] = {}  # fetched, and still what was signed
+        self._fetched: list[str] = []  # since the journal was told
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take a signature, or the support that was asked for."""
+        record = record_at(reply.content, SUPPORT, ConfigRecord)
+        if record is not None and PAYLOAD in record:
+            support = self.reader.read(reply)
+            if key in self.told:
+                self.supports[key] = support
+                self._fetched.append(key)
+            return
+        payload = record.get(SIGNATURE) if record is not None else None
+        if not isinstance(payload, bytes):
+            raise MalformedSupport("no signature in the reply")
+        told = decode_signature(payload)
+        told.check_model(self.reader.size, self.reader.tag)
+        self.index.add_signature(key, told.signature)
+        if key in self.told and not np.array_equal(self.told[key], told.signature):
+            self.supports.pop(key, None)  # it was of another round
+        self.told[key], self.counts[key] = told.signature, told.count
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Return the clients of candidate pairs whose supports are not held."""
+        candidates = {key for pair in self._pairs(keys) for key in pair}
+        return [key for key in keys if key in candidates and key not in self.supports]
+
+    def _pairs(self, keys: Sequence[str]) -> list[tuple[Any, Any]]:
+        wanted = set(keys)
+        return [(a, b) for a, b in self.index.candidate_pairs() if a in wanted and b in wanted]
+
+    def account(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return how many pairs were candidates, and whose supports were fetched."""
+        fetched, self._fetched = self._fetched, []
+        return {
+            "signatures": len(keys),
+            "candidate-pairs": len(self._pairs(keys)),
+            "pairs": len(keys) * (len(keys) - 1) // 2,
+            "fetched": fetched,
+        }
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the overlaps of all pairs: exact for supports that are held, else estimated."""
+        signatures = np.array([self.told[key] for key in keys])
+        counts = [self.counts[key] for key in keys]
+        held = {i: self.supports[key] for i, key in enumerate(keys) if key in self.supports}
+        return signed_overlaps(signatures, counts, held)
+
+    def collected(self) -> dict[str, Any]:
+        """Return the signatures, and the supports that were fetched."""
+        signed = {
+            key: {"signature": self.told[key], "count": self.counts[key]} for key in self.told
+        }
+        return {**self.reader.packed(self.supports), "signatures": signed}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return signatures and supports."""
+        return {**super().state_dict(), "counts": self.counts, "supports": self.supports}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self.counts, self.supports = dict(state["counts"]), dict(state["supports"])
+        for key, signature in self.told.items():
+            self.index.add_signature(key, signature)
+
+
+def likeness(config: RunConfig) -> Likeness:
+    """Return what a run compares clients by."""
+    if config.similarity == "index-overlap":
+        reader = SupportReader(parameter_shapes(config))
+        if config.ios.signatures:
+            return SignedOverlap(reader, config.ios.hashes, config.ios.bands)
+        return IndexOverlap(reader)
+    return {"cosine": Cosine, "euclidean": Euclidean, "oracle": Oracle}[config.similarity]()

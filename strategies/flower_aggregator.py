@@ -1,0 +1,248 @@
+"""What Flower's strategies need to behave: streamed means, dtypes kept, integers left alone."""
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from ..core.wire.arrays import from_record, to_record, view
+from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ..core.wire.records import entries, filled, records_of
+from .layer import Layer
+
+
+class StockAggregator(Layer):
+    """The innermost layer, around one of Flower's strategies.
+
+    - Where the strategy needs only the weighted mean of the replies (FedAvg and all that adapt its
+      result), the replies are summed as they arrive and dropped: the server holds one sum in double
+      precision and the replies of one pull, however many clients there are. The strategy gets the
+      mean as a single reply. Summing in double precision also makes the result all but independent
+      of the order in which replies arrive.
+    - Integer arrays (the counters of batch normalisation) are not averaged and never shown to the
+      strategy: the largest wins.
+    - The model keeps its dtypes; FedAdam and q-FedAvg would otherwise turn float32 into float64 and
+      double every message.
+
+    Parameters
+    ----------
+    inner : Strategy
+        One of Flower's.
+    mean_like : bool
+        Whether the strategy needs only the mean.
+    needs : sequence of str (default: none)
+        Metrics, not negative, without which the strategy cannot aggregate a reply.
+    equal_weights : bool (default: False)
+        Whether clients count the same, however much data they have.
+    """
+
+    def __init__(
+        self,
+        inner: Strategy,
+        *,
+        mean_like: bool,
+        needs: Sequence[str] = (),
+        equal_weights: bool = False,
+    ) -> None:
+        super().__init__(inner)
+        self.mean_like = mean_like
+        self.needs = needs
+        self.equal_weights = equal_weights
+        self._dtypes: dict[str, str] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the strategy configure the float arrays, and send all."""
+        self._dtypes = {name: array.dtype for name, array in arrays.items()}
+        return self._with_all_arrays(
+            super().configure_train(server_round, _floats(arrays), config, grid), arrays
+        )
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the strategy configure the float arrays, and send all."""
+        return self._with_all_arrays(
+            super().configure_evaluate(server_round, _floats(arrays), config, grid), arrays
+        )
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate float arrays by the strategy, integer arrays by their maximum."""
+        buffers: dict[str, NDArray[Any]] = {}
+        integers = [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
+        replies = (reply for reply in replies if not reply.has_error())
+        if self.equal_weights:
+            replies = map(_counting_once, replies)
+        if integers:
+            replies = (_without_buffers(reply, integers, buffers) for reply in replies)
+        replies = mean_reply(replies) if self.mean_like else uniform(replies)
+        if not replies:
+            return None, None
+        with nullcontext() if self.mean_like else _quick_collections():
+            arrays, metrics = super().aggregate_train(server_round, replies)
+        return self._restored(arrays, buffers), metrics
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Aggregate what sound replies there are."""
+        sound = uniform(reply for reply in replies if not reply.has_error())
+        return super().aggregate_evaluate(server_round, sound)
+
+    def _with_all_arrays(self, messages: Iterable[Message], arrays: ArrayRecord) -> list[Message]:
+        messages = list(messages)
+        for message in messages:
+            # The strategy shares one RecordDict among its messages; layers outside add to their own
+            # copy.
+            message.content = filled(RecordDict, {**entries(message.content), ARRAYS: arrays})
+        return messages
+
+    def _restored(
+        self, arrays: ArrayRecord | None, buffers: dict[str, NDArray[Any]]
+    ) -> ArrayRecord | None:
+        if not arrays:
+            return None
+        restored = {}
+        for name, dtype in self._dtypes.items():
+            array = buffers[name] if name in buffers else view(arrays[name])
+            restored[name] = array.astype(dtype, copy=False)
+        return to_record(restored)
+
+
+def _is_float(dtype: str) -> bool:
+    return np.dtype(dtype).kind == "f"
+
+
+def _floats(arrays: ArrayRecord) -> ArrayRecord:
+    if all(_is_float(array.dtype) for array in arrays.values()):
+        return arrays
+    kept = ArrayRecord()
+    for name, array in arrays.items():
+        if _is_float(array.dtype):
+            kept[name] = array
+    return kept
+
+
+def _counting_once(reply: Message) -> Message:
+    metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
+    arrays = records_of(reply.content, ArrayRecord)[0]
+    once = filled(MetricRecord, {**metrics, NUM_EXAMPLES: 1})
+    reply.content = filled(RecordDict, {ARRAYS: arrays, METRICS: once})
+    return reply
+
+
+def _without_buffers(
+    reply: Message, integers: list[str], buffers: dict[str, NDArray[Any]]
+) -> Message:
+    """Take integer arrays out of a reply and into ``buffers``, the larger of two winning."""
+    arrays = dict(entries(records_of(reply.content, ArrayRecord)[0]))
+    for name in integers:
+        value = view(arrays.pop(name))
+        buffers[name] = np.maximum(buffers[name], value) if name in buffers else value
+    metrics = records_of(reply.content, MetricRecord)[0]
+    reply.content = filled(RecordDict, {ARRAYS: filled(ArrayRecord, arrays), METRICS: metrics})
+    return reply
+
+
+def uniform(replies: Iterable[Message]) -> list[Message]:
+    """Return replies with records of the same names, and the scalar metrics that all have.
+
+    Flower's strategies refuse to aggregate anything if a single client sends one metric more or
+    less than the others, and some of them take records apart.
+    """
+    replies = list(replies)
+    metrics = [entries(records_of(reply.content, MetricRecord)[0]) for reply in replies]
+    common = [
+        name
+        for name in (metrics[0] if metrics else ())
+        if all(isinstance(other.get(name), int | float) for other in metrics)
+    ]
+    for reply, own in zip(replies, metrics, strict=True):
+        content: dict[str, Any] = {METRICS: MetricRecord({name: own[name] for name in common})}
+        for arrays in records_of(reply.content, ArrayRecord):
+            content[ARRAYS] = filled(ArrayRecord, entries(arrays))
+        reply.content = filled(RecordDict, content)
+    return replies
+
+
+@contextmanager
+def _quick_collections() -> Iterator[None]:
+    """Spare what exists already from garbage collection: some strategies collect once a reply."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+class RunningMean:
+    """A weighted mean of named arrays and of metrics, summed in double precision.
+
+    >>> mean = RunningMean()
+    >>> mean.add({"w": np.array([1.0, 3.0], np.float32)}, {"loss": 1.0}, weight=1)
+    >>> mean.add({"w": np.array([4.0, 0.0], np.float32)}, {"loss": 4.0}, weight=2)
+    >>> mean.arrays["w"].tolist(), mean.metrics
+    ([3.0, 1.0], {'loss': 3.0})
+    """
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        self._metrics: dict[str, tuple[float, float]] = {}
+
+    def add(
+        self, arrays: dict[str, NDArray[Any]], metrics: dict[str, Any], *, weight: float
+    ) -> None:
+        """Add one client's arrays and scalar metrics."""
+        self.weight += weight
+        for name, array in arrays.items():
+            if name in self._sums:
+                self._sums[name] += np.multiply(array, weight, dtype=np.float64)
+            else:
+                self._dtypes[name] = array.dtype
+                self._sums[name] = np.multiply(array, weight, dtype=np.float64)
+        for name, value in metrics.items():
+            if not isinstance(value, list):
+                total, of = self._metrics.get(name, (0.0, 0.0))
+                self._metrics[name] = (total + weight * value, of + weight)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The mean of each array, in its own dtype."""
+        return {
+            name: np.asarray(total / self.weight, dtype=self._dtypes[name])
+            for name, total in self._sums.items()
+        }
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The mean of each metric over those who reported it."""
+        return {name: total / of for name, (total, of) in self._metrics.items()}
+
+
+def mean_reply(replies: Iterable[Message]) -> list[Message]:
+    """Return one reply that carries the weighted mean of all, or none if there are none."""
+    mean = RunningMean()
+    first: Message | None = None
+    for reply in replies:
+        metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
+        arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+        mean.add(arrays, metrics, weight=float(metrics.pop(NUM_EXAMPLES)))
+        if first is None:
+            first = reply
+            first.content = RecordDict()  # only its envelope is needed
+    if first is None or mean.weight <= 0:
+        return []
+    totals = MetricRecord({**mean.metrics, NUM_EXAMPLES: mean.weight})
+    first.content = RecordDict({ARRAYS: to_record(mean.arrays), METRICS: totals})
+    return [first]

@@ -1,0 +1,64 @@
+import builtins
+import importlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from forager.core.tasks import vision
+
+
+def test_models_and_transforms_work() -> None:
+    module = vision.torchvision()
+    with torch.device("meta"):
+        assert module.models.get_model("resnet18", num_classes=3).fc.out_features == 3
+    image = module.transforms.functional.hflip(torch.tensor([[[1.0, 2.0]]]))
+    assert image.tolist() == [[[2.0, 1.0]]]
+
+
+def test_the_module_is_imported_once() -> None:
+    assert vision.torchvision() is vision.torchvision()
+
+
+def test_importing_the_modules_that_use_it_does_not_import_torchvision() -> None:
+    code = (
+        "import sys, forager.core.tasks.models, forager.core.tasks.backbones; "
+        "sys.exit('torchvision' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
+
+
+def test_missing_operators_are_declared_and_the_import_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts: list[str] = []
+    declared: list[str] = []
+
+    def import_module(name: str) -> object:
+        attempts.append(name)
+        if not declared:
+            raise RuntimeError("operator torchvision::nms does not exist")
+        return builtins
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setattr(torch.library, "define", lambda name, schema: declared.append(name))
+    assert vision.torchvision.__wrapped__() is builtins
+    assert attempts == ["torchvision", "torchvision"]
+    assert declared == ["torchvision::nms", "torchvision::qnms"]
+
+
+def test_a_working_torchvision_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", lambda name: builtins)
+    monkeypatch.setattr(torch.library, "define", lambda name, schema: declared.append(name))
+    assert vision.torchvision.__wrapped__() is builtins
+    assert declared == []
+
+
+def test_another_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_module(name: str) -> object:
+        raise RuntimeError("different CUDA major versions")
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    with pytest.raises(RuntimeError, match="different CUDA"):
+        vision.torchvision.__wrapped__()

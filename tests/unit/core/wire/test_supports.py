@@ -1,0 +1,201 @@
+import math
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from forager.core.wire.subsets import MAX_SIZE
+from forager.core.wire.supports import (
+    Encoding,
+    MalformedSupport,
+    OtherModel,
+    decode_support,
+    encode_support,
+    encoding_of,
+    model_tag,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+TAG = 0xC0FFEE
+ENCODING_AT, SIZE_AT, K_AT, BODY_AT = 5, 10, 14, 18
+
+
+def random_support(size: int, k: int, seed: int = 0) -> NDArray[np.int64]:
+    return np.sort(np.random.default_rng(seed).choice(size, k, replace=False))
+
+
+def entropy_bytes(size: int, k: int) -> float:
+    ways = math.lgamma(size + 1) - math.lgamma(k + 1) - math.lgamma(size - k + 1)
+    return ways / math.log(2) / 8
+
+
+def sealed(message: bytes) -> bytes:
+    """Forge a valid checksum, so that the checks behind it are the ones that are tested."""
+    return message + zlib.crc32(message).to_bytes(4, "little")
+
+
+def forged(encoding: int, body: bytes, k: int, size: int = 1000) -> bytes:
+    numbers = [each.to_bytes(4, "little") for each in (TAG, size, k)]
+    return sealed(b"FRGS" + bytes([1, encoding]) + b"".join(numbers) + body)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(mask=hnp.arrays(bool, st.integers(1, 2_000)), run=st.integers(1, 60))
+def test_supports_survive(mask: NDArray[np.bool_], run: int) -> None:
+    mask[-1] = True
+    mask = np.repeat(mask, run)
+    support = np.flatnonzero(mask)
+    data = encode_support(support, mask.size, TAG)
+    np.testing.assert_array_equal(decode_support(data, mask.size, TAG), support)
+
+
+@pytest.mark.parametrize(
+    ("size", "k", "encoding"),
+    [
+        (1000, 500, Encoding.BITMAP),
+        (10**9, 1, Encoding.GAPS),
+        (1000, 3, Encoding.GAPS),
+        (100_000, 7000, Encoding.ENTROPY),
+        (100_000, 99_999, Encoding.ENTROPY),
+    ],
+)
+def test_smallest_encoding_is_taken_and_named(size: int, k: int, encoding: Encoding) -> None:
+    step = size // k
+    support = np.arange(k) * step if size > 10**6 else random_support(size, k)
+    data = encode_support(support, size, TAG)
+    assert encoding_of(data) == encoding
+    np.testing.assert_array_equal(decode_support(data, size, TAG), support)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.07, 0.122, 0.2, 0.5])
+def test_bytes_are_within_a_tenth_of_the_entropy_bound(share: float) -> None:
+    size = 300_000
+    k = int(share * size)
+    data = encode_support(random_support(size, k), size, TAG)
+    assert entropy_bytes(size, k) < len(data) < 1.1 * entropy_bytes(size, k)
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_each_encoding_is_read_by_its_tag(encoding: Encoding) -> None:
+    size, support = 1000, random_support(1000, 300)
+    bodies = {
+        Encoding.BITMAP: np.packbits(np.isin(np.arange(size), support)).tobytes(),
+        Encoding.GAPS: (np.diff(support, prepend=-1) - 1).astype(np.uint8).tobytes(),
+        Encoding.ENTROPY: encode_support(support, size, TAG)[BODY_AT:-4],
+    }
+    data = forged(encoding, bodies[encoding], support.size)
+    np.testing.assert_array_equal(decode_support(data, size, TAG), support)
+
+
+def test_gaps_of_any_length_survive() -> None:
+    support = np.cumsum([0, 1, 128, 129, 2**14, 2**14 + 1, 2**21 + 1, 2**28 + 1, 2**30])
+    for size in (int(support[-1]) + 1, MAX_SIZE):
+        data = encode_support(support, size, TAG)
+        np.testing.assert_array_equal(decode_support(data, size, TAG), support)
+
+
+@pytest.mark.parametrize(
+    ("indices", "size", "message"),
+    [
+        ([], 5, "one or more"),
+        ([0.5], 5, "whole numbers"),
+        ([5], 5, "0 to 4, got 5"),
+        ([-1, 2], 5, "0 to 4, got -1"),
+        ([2, 2], 5, "increasing"),
+        ([3, 1], 5, "increasing"),
+        ([0], 0, "size"),
+        ([0], MAX_SIZE + 1, "size"),
+    ],
+)
+def test_what_is_no_support_is_refused(indices: list[float], size: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode_support(np.array(indices), size, TAG)
+
+
+def test_a_tag_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="tag"):
+        encode_support(np.array([1]), 5, 2**32)
+
+
+def test_support_of_another_model_is_refused_by_name() -> None:
+    data = encode_support(np.array([1, 2]), 100, TAG)
+    with pytest.raises(OtherModel, match=r"model 00c0ffee .* expected model 00000001 with 100"):
+        decode_support(data, 100, 1)
+    with pytest.raises(OtherModel, match=r"with 100 parameters, expected .* with 101"):
+        decode_support(data, 101, TAG)
+
+
+def test_tags_tell_models_and_versions_apart() -> None:
+    layers = {"weight": (10, 4), "bias": (10,)}
+    others = [
+        model_tag({"weight": (4, 10), "bias": (10,)}),
+        model_tag({"bias": (10,), "weight": (10, 4)}),
+        model_tag({"weights": (10, 4), "bias": (10,)}),
+        model_tag(layers, "1"),
+    ]
+    assert model_tag(layers) == model_tag({"weight": [10, 4], "bias": [10]})
+    assert len({model_tag(layers), *others}) == 5
+
+
+def test_damage_anywhere_is_noticed() -> None:
+    data = encode_support(random_support(200, 40), 200, TAG)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x10
+        with pytest.raises(MalformedSupport):
+            decode_support(bytes(damaged), 200, TAG)
+    for length in range(len(data)):
+        with pytest.raises(MalformedSupport):
+            decode_support(data[:length], 200, TAG)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "k"),
+    [
+        (Encoding.BITMAP, bytes(125), 1),  # no index at all
+        (Encoding.BITMAP, b"\xff" * 125, 999),
+        (Encoding.BITMAP, b"\xff" * 126, 1000),
+        (Encoding.GAPS, b"\x01\x02", 3),
+        (Encoding.GAPS, b"\x01\x80", 2),  # the last gap has no end
+        (Encoding.GAPS, b"\xff\xff\xff\xff\xff\x7f", 1),
+        (Encoding.GAPS, b"\xe8\x07", 1),  # index 1000 of 1000
+        (Encoding.GAPS, b"", 1),
+        (Encoding.ENTROPY, b"", 1),
+        (Encoding.ENTROPY, b"\x00\x01\x00\x00\x00\x05", 1),
+        (3, b"\x01", 1),
+        (Encoding.BITMAP, bytes(125), 0),
+        (Encoding.GAPS, b"\x00" * 1001, 1001),
+    ],
+)
+def test_forged_messages_are_refused(encoding: int, body: bytes, k: int) -> None:
+    with pytest.raises(MalformedSupport):
+        decode_support(forged(encoding, body, k), 1000, TAG)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(encoding=st.integers(0, 3), body=st.binary(max_size=130), k=st.integers(0, 1001))
+def test_arbitrary_bodies_decode_to_a_support_or_are_refused(
+    encoding: int, body: bytes, k: int
+) -> None:
+    try:
+        support = decode_support(forged(encoding, body, k), 1000, TAG)
+    except MalformedSupport:
+        return
+    assert support.size == k
+    assert 0 <= support[0] <= support[-1] < 1000
+    assert (np.diff(support) > 0).all()
+
+
+def test_a_claim_of_many_indices_allocates_nothing() -> None:
+    size = MAX_SIZE
+    claims = [forged(encoding, b"\x00\x07", size - 1, size) for encoding in Encoding]
+    tracemalloc.start()
+    for claim in claims:
+        with pytest.raises(MalformedSupport):
+            decode_support(claim, size, TAG)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -1,0 +1,68 @@
+"""Clients without messages: each has one point, and its update points from the model to it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from forager.selectors.cohorts.affinity import Affinity
+from forager.selectors.cohorts.auxo import Auxo, Observed
+from forager.selectors.cohorts.matching import equal_shares
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+Lie = Callable[[Auxo], Affinity]
+
+
+@dataclass
+class Playground:
+    """A federation of points, played round by round."""
+
+    auxo: Auxo
+    points: NDArray[np.float64]
+    seed: int = 0
+    liars: dict[str, Lie] = field(default_factory=dict)
+    loss: float = 0.0  # share of the participants that have lost their records
+
+    def __post_init__(self) -> None:
+        self.keys = [str(i) for i in range(len(self.points))]
+        self.records = {key: Affinity() for key in self.keys}
+        self.models = {"0": np.zeros(self.points.shape[1])}
+        self.rng = np.random.default_rng(self.seed)
+        self.splits: list[tuple[int, str, int]] = []
+        self.barred: list[str] = []
+
+    def play(self, rounds: int, participants: int) -> None:
+        """Share the participants of each round out among the leaves that there are."""
+        for number in range(rounds):
+            groups, leaves = self.auxo.match(self.keys), self.auxo.leaves()
+            shares = equal_shares(participants, len(leaves), number)
+            for leaf, share in zip(leaves, shares, strict=True):
+                who = self.rng.permutation(groups[leaf])[:share].tolist()
+                self.train(number, leaf, who)
+
+    def train(self, number: int, leaf: str, who: Sequence[str]) -> Observed:
+        """Play one round of one leaf."""
+        updates = self.points[[int(key) for key in who]] - self.models[leaf]
+        seen = self.auxo.observe(leaf, who, updates, [self.answer(key) for key in who])
+        self.models[leaf] = self.models[leaf] + updates.mean(axis=0)
+        self.barred += seen.barred
+        if seen.children:
+            self.splits.append((number, leaf, len(seen.children)))
+            self.models |= dict.fromkeys(seen.children, self.models[leaf])
+        return seen
+
+    def answer(self, key: str) -> Affinity:
+        """Return what a client sends, after it took in what the server sent it."""
+        if self.rng.random() < self.loss:
+            self.records[key] = Affinity()
+        self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+        return self.liars[key](self.auxo) if key in self.liars else self.records[key]
+
+    def score(self, truth: NDArray[np.int64], among: Sequence[str] | None = None) -> float:
+        """Return how well the cohorts agree with the truth, corrected for chance."""
+        found = {
+            key: leaf
+            for leaf, members in self.auxo.members(self.keys if among is None else among).items()
+            for key in members
+        }
+        return float(adjusted_rand_score([truth[int(key)] for key in found], list(found.values())))

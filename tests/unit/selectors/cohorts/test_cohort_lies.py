@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from forager.selectors.cohorts.lies import LieCounter, wrong_cluster, wrong_cohort
+
+
+def test_a_cluster_much_farther_than_the_nearest_is_a_lie() -> None:
+    distances = [[0.4, 1.4], [0.4, 0.45], [0.4, 1.4], [0.0, 0.1]]
+    assert wrong_cluster(distances, [1, 1, -1, 1]).tolist() == [True, False, False, True]
+    assert wrong_cluster(distances, [0, 0, 0, 0]).tolist() == [False] * 4
+    with pytest.raises(ValueError, match="claimed"):
+        wrong_cluster(distances, [2, 0, 0, 0])
+
+
+def test_only_who_claims_to_fit_can_lie_about_it() -> None:
+    instant = [-1.0, -1.0, -1.0, 0.2, np.nan]
+    rewards, known = [0.5, -0.5, 0.5, 0.5, 0.5], [True, True, False, True, True]
+    assert wrong_cohort(instant, rewards, known).tolist() == [True, False, False, False, False]
+
+
+def test_repeated_lies_lead_to_the_blacklist_and_honesty_leads_away_from_it() -> None:
+    lies = LieCounter(strikes=2)
+    story = [True, False, True, False, False, True, True, True]
+    barred = [lies.count(["liar"], [lied]) for lied in story]
+    assert barred == [[], [], [], [], [], [], ["liar"], []]
+    assert lies.total == 4  # nobody counts who is barred
+    assert list(lies.allowed(["honest", "liar"])) == ["honest"]
+
+
+def test_strikes_may_be_without_consequence() -> None:
+    lies = LieCounter(strikes=0)
+    for _ in range(50):
+        assert lies.count(["liar"], [True]) == []
+    assert lies.total == 50
+    with pytest.raises(ValueError, match="lied"):
+        lies.count(["a", "b"], [True])
+
+
+def test_state_survives() -> None:
+    lies, other = LieCounter(strikes=2), LieCounter(strikes=2)
+    lies.count(["a", "b"], [True, True])
+    lies.count(["a"], [True])
+    other.load_state_dict(lies.state_dict())
+    assert other.blacklist == ["a"]
+    assert other.count(["b"], [True]) == ["b"]
+    assert other.total == lies.total + 1

@@ -1,0 +1,72 @@
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from forager.core.storage import tree
+from forager.server_app.callbacks.early_stop import EarlyStop
+from forager.server_app.loop import Loop
+
+
+def at(accuracy: float | None, evaluated: int, server_round: int | None = None) -> Loop:
+    return cast(
+        Loop,
+        SimpleNamespace(
+            accuracy=accuracy, evaluated_round=evaluated, round=server_round or evaluated
+        ),
+    )
+
+
+def stops_at(stop: EarlyStop, accuracies: list[float], first: int = 1) -> int | None:
+    """The number of the evaluation that ends the run."""
+    for number, accuracy in enumerate(accuracies, start=first):
+        reason = stop.on_round_end(at(accuracy, number))
+        if reason:
+            assert reason == "early-stop"
+            return number
+    return None
+
+
+@pytest.mark.parametrize(
+    ("settings", "accuracies", "expected"),
+    [
+        ((0, 0.0, 0.0), [0.5] * 20, None),
+        ((3, 0.0, 0.0), [0.1, 0.2, 0.2, 0.2, 0.2], 5),
+        ((3, 0.0, 0.0), [0.1, 0.2, 0.1, 0.1, 0.3, 0.1, 0.1, 0.1], 8),
+        ((1, 0.0, 0.0), [0.1, 0.1], 2),
+        ((2, 0.05, 0.0), [0.10, 0.14, 0.16, 0.20, 0.21], 5),
+        ((2, 0.05, 0.0), [0.10, 0.12, 0.14], 3),
+        ((0, 0.0, 0.8), [0.1, 0.79, 0.8], 3),
+        ((0, 0.0, 0.8), [0.9], 1),
+        ((2, 0.0, 0.9), [0.1, 0.2, 0.2, 0.2], 4),
+        ((2, 0.0, 0.0), [0.0, 0.0, 0.0], 3),
+    ],
+)
+def test_when_it_stops(
+    settings: tuple[int, float, float], accuracies: list[float], expected: int | None
+) -> None:
+    assert stops_at(EarlyStop(*settings), accuracies) == expected
+
+
+def test_rounds_without_an_evaluation_do_not_count() -> None:
+    stop = EarlyStop(2, 0.0, 0.0)
+    assert stop.on_round_end(at(0.5, 1, 1)) is None
+    for server_round in range(2, 10):
+        assert stop.on_round_end(at(0.5, 1, server_round)) is None
+    assert stop.on_round_end(at(0.5, 10)) is None
+    assert stop.on_round_end(at(0.5, 20)) == "early-stop"
+
+
+def test_nothing_is_known_before_the_first_evaluation() -> None:
+    assert EarlyStop(1, 0.0, 0.1).on_round_end(at(None, -1, 1)) is None
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_state_continues(cut: int) -> None:
+    accuracies = [0.1, 0.3, 0.2, 0.25, 0.28, 0.3]
+    whole = stops_at(EarlyStop(4, 0.0, 0.0), accuracies)
+    first = EarlyStop(4, 0.0, 0.0)
+    assert stops_at(first, accuracies[:cut]) is None
+    state: dict[str, Any] = tree.from_bytes(tree.to_bytes(first.state_dict(), "t"), "t")
+    rest = EarlyStop(4, 0.0, 0.0)
+    rest.load_state_dict(state)
+    assert stops_at(rest, accuracies[cut:], first=cut + 1) == whole == 6

@@ -1,0 +1,393 @@
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, assert_same, failing, honest, small_model
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp.strategy import FedAvg, Strategy
+from forager.core.config.run_config import read_config
+from forager.core.storage import tree
+from forager.core.wire.arrays import from_record, to_record
+from forager.server_app import loop as loop_module
+from forager.server_app.callbacks.base import Callback
+from forager.server_app.loop import Loop, RunFailed
+from forager.server_app.patient_grid import PatientGrid
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import attach_journal
+from forager.strategies.roster import Roster
+
+KEYS = [str(i) for i in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "_PAUSE", 0.01)
+
+
+class Diary(Callback):
+    """Notes when it was called, and ends the run after a round if asked to."""
+
+    def __init__(self, stop_after: int = 0) -> None:
+        self.calls: list[str] = []
+        self.stop_after = stop_after
+
+    def on_run_start(self, loop: Loop) -> None:
+        self.calls.append(f"start at {loop.round}")
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        self.calls.append(f"round {loop.round}")
+        return "enough" if loop.round == self.stop_after else None
+
+    def on_run_end(self, loop: Loop) -> None:
+        self.calls.append(f"end: {loop.reason}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"calls": len(self.calls)}
+
+
+def make(
+    grid: FakeGrid,
+    keys: dict[str, Any] | None = None,
+    strategy: Strategy | None = None,
+    **other: Any,
+) -> tuple[Loop, Notes]:
+    """A loop over fake clients; ``keys`` are run-config keys, ``other`` the loop's own settings."""
+    config = read_config({"num-clients": len(KEYS), "clients-per-round": 6, **(keys or {})})
+    roster, notes = Roster(), Notes()
+    strategy = strategy or build_strategy(config, roster)
+    attach_journal(strategy, notes)
+    settings: dict[str, Any] = {
+        "num_rounds": 4,
+        "evaluate": lambda arrays: (0.5, 1.0),
+        "callbacks": [],
+        "journal": notes,
+        **other,
+    }
+    around = PatientGrid(
+        grid,
+        roster,
+        deadline=config.round.deadline,
+        poll=0.002,
+        journal=notes,
+    )
+    return Loop(strategy, around, to_record(small_model()), **settings), notes
+
+
+def test_runs_all_rounds_and_writes_them_down() -> None:
+    loop, notes = make(FakeGrid(KEYS))
+    assert loop.run() == "completed"
+    assert loop.round == 4
+    assert [event["round"] for event in notes.of("round-finished")] == [1, 2, 3, 4]
+    assert [event["round"] for event in notes.of("evaluated")] == [0, 1, 2, 3, 4]
+    assert [len(event["chosen"]) for event in notes.of("selected")] == [6] * 4
+    (end,) = notes.of("run-finished")
+    assert (end["reason"], end["rounds"]) == ("completed", 4)
+
+
+def test_drives_a_strategy_of_flowers_own() -> None:
+    stock = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    loop, _ = make(FakeGrid(KEYS), strategy=stock)
+    assert loop.run() == "completed"
+    assert not np.array_equal(from_record(loop.arrays)["layer.bias"], small_model()["layer.bias"])
+
+
+def test_no_rounds_are_a_run_too() -> None:
+    loop, notes = make(FakeGrid(KEYS), num_rounds=0)
+    assert loop.run() == "completed"
+    assert_same(loop.arrays, to_record(small_model()))
+    assert [event["event"] for event in notes.events] == ["evaluated", "run-finished"]
+
+
+def test_evaluates_every_few_rounds_and_after_the_last() -> None:
+    loop, notes = make(FakeGrid(KEYS), num_rounds=7, evaluate_every=3)
+    loop.run()
+    assert [event["round"] for event in notes.of("evaluated")] == [0, 3, 6, 7]
+
+
+def test_callbacks_are_called_in_order_and_may_end_the_run() -> None:
+    first, second = Diary(), Diary(stop_after=2)
+    loop, _ = make(FakeGrid(KEYS), callbacks=[first, second])
+    assert loop.run() == "enough"
+    assert first.calls == ["start at 0", "round 1", "round 2", "end: enough"]
+    assert second.calls == first.calls, "both hear of the round that ends the run"
+
+
+def test_clients_evaluate_if_asked_to() -> None:
+    keys = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
+    loop, notes = make(FakeGrid(KEYS), keys, num_rounds=1)
+    loop.run()
+    (spread,) = [event for event in notes.of("evaluated") if event["where"] == "clients"]
+    assert spread["clients"] == 8
+    assert spread["accuracy-mean"] == pytest.approx(0.35)
+    assert (spread["accuracy-worst-10"], spread["accuracy-best-10"]) == (0.0, 0.7)
+
+
+def test_evaluation_that_fails_everywhere_does_not_end_the_run() -> None:
+    def cannot_evaluate(message: Message, key: str, look: int) -> list[Message]:
+        kind = message.metadata.message_type
+        return failing(message, key) if kind == "evaluate" else honest(message, key)
+
+    keys = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
+    loop, _ = make(FakeGrid(KEYS, dict.fromkeys(KEYS, cannot_evaluate)), keys)
+    assert loop.run() == "completed"
+
+
+def test_a_failed_client_does_not_stop_a_round() -> None:
+    loop, notes = make(FakeGrid(KEYS, {"2": failing}), {"client-selector": "all"}, num_rounds=2)
+    assert loop.run() == "completed"
+    assert all(list(e["failed"]) == ["2"] for e in notes.of("exchange") if e["kind"] == "train")
+
+
+def failing_until(moment: float) -> Any:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        return honest(message, key) if time.monotonic() > moment else failing(message, key)
+
+    return behave
+
+
+def test_a_round_with_too_few_replies_is_tried_again() -> None:
+    flaky = failing_until(time.monotonic() + 0.3)
+    grid = FakeGrid(KEYS, dict.fromkeys("234567", flaky))
+    loop, notes = make(grid, {"client-selector": "all"}, min_replies=5, num_rounds=1)
+    assert loop.run() == "completed"
+    exchanges = [event for event in notes.of("exchange") if event["kind"] == "train"]
+    assert len(exchanges) > 1
+    assert all(event["received"] == 2 for event in exchanges[:-1])
+    assert exchanges[-1]["received"] >= 5
+    assert len(notes.of("aggregated")) == 1
+
+
+def test_replies_that_are_set_aside_do_not_count_as_replies() -> None:
+    """Whoever asks for five replies does not want a model of one."""
+
+    def rubbish(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.content["arrays"] = to_record({"other": np.zeros(2)})
+        return [reply]
+
+    grid = FakeGrid(KEYS, dict.fromkeys("1234567", rubbish))
+    keys = {"client-selector": "all", "round.min-replies": 5}
+    loop, _ = make(grid, keys, min_replies=5, give_up_after=0.1)
+    with pytest.raises(RunFailed):
+        loop.run()
+
+
+def test_gives_up_with_a_reason_and_still_ends_properly() -> None:
+    diary = Diary()
+    only_two = dict.fromkeys("234567", failing)
+    loop, notes = make(
+        FakeGrid(KEYS, only_two),
+        {"client-selector": "all"},
+        min_replies=3,
+        give_up_after=0.2,
+        callbacks=[diary],
+    )
+    with pytest.raises(RunFailed) as caught:
+        loop.run()
+    text = str(caught.value)
+    assert "2 of 8 clients answered, 3 are needed" in text
+    assert "round.give-up-after = 0.2" in text
+    assert "broke" in text
+    assert diary.calls[-1] == "end: failed"
+    assert notes.of("run-finished")[0]["reason"] == "failed"
+
+
+@pytest.mark.parametrize("keys", [KEYS, ["1"] * 5], ids=["own names", "one name"])
+def test_all_clients_failing_ends_the_run_soon(keys: list[str]) -> None:
+    grid = FakeGrid(keys, dict.fromkeys(keys, failing))
+    loop, _ = make(grid, {"client-selector": "all"}, give_up_after=600)
+    started = time.monotonic()
+    grid_limit = 40
+
+    def watch(message: Message, key: str, look: int) -> list[Message]:
+        assert len(grid.of_kind("train")) < grid_limit, "goes on although it is hopeless"
+        return failing(message, key)
+
+    grid.behaviours = dict.fromkeys(keys, watch)
+    with pytest.raises(RunFailed, match="broke"):
+        loop.run()
+    assert time.monotonic() - started < 10
+
+
+def test_waits_for_somebody_to_connect() -> None:
+    grid = FakeGrid([])
+    timer = threading.Timer(0.2, lambda: grid.nodes.update(FakeGrid(KEYS).nodes))
+    timer.start()
+    loop, _ = make(grid, num_rounds=1)
+    assert loop.run() == "completed"
+    timer.join()
+
+
+def test_nobody_ever_connects() -> None:
+    loop, _ = make(FakeGrid([]), give_up_after=0.1)
+    with pytest.raises(RunFailed, match="no client is connected"):
+        loop.run()
+
+
+def test_an_aggregation_that_raises_is_a_failed_round_not_a_crash() -> None:
+    class Moody(FedAvg):
+        tries = 0
+
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            self.tries += 1
+            list(replies)
+            if self.tries == 1:
+                raise ZeroDivisionError("moody")
+            return to_record(small_model()), None
+
+    moody = Moody(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    loop, _ = make(FakeGrid(KEYS), strategy=moody, num_rounds=1)
+    assert loop.run() == "completed"
+    assert moody.tries == 2
+
+
+def test_a_model_that_is_not_finite_is_not_taken() -> None:
+    """From there no round leads back."""
+
+    class Diverging(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            list(replies)
+            return to_record({n: a * np.nan for n, a in small_model().items()}), None
+
+    strategy = Diverging(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    loop, _ = make(FakeGrid(KEYS), strategy=strategy, give_up_after=0.05)
+    with pytest.raises(RunFailed):
+        loop.run()
+    assert np.isfinite(from_record(loop.arrays)["layer.weight"]).all()
+
+
+def never(message: Message, key: str, look: int) -> list[Message]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("count", "over_commit", "asked"), [(5, 0.1, 6), (5, 0.3, 7), (4, 0.5, 6), (6, 0.2, 8)]
+)
+def test_over_commitment_waits_for_as_many_as_were_wanted(
+    count: int, over_commit: float, asked: int
+) -> None:
+    """Whoever asks six to have five can do without one."""
+    silent = {"0": never}
+    keys = {"clients-per-round": count, "round.over-commit": over_commit, "round.deadline": 3.0}
+    loop, notes = make(FakeGrid(KEYS, silent), keys, num_rounds=4)
+    started = time.monotonic()
+    assert loop.run() == "completed"
+    assert time.monotonic() - started < 2.5, "waited for the deadline"
+    exchanges = [event for event in notes.of("exchange") if event["kind"] == "train"]
+    assert all(event["sent"] == asked for event in exchanges)
+    assert any("0" in event["late"] for event in exchanges), "the silent one was asked"
+
+
+def test_over_commitment_does_not_stop_before_as_many_as_were_wanted() -> None:
+    """All eight are asked as there are no more: eight are wanted, not five."""
+    late = {k: lambda m, key, look: honest(m, key) if look > int(key) else [] for k in KEYS}
+    keys = {"clients-per-round": 8, "round.over-commit": 0.5}
+    loop, notes = make(FakeGrid(KEYS, late), keys, num_rounds=1)
+    loop.run()
+    (exchange,) = [event for event in notes.of("exchange") if event["kind"] == "train"]
+    assert exchange["received"] == 8
+
+
+def state_bytes(loop: Loop) -> bytes:
+    return tree.to_bytes(loop.state(), "test")
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedyogi", "krum"])
+@pytest.mark.parametrize("selector", ["random", "round-robin"])
+def test_a_resumed_run_equals_one_never_stopped(aggregator: str, selector: str) -> None:
+    keys = {"aggregator": aggregator, "client-selector": selector, "uplink": "top-k"}
+    whole, _ = make(FakeGrid(KEYS), keys, num_rounds=6)
+    whole.run()
+
+    half, _ = make(FakeGrid(KEYS), keys, num_rounds=3)
+    half.run()
+    rest, notes = make(FakeGrid(KEYS), keys, num_rounds=6)
+    rest.load_state(tree.from_bytes(state_bytes(half), "test"))
+    assert rest.round == 3
+    assert rest.run() == "completed"
+    assert_same(rest.arrays, whole.arrays)
+    assert [event["round"] for event in notes.of("round-finished")] == [4, 5, 6]
+
+
+def interrupting(number: int, at_round: int) -> Any:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        if message.content["config"]["server-round"] == at_round:
+            os.kill(os.getpid(), number)
+        return honest(message, key)
+
+    return behave
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedadam"])
+def test_a_signal_ends_the_run_and_the_last_whole_round_can_be_resumed(
+    number: signal.Signals, aggregator: str
+) -> None:
+    keys = {"aggregator": aggregator, "client-selector": "round-robin"}
+    whole, _ = make(FakeGrid(KEYS), keys)
+    whole.run()
+
+    diary = Diary()
+    grid = FakeGrid(KEYS, {key: interrupting(number, 3) for key in "34567"})
+    stopped, notes = make(grid, keys, callbacks=[diary])
+    assert stopped.run() == "interrupted"
+    assert diary.calls[-1] == "end: interrupted"
+    assert notes.of("run-finished")[0]["message"] == f"received {number.name}"
+    assert stopped.snapshot["round"] == 2
+
+    rest, _ = make(FakeGrid(KEYS), keys)
+    rest.load_state(tree.from_bytes(tree.to_bytes(stopped.snapshot, "test"), "test"))
+    rest.run()
+    assert_same(rest.arrays, whole.arrays)
+
+
+def test_signal_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    loop, _ = make(FakeGrid(KEYS, dict.fromkeys(KEYS, interrupting(signal.SIGTERM, 1))))
+    loop.run()
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_run_in_a_thread_works_without_signals() -> None:
+    reasons: list[str] = []
+    loop, _ = make(FakeGrid(KEYS), num_rounds=2)
+    thread = threading.Thread(target=lambda: reasons.append(loop.run()))
+    thread.start()
+    thread.join(30)
+    assert reasons == ["completed"]
+
+
+def test_an_interrupt_is_not_taken_for_a_fault_of_a_strategy() -> None:
+    class Interrupting(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().aggregate_train(server_round, replies)
+
+    strategy = Interrupting(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    loop, _ = make(FakeGrid(KEYS), strategy=strategy)
+    assert loop.run() == "interrupted"
+
+
+def test_an_error_in_the_evaluation_ends_the_run_as_failed() -> None:
+    diary = Diary()
+
+    def broken(arrays: ArrayRecord) -> tuple[float, float]:
+        raise RuntimeError("no test data")
+
+    loop, notes = make(FakeGrid(KEYS), evaluate=broken, callbacks=[diary])
+    with pytest.raises(RuntimeError, match="no test data"):
+        loop.run()
+    assert notes.of("run-finished")[0]["reason"] == "failed"
+    assert len(diary.calls) == 2
+
+
+def test_the_snapshot_holds_the_state_of_callbacks() -> None:
+    diary = Diary()
+    loop, _ = make(FakeGrid(KEYS), callbacks=[diary], num_rounds=2)
+    loop.run()
+    assert loop.snapshot["callbacks"] == {"Diary": {"calls": 3}}
+    assert loop.snapshot["round"] == 2

@@ -1,0 +1,415 @@
+import time
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    by_superlink,
+    failing,
+    honest,
+    honest_records,
+    small_model,
+)
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
+from forager.core.wire.sizes import payload_bytes
+from forager.server_app.patient_grid import PatientGrid
+from forager.strategies.roster import Roster
+
+KEYS = [str(i) for i in range(6)]
+
+
+def patient(grid: FakeGrid, **settings: Any) -> tuple[PatientGrid, Notes]:
+    roster, notes = Roster(), Notes()
+    roster.identify(grid, 1.0)
+    grid.sent.clear()
+    settings = {"deadline": 5.0, "poll": 0.002, **settings}
+    return PatientGrid(grid, roster, journal=notes, **settings), notes
+
+
+def train_messages(grid: FakeGrid) -> list[Message]:
+    content = RecordDict(
+        {ARRAYS: to_record(small_model()), CONFIG: ConfigRecord({"server-round": 1})}
+    )
+    return [Message(content, dst_node_id=node, message_type="train") for node in grid.nodes]
+
+
+def keys_of(grid: FakeGrid, replies: Iterable[Message]) -> list[str]:
+    return sorted(grid.nodes[reply.metadata.src_node_id] for reply in replies)
+
+
+def late(looks: int) -> Any:
+    """Answer only at this look."""
+    return lambda message, key, look: honest(message, key) if look >= looks else []
+
+
+def never(message: Message, key: str, look: int) -> list[Message]:
+    return []
+
+
+def gone(message: Message, key: str, look: int) -> list[Message]:
+    return [by_superlink(message, 5)]
+
+
+def expired(message: Message, key: str, look: int) -> list[Message]:
+    reply = by_superlink(message, 3)
+    reply.metadata.__dict__["_message_type"] = "system"
+    return [reply]
+
+
+def twice(message: Message, key: str, look: int) -> list[Message]:
+    return honest(message, key) + honest(message, key)
+
+
+def test_yields_all_replies_and_writes_the_exchange_down() -> None:
+    grid = FakeGrid(KEYS)
+    around, notes = patient(grid)
+    around.round = 4
+    replies = list(around.stream(train_messages(grid)))
+    assert keys_of(grid, replies) == KEYS
+    (event,) = notes.of("exchange")
+    assert (event["round"], event["kind"], event["sent"], event["received"]) == (4, "train", 6, 6)
+    assert event["failed"] == {}
+    assert event["late"] == []
+    assert event["seconds"] >= 0
+
+
+def test_every_message_carries_the_deadline_as_its_time_to_live() -> None:
+    grid = FakeGrid(KEYS)
+    around, _ = patient(grid, deadline=12.5)
+    list(around.stream(train_messages(grid)))
+    assert [message.metadata.ttl for message in grid.sent] == [12.5] * 6
+    list(around.stream(train_messages(grid), deadline=3.0))
+    assert [message.metadata.ttl for message in grid.sent[6:]] == [3.0] * 6
+    list(around.send_and_receive(train_messages(grid), timeout=3600))
+    assert [message.metadata.ttl for message in grid.sent[12:]] == [12.5] * 6
+
+
+def test_what_fails_is_in_the_log_once(said: list[str]) -> None:
+    grid = FakeGrid(KEYS, {"2": failing, "4": failing})
+    around, _ = patient(grid)
+    for _ in range(3):
+        list(around.stream(train_messages(grid)))
+    assert said == [f"client {key} failed at train: client {key} broke" for key in "24"]
+
+
+def test_late_ones_are_waited_for() -> None:
+    grid = FakeGrid(KEYS, {"2": late(5), "4": late(9)})
+    around, _ = patient(grid)
+    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+
+
+def test_the_slow_are_named_with_their_seconds() -> None:
+    grid = FakeGrid(KEYS, {"2": late(20), "4": late(10)})
+    patiently, notes = patient(grid)
+    list(patiently.stream(train_messages(grid)))
+    told = notes.of("exchange")[-1]["reply-seconds"]
+    assert list(told["slowest"])[:2] == ["2", "4"]
+    assert len(told["slowest"]) == 3
+    assert told["median"] < told["slowest"]["4"] < told["slowest"]["2"]
+
+
+def test_replies_are_given_as_they_come() -> None:
+    grid = FakeGrid(KEYS, {key: late(int(key)) for key in KEYS})
+    around, _ = patient(grid)
+    stream = around.stream(train_messages(grid))
+    assert keys_of(grid, [next(stream)]) == ["0"]
+    assert around.last is not None
+    assert around.last.received == 1
+    assert keys_of(grid, stream) == KEYS[1:]
+
+
+def test_the_deadline_is_kept_and_the_late_are_named() -> None:
+    grid = FakeGrid(KEYS, {"1": never, "5": never})
+    around, notes = patient(grid, deadline=0.2)
+    started = time.monotonic()
+    replies = list(around.stream(train_messages(grid)))
+    assert 0.15 < time.monotonic() - started < 2.0
+    assert keys_of(grid, replies) == ["0", "2", "3", "4"]
+    assert notes.of("exchange")[0]["late"] == ["1", "5"]
+
+
+def test_a_shorter_deadline_may_be_given_but_no_longer_one() -> None:
+    grid = FakeGrid(KEYS, {"1": never})
+    around, _ = patient(grid, deadline=0.3)
+    for asked in (0.1, 60.0):
+        started = time.monotonic()
+        list(around.stream(train_messages(grid), deadline=asked))
+        assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [(failing, "client 3 broke"), (gone, "error 5")],
+    ids=["exception", "node gone"],
+)
+def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reason: str) -> None:
+    grid = FakeGrid(KEYS, {"3": behaviour})
+    around, notes = patient(grid)
+    replies = list(around.stream(train_messages(grid)))
+    assert keys_of(grid, replies) == ["0", "1", "2", "4", "5"]
+    assert notes.of("exchange")[0]["failed"] == {"3": reason}
+    assert notes.of("exchange")[0]["late"] == []
+
+
+def test_a_message_that_expired_is_late_not_failed() -> None:
+    grid = FakeGrid(KEYS, {"3": expired})
+    around, notes = patient(grid)
+    assert len(list(around.stream(train_messages(grid)))) == 5
+    assert notes.of("exchange")[0]["failed"] == {}
+    assert notes.of("exchange")[0]["late"] == ["3"]
+
+
+def test_all_failing_ends_at_once() -> None:
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, gone))
+    around, notes = patient(grid, deadline=60)
+    started = time.monotonic()
+    assert list(around.stream(train_messages(grid))) == []
+    assert time.monotonic() - started < 5
+    assert sorted(notes.of("exchange")[0]["failed"]) == KEYS
+
+
+def test_failures_of_clients_of_one_name_are_all_counted() -> None:
+    grid = FakeGrid(["1", "1", "1"], {"1": failing})
+    around, _ = patient(grid)
+    list(around.stream(train_messages(grid)))
+    assert around.last is not None
+    assert around.last.sent == around.last.errors == 3
+
+
+def test_a_second_reply_is_dropped() -> None:
+    grid = FakeGrid(KEYS, {"3": twice})
+    around, notes = patient(grid)
+    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+    assert notes.of("exchange")[0]["received"] == 6
+
+
+def test_a_reply_that_is_replayed_later_is_dropped() -> None:
+    recorded: list[Message] = []
+
+    def record(message: Message, key: str, look: int) -> list[Message]:
+        recorded.extend(honest(message, key))
+        return recorded[-1:]
+
+    grid = FakeGrid(KEYS, {"3": record})
+    around, notes = patient(grid, deadline=0.2)
+    list(around.stream(train_messages(grid)))
+    grid.behaviours = {"3": lambda message, key, look: recorded[:1]}
+    assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "3"]
+    assert notes.of("exchange")[1]["late"] == ["3"]
+
+
+@pytest.mark.parametrize("kind", ["train", IDENTIFY])
+def test_an_oversized_reply_is_a_failure(kind: str) -> None:
+    def bloated(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.content["more"] = ConfigRecord({"rubbish": bytes(2_000_000)})
+        return [reply]
+
+    grid = FakeGrid(KEYS, {"3": bloated}, names={"3": bloated})
+    around, notes = patient(grid)
+    messages = train_messages(grid)
+    if kind == IDENTIFY:
+        nodes = list(grid.nodes)
+        messages = [Message(RecordDict(), dst_node_id=n, message_type=kind) for n in nodes]
+    assert keys_of(grid, around.stream(messages)) == [k for k in KEYS if k != "3"]
+    assert "2,000,0" in notes.of("exchange")[0]["failed"]["3"]
+
+
+def test_what_is_large_is_measured_by_what_was_sent() -> None:
+    """A large model may be answered by one, and by arrays like it."""
+    arrays = {"w": np.zeros(10**6, np.float32)}
+    content = RecordDict({ARRAYS: to_record(arrays), CONFIG: ConfigRecord({"server-round": 1})})
+    grid = FakeGrid(KEYS)
+    around, _ = patient(grid)
+
+    def with_control(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key) | {"control": to_record(arrays)}
+        return [answer(message, records)]
+
+    grid.behaviours = dict.fromkeys(KEYS, with_control)
+    messages = [Message(content, dst_node_id=n, message_type="train") for n in grid.nodes]
+    assert keys_of(grid, around.stream(messages)) == KEYS
+
+
+def test_rubbish_that_keeps_coming_does_not_hold_up_the_deadline() -> None:
+    started = time.monotonic()
+
+    class Chattering(FakeGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            assert time.monotonic() - started < 3, "still waiting long after the deadline"
+            stray = train_messages(self)[0]
+            stray.metadata.__dict__["_message_id"] = "of-another-round"
+            return [*super().pull_messages(message_ids), *honest(stray, "0")]
+
+    grid = Chattering(KEYS, {"1": never})
+    around = PatientGrid(grid, Roster(), deadline=0.2, poll=0.01)
+    assert len(list(around.stream(train_messages(grid)))) == 5
+
+
+def test_bytes_down_count_every_message_and_bytes_up_every_good_reply() -> None:
+    grid = FakeGrid(KEYS, {"3": failing, "4": never})
+    around, notes = patient(grid, deadline=0.1)
+    messages = train_messages(grid)
+    replies = list(around.stream(messages))
+    (event,) = notes.of("exchange")
+    model = 12 * 4 + 3 * 4 + 8
+    assert event["bytes-down"] == 6 * (model + 8)
+    assert event["bytes-up"] == sum(payload_bytes(reply.content) for reply in replies)
+    assert event["bytes-up"] == 4 * (model + 16 + 1)
+
+
+@pytest.mark.parametrize("wire", [False, True], ids=["live", "serialised"])
+def test_bytes_are_the_same_on_every_transport(wire: bool) -> None:
+    grid = FakeGrid(KEYS, wire=wire)
+    around, notes = patient(grid)
+    list(around.stream(train_messages(grid)))
+    assert notes.of("exchange")[0]["bytes-up"] == 6 * (12 * 4 + 3 * 4 + 8 + 16 + 1)
+
+
+def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
+    grid = FakeGrid(KEYS, {"1": never, "4": never})
+    around, notes = patient(grid, deadline=60)
+    started = time.monotonic()
+    replies = list(around.stream(train_messages(grid), enough=4))
+    assert time.monotonic() - started < 5
+    assert len(replies) == 4
+    assert notes.of("exchange")[0]["late"] == ["1", "4"]
+
+
+def test_without_spares_everybody_is_waited_for() -> None:
+    grid = FakeGrid(KEYS, {"4": late(20)})
+    around, _ = patient(grid)
+    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+
+
+def test_no_messages_are_no_exchange() -> None:
+    around, notes = patient(FakeGrid(KEYS))
+    assert list(around.stream([])) == []
+    assert list(around.send_and_receive([])) == []
+    assert notes.events == []
+
+
+def test_a_consumer_that_stops_reading_still_leaves_a_note() -> None:
+    grid = FakeGrid(KEYS, {key: late(int(key)) for key in KEYS})
+    around, notes = patient(grid)
+    stream = around.stream(train_messages(grid))
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert notes.of("exchange")[0]["received"] == 1
+    assert notes.of("exchange")[0]["late"] == KEYS[1:]
+
+
+def test_names_are_learnt_from_replies() -> None:
+    grid = FakeGrid(KEYS, {"2": failing})
+    around = PatientGrid(grid, Roster(), deadline=5, poll=0.002)
+    list(around.stream(train_messages(grid)))
+    assert around.roster.key(500) == "0"
+    assert around.roster.key(502) == "node-502"
+
+
+@pytest.mark.parametrize("kind", [IDENTIFY, "evaluate"])
+def test_any_kind_of_message_can_be_exchanged(kind: str) -> None:
+    grid = FakeGrid(KEYS)
+    around, notes = patient(grid)
+    content = RecordDict({ARRAYS: to_record(small_model())})
+    messages = [Message(content, dst_node_id=node, message_type=kind) for node in grid.nodes]
+    assert len(list(around.send_and_receive(messages))) == 6
+    assert notes.of("exchange")[0]["kind"] == kind
+
+
+class Refusing(FakeGrid):
+    """A SuperLink that does not take messages for nodes that have just been removed."""
+
+    placeholder: str | None = None
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids: list[str] = []
+        for message in messages:
+            if self.nodes[message.metadata.dst_node_id] not in ("2", "3"):
+                ids.extend(super().push_messages([message]))
+            elif self.placeholder is not None:
+                ids.append(self.placeholder)
+        return ids
+
+
+@pytest.mark.parametrize(
+    "placeholder", [None, ""], ids=["left out, as in simulation", "empty, as in deployment"]
+)
+def test_messages_that_the_superlink_refuses_are_failures_not_the_end(
+    placeholder: str | None,
+) -> None:
+    grid = Refusing(KEYS)
+    grid.placeholder = placeholder
+    around = PatientGrid(grid, Roster(), deadline=0.5, poll=0.01)
+    replies = list(around.stream(train_messages(grid)))
+    assert keys_of(grid, replies) == ["0", "1", "4", "5"]
+    assert around.last is not None
+    assert sorted([*around.last.failed, *around.last.late]) == ["node-502", "node-503"]
+
+
+def odd_array(dtype: str, shape: tuple[int, ...]) -> Any:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        records[ARRAYS] = ArrayRecord({"w": Array(dtype, shape, "numpy.ndarray", b"")})
+        return [answer(message, records)]
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        ("floaty", (3,)),
+        ("bfloat16", (3,)),
+        ("", (3,)),
+        ("float32", (2**62, 2**62)),
+        ("float32", (2**70,)),
+        ("float32", (-3,)),
+        ("O", (1,)),
+    ],
+)
+def test_a_header_that_makes_no_sense_does_not_end_the_exchange(
+    dtype: str, shape: tuple[int, ...]
+) -> None:
+    """Sizes are counted before anybody has looked at the reply."""
+    grid = FakeGrid(KEYS, {"2": odd_array(dtype, shape)})
+    around, notes = patient(grid)
+    replies = list(around.stream(train_messages(grid)))
+    assert set(keys_of(grid, replies)) >= {"0", "1", "3", "4", "5"}
+    assert 0 <= notes.of("exchange")[0]["bytes-up"] < 10**6
+
+
+def test_the_state_of_clients_is_asked_of_the_grid_that_keeps_it() -> None:
+    class Keeping(FakeGrid):
+        kept: ClassVar[dict[str, Any]] = {"500": {"x": np.arange(2)}}
+
+        def state_dict(self) -> dict[str, Any]:
+            return self.kept
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.loaded = state
+
+    keeping = Keeping(KEYS)
+    around = PatientGrid(keeping, Roster())
+    assert around.clients_state() == Keeping.kept
+    around.load_clients_state({"new": {}})
+    assert keeping.loaded == {"new": {}}
+    plain = PatientGrid(FakeGrid(KEYS), Roster())
+    assert plain.clients_state() == {}
+    plain.load_clients_state({"ignored": {}})
+
+
+def test_metrics_alone_are_counted() -> None:
+    grid = FakeGrid(
+        ["1"],
+        {"1": lambda m, k, look: [answer(m, {"metrics": MetricRecord({"a": 1, "b": [1.0, 2.0]})})]},
+    )
+    around, notes = patient(grid)
+    list(around.stream(train_messages(grid)))
+    assert notes.of("exchange")[0]["bytes-up"] == 24

@@ -1,0 +1,187 @@
+"""What makes clients alike: replies read, others refused by name, supports fetched if needed."""
+
+import logging
+
+import numpy as np
+import pytest
+from fakes import answer
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from forager.core.config.run_config import read_config
+from forager.core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
+from forager.core.wire.signatures import encode_signature
+from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
+from forager.selectors.similarities.index_overlap import overlap_matrix
+from forager.selectors.similarities.signatures import Hashing
+from forager.strategies.client_similarity import MOST_DRAWN, IndexOverlap, SignedOverlap, drawn
+from forager.strategies.cohort_rules.base import Scene
+from forager.strategies.cohort_rules.similarity import SimilarityRule
+from forager.strategies.support_reader import SupportReader
+
+SHAPES = {"weight": (30, 30), "bias": (100,)}
+SIZE, TAG = 1000, model_tag(SHAPES)
+HASHES, BANDS = 64, 32
+NOTHING = ArrayRecord()
+
+
+def reply(entry, payload):
+    question = Message(RecordDict(), dst_node_id=1, message_type="train")
+    question.metadata.__dict__["_message_id"] = "asked"
+    return answer(question, {SUPPORT: ConfigRecord({entry: payload})})
+
+
+def support_of(group, seed, k=100):
+    """Mostly the group's own indices, some at random."""
+    rng = np.random.default_rng([group, seed])
+    own = np.random.default_rng(group).permutation(SIZE)[:k]
+    return np.union1d(own[: k - 10], rng.choice(SIZE, 10, replace=False))
+
+
+def sent(support, tag=TAG, size=SIZE):
+    return reply(PAYLOAD, encode_support(support, size, tag))
+
+
+def signed(support, tag=TAG, size=SIZE):
+    signature = Hashing(HASHES).sign(support)
+    return reply(SIGNATURE, encode_signature(signature, support.size, size, tag))
+
+
+@pytest.fixture
+def likeness():
+    return SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
+
+
+@pytest.fixture
+def supports():
+    return {f"client-{i}": support_of(i % 2, i) for i in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({"tag": TAG ^ 1}, "expected model"), ({"size": SIZE + 1}, f"with {SIZE}")],
+)
+def test_other_architectures_and_versions_are_refused(likeness, changed, expected):
+    support = support_of(0, 0)
+    with pytest.raises(OtherModel, match=expected):
+        likeness.hear("a", signed(support, **changed), NOTHING)
+    plain = IndexOverlap(SupportReader(SHAPES))
+    with pytest.raises(OtherModel, match=expected):
+        plain.hear("a", sent(support, **changed), NOTHING)
+    assert not likeness.told
+    assert not plain.told
+
+
+@pytest.mark.parametrize("bad", [b"", b"FRGS", "text"])
+def test_what_is_no_signature_is_refused(likeness, bad):
+    with pytest.raises(MalformedSupport):
+        likeness.hear("a", reply(SIGNATURE, bad), NOTHING)
+    with pytest.raises(MalformedSupport, match="no signature"):
+        likeness.hear("a", reply("else", b""), NOTHING)
+
+
+def test_a_signature_of_another_length_is_refused(likeness):
+    signature = Hashing(HASHES // 2).sign(support_of(0, 0))
+    payload = encode_signature(signature, 100, SIZE, TAG)
+    with pytest.raises(ValueError, match="signature: expected 64"):
+        likeness.hear("a", reply(SIGNATURE, payload), NOTHING)
+    assert not likeness.told
+
+
+def test_who_is_refused_is_named(caplog):
+    rule = SimilarityRule(read_config({"strategy": "ios"}))
+    with caplog.at_level(logging.WARNING, "forager"):
+        rule.hear("camera-7", sent(support_of(0, 0)), NOTHING)
+    assert "client camera-7: cannot be compared: support is of model" in caplog.text
+
+
+def test_candidates_are_fetched_and_scored_exactly_others_estimated(likeness, supports):
+    keys = list(supports)
+    for key, support in supports.items():
+        likeness.hear(key, signed(support), NOTHING)
+    alone = np.arange(900, 1000)  # overlaps with nobody
+    likeness.hear("alone", signed(alone), NOTHING)
+    assert likeness.missing([*keys, "alone"]) == keys
+    estimates = likeness.matrix(keys)
+    for key in keys:
+        likeness.hear(key, sent(supports[key]), NOTHING)
+    assert likeness.missing([*keys, "alone"]) == []
+    exact = overlap_matrix(supports.values())
+    np.testing.assert_array_equal(likeness.matrix(keys), exact)
+    assert 0 < np.abs(estimates - exact).max() < 0.25
+    everyone = likeness.matrix([*keys, "alone"])
+    np.testing.assert_array_equal(everyone[:6, :6], exact)
+    account = likeness.account([*keys, "alone"])
+    assert (account["signatures"], account["pairs"], account["fetched"]) == (7, 21, keys)
+    assert 6 <= account["candidate-pairs"] < 21
+    assert likeness.account(keys)["fetched"] == []
+
+
+def test_a_support_is_kept_only_while_it_is_what_was_signed(likeness, supports):
+    a, b, *_ = (key for key in supports if int(key[-1]) % 2 == 0)
+    for key in (a, b):
+        likeness.hear(key, signed(supports[key]), NOTHING)
+        likeness.hear(key, sent(supports[key]), NOTHING)
+    likeness.hear(a, signed(supports[a]), NOTHING)  # the same again
+    assert likeness.missing([a, b]) == []
+    likeness.hear(a, signed(support_of(0, 99)), NOTHING)
+    assert likeness.missing([a, b]) == [a]
+
+
+def test_a_support_that_nobody_signed_is_not_taken(likeness):
+    likeness.hear("a", sent(support_of(0, 0)), NOTHING)
+    assert not likeness.supports
+
+
+def test_state_survives(likeness, supports):
+    for key, support in supports.items():
+        likeness.hear(key, signed(support), NOTHING)
+    likeness.hear("client-0", sent(supports["client-0"]), NOTHING)
+    again = SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    again.load_state_dict(likeness.state_dict())
+    keys = list(supports)
+    assert again.missing(keys) == likeness.missing(keys)
+    np.testing.assert_array_equal(again.matrix(keys), likeness.matrix(keys))
+
+
+def test_no_more_clients_are_drawn_than_fit_a_picture():
+    keys = [str(i) for i in range(MOST_DRAWN + 50)]
+    shown = drawn(keys, np.eye(len(keys)), dict.fromkeys(keys, "0"))
+    assert shown["clients"] == keys[:MOST_DRAWN]
+    assert {len(row) for row in shown["matrix"]} == {MOST_DRAWN}
+
+
+def rule_that_knows(supports, **keys):
+    rule = SimilarityRule(read_config({"strategy": "ios", **keys}))
+    rule.likeness = IndexOverlap(SupportReader(SHAPES))
+    for key, support in supports.items():
+        rule.likeness.hear(key, sent(support), NOTHING)
+        rule.fresh[key] = 2
+    return rule
+
+
+def scene_of(keys, journal):
+    return Scene(2, list(keys), {"0": NOTHING}, {"0": 1}, True, lambda *_: {}, journal)
+
+
+def test_clusters_that_do_not_converge_are_one_cohort_and_a_warning(monkeypatch, caplog, supports):
+    import forager.selectors.cohorts.similarity_clusters as module
+
+    original = module.similarity_clusters
+    monkeypatch.setattr(
+        "forager.strategies.cohort_rules.similarity.similarity_clusters",
+        lambda matrix, seed: original(matrix, seed=seed, iterations=2),
+    )
+    rule, seen = rule_that_knows(supports), []
+    with caplog.at_level(logging.WARNING, "forager"):
+        regrouping = rule.regroup(scene_of(supports, lambda event, **fields: seen.append(event)))
+    assert list(regrouping) == ["1.0"]
+    assert "clustering did not converge: one cohort" in caplog.text
+    assert rule.report()["converged"] is False
+    assert seen == ["similarity"]
+
+
+def test_one_client_stays_alone_and_identical_clients_together(supports):
+    one = {"client-0": supports["client-0"]}
+    assert rule_that_knows(one).regroup(scene_of(one, lambda *_, **__: None)) is None
+    same = dict.fromkeys(supports, supports["client-0"])
+    regrouping = rule_that_knows(same).regroup(scene_of(same, lambda *_, **__: None))
+    assert list(regrouping) == ["1.0"]

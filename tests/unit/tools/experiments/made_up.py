@@ -1,0 +1,43 @@
+"""Comparisons of made-up runs."""
+
+from typing import Any
+
+from fake_candidates import rows
+from forager.tools.experiments.compare.budget import Budget
+from forager.tools.experiments.compare.candidates import Candidate
+from forager.tools.experiments.compare.comparison import Comparison
+from forager.tools.experiments.compare.halving import plan
+from forager.tools.experiments.compare.measures import GOALS, level
+from forager.tools.experiments.records import Record
+
+
+def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") -> Record:
+    status = "failed" if error else "completed"
+    return Record(name, seed, "d", status, "completed", error, 1.0, {}, rounds)
+
+
+def comparison(
+    runs: dict[str, list[list[dict[str, Any]]]], goal: str = "server", **reached: int
+) -> Comparison:
+    """Runs by strategy, one list of rows a seed; strategies stay to the end by default."""
+    seeds = max(len(found) for found in runs.values())
+    stages = plan(Budget("rounds", 100), 10)
+    result = Comparison(
+        [Candidate(name, {"strategy": name}) for name in runs],
+        {"task": "digits"},
+        Budget("rounds", 100),
+        list(range(seeds)),
+        stages,
+        "fedavg",
+        goal,
+    )
+    for name, found in runs.items():
+        result.runs[name] = {seed: record(name, seed, rows) for seed, rows in enumerate(found)}
+        result.reached[name] = reached.get(name, len(stages) - 1)
+        levels = [level(rows, GOALS[goal]) for rows in found]
+        result.scores[name] = sum(levels) / len(levels) if levels else float("nan")
+    return result
+
+
+def seeds(height: float, rounds: int = 100, cost: float = 100.0) -> list[list[dict[str, Any]]]:
+    return [rows(height + 0.002 * seed, rounds, seed, cost) for seed in range(4)]

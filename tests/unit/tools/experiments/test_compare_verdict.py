@@ -1,0 +1,88 @@
+"""What is said of made-up runs."""
+
+import pytest
+from fake_candidates import rows
+from forager.tools.experiments.compare.document import document
+from forager.tools.experiments.compare.findings import best_of, findings
+from forager.tools.experiments.compare.measures import at_equal, level
+from forager.tools.experiments.compare.verdict import verdict
+from made_up import comparison, record, seeds
+
+
+def test_no_difference_is_said_plainly_and_the_baseline_is_what_to_run() -> None:
+    lines = verdict(comparison({"fedavg": seeds(0.8), "fedprox": seeds(0.801)}))
+    assert lines[0] == (
+        "Run fedavg: there is no difference to the best, fedprox (0.1 points [0.1, 0.1])."
+    )
+    assert "At equal bytes, against fedprox: fedavg (-0.1) no difference." in lines
+
+
+def test_a_clear_lead_is_named_and_who_was_stopped_is_compared_where_it_was() -> None:
+    slow = comparison(
+        {"fedavg": seeds(0.7), "fedyogi": seeds(0.8), "late": seeds(0.3, rounds=11)}, late=0
+    )
+    lines = verdict(slow)
+    assert lines[0] == "Run fedyogi: it beats fedavg by 10.0 points [10.0, 10.0]."
+    assert lines[1].endswith(
+        "At equal rounds, against fedyogi: fedavg (-10.0), late* (-50.0) worse."
+    )
+    assert lines[-1].startswith("* Stopped early for being behind")
+    assert "no more than chance" not in lines[-1]
+    assert best_of(slow) == "fedyogi"
+    assert [finding.name for finding in findings(slow)] == ["fedyogi", "fedavg", "late"]
+
+
+def test_chance_is_not_taken_for_a_lead() -> None:
+    restless = [rows(0.7 + shift, 100) for shift in (0.0, 0.2, -0.1, 0.1)]
+    found = comparison({"fedavg": seeds(0.7), "fedyogi": restless})
+    lines = verdict(found)
+    assert lines[0].startswith("Run fedavg: fedyogi came out higher by 4.7 points [-15")
+    assert "may be chance" in lines[0]
+    assert document(found)["recommended"] == "fedavg"
+    one = verdict(comparison({"fedavg": seeds(0.7)[:1], "fedyogi": seeds(0.8)[:1]}))
+    assert "may be chance" in one[0]
+    assert one[-1] == "With 1 seed chance cannot be judged well."
+
+
+def test_equal_bytes_cut_the_costly_run_short() -> None:
+    steady, rising = rows(0.6, 100, cost=10.0), rows(0.0, 100, cost=100.0)
+    for number, row in enumerate(rising):
+        row["accuracy"] = number / 100
+    cheap, costly = {0: record("a", 0, steady)}, {0: record("b", 0, rising)}
+    assert at_equal(cheap, costly, "rounds", "accuracy").mean < -0.2
+    # 1,000 bytes pay for ten rounds of the other, of which the last fifth counts.
+    gap = at_equal(cheap, costly, "bytes", "accuracy")
+    assert gap.mean == pytest.approx(level(steady, "accuracy") - (0.09 + 0.10) / 2)
+
+
+def test_failed_runs_are_told_and_the_rest_compared() -> None:
+    found = comparison({"fedavg": seeds(0.7), "broken": []}, broken=0)
+    found.failures.append(record("broken", 1, [], "RuntimeError"))
+    lines = verdict(found)
+    assert lines[0] == "Run fedavg: there was nothing to compare it with."
+    assert lines[-1] == "Failed: broken (1 run); runs.jsonl says why."
+    nothing = verdict(comparison({"fedavg": [], "broken": [], "x": [rows(0.1, 3)]}, x=0))
+    assert nothing == ["No strategy can be recommended: every run to the end failed."]
+
+
+def test_without_client_tests_the_worst_tenth_is_unknown() -> None:
+    bare = [[{**row, "clients-accuracy-worst-10": None} for row in run] for run in seeds(0.7)]
+    lines = verdict(comparison({"fedavg": bare}))
+    assert "The worst tenth of clients was not measured: data.client-test-share is 0." in lines
+
+
+def test_several_models_are_judged_on_the_clients_own_data() -> None:
+    specialised = [
+        [{**row, "clients-accuracy-mean": 0.9} for row in run] for run in seeds(0.4, cost=90.0)
+    ]
+    plain = [[{**row, "clients-accuracy-mean": 0.7} for row in run] for run in seeds(0.7)]
+    found = comparison({"fedavg": plain, "auxo": specialised})
+    lines = verdict(found)
+    assert lines[1].startswith("Accuracy on the server's test data: fedavg reaches 70.5 %")
+    assert (
+        "Accuracy on the clients' own data: 70.0 % with fedavg. "
+        "At equal rounds, against fedavg: auxo (+20.0) better."
+    ) in lines
+    by_clients = comparison({"fedavg": plain, "auxo": specialised}, goal="clients")
+    assert verdict(by_clients)[0] == "Run auxo: it beats fedavg by 20.0 points [20.0, 20.0]."
+    assert document(by_clients)["curves"]["auxo"]["mean"][-1] == 0.9

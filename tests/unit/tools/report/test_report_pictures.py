@@ -1,0 +1,215 @@
+"""The pictures of methods: there when a run has such data, sound when its log makes no sense."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forager.benchmarks.report_size import made_up_events, write_run
+from forager.tools.report import (
+    cohort_charts,
+    coreset_charts,
+    page,
+    participation_charts,
+    write_report,
+)
+from forager.tools.report.client_tables import problems_table, slow_table
+from forager.tools.report.cohort_tree import CohortTree
+from forager.tools.report.history import History
+from forager.tools.report.participation_charts import choices_chart
+from forager.tools.report.similarity_charts import (
+    last_likeness,
+    similarity_chart,
+    similarity_sentence,
+)
+from forager.tools.report.store_charts import stores_chart, stores_sentence
+from forager.tools.report.trouble_charts import slow_clients, troubles_chart
+
+EVENTS = list(made_up_events(12, 9))
+PICTURES = [picture for _, pictures in page.CHAPTERS for picture in pictures]
+
+
+def history_without(*kinds: str) -> History:
+    return History.from_events(event for event in EVENTS if event["event"] not in kinds)
+
+
+def names(history: History) -> list[str]:
+    drawn = [picture.draw(history) for picture in PICTURES]
+    return [plot.name for plot in drawn if plot is not None]
+
+
+@cache
+def all_names() -> list[str]:
+    return names(History.from_events(EVENTS))
+
+
+def test_every_picture_has_a_name_of_its_own_and_a_caption() -> None:
+    found = all_names()
+    assert len(found) == len(set(found)) == len(PICTURES) == 16
+    assert all(len(re.sub("<[^>]*>", "", picture.caption)) > 60 for picture in PICTURES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("coresets", {"coreset-samples", "clean", "coreset-classes"}),
+        ("streams", {"stores"}),
+        ("cohorts", {"cohorts", "cohort-accuracy"}),
+        ("cohorts-evaluated", {"cohort-accuracy"}),
+        ("similarity", {"similarity"}),
+    ],
+)
+def test_a_method_that_was_not_used_leaves_no_empty_box(kind: str, missing: set[str]) -> None:
+    assert set(all_names()) - set(names(history_without(kind))) == missing
+
+
+def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
+    text = write_report(write_run(tmp_path, 12, 9)).read_text()
+    for words in (
+        "of the samples that clients trained on was clean, against 60.0 % of all their data",
+        "Of 900 samples that arrived, the clients&#x27; stores hold",
+        "The clients fell into 4 cohorts of 3 clients; their models reach 70.0 % to 100.0 %",
+        "two clients of one cluster had a similarity of 0.7",
+        "Clients use models of their own here",
+        "Who was among the slowest three of a round",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, [], {}, [None], {"0": None}, float("nan"), [[1]]])
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("coresets", ["samples", "labels", "sizes", "clean-share"]),
+        ("streams", ["stored", "arrived"]),
+        ("cohorts", ["members"]),
+        ("cohorts-evaluated", ["accuracy"]),
+        ("regrouped", ["cohorts"]),
+        ("similarity", ["clients", "matrix", "labels"]),
+        ("exchange", ["reply-seconds", "kind"]),
+        ("evaluated", ["cohorts"]),
+    ],
+)
+def test_a_log_that_makes_no_sense_still_makes_a_page(
+    kind: str, fields: list[str], value: Any
+) -> None:
+    events = [e | dict.fromkeys(fields, value) if e["event"] == kind else e for e in EVENTS]
+    history = History.from_events(events)
+    for picture in (
+        coreset_charts.samples_by_origin,
+        coreset_charts.clean_shares,
+        coreset_charts.coresets_sentence,
+        stores_sentence,
+        cohort_charts.cohorts_sentence,
+        similarity_sentence,
+        slow_clients,
+    ):
+        picture(history)
+    if value == "x":  # drawing takes long
+        assert "accuracy" in names(history)
+
+
+def test_cohorts_that_go_on_under_other_names_keep_their_line() -> None:
+    tree = CohortTree(
+        History.from_events(
+            [
+                {"event": "cohorts", "round": 1, "members": {"0": 10}},
+                {"event": "regrouped", "round": 2, "cohorts": {"1.0": {"0": 6}, "1.1": {"0": 4}}},
+                {"event": "cohorts", "round": 2, "members": {"1.0": 6, "1.1": 4}},
+                {
+                    "event": "regrouped",
+                    "round": 3,
+                    "cohorts": {"2.0": {"1.1": 4, "1.0": 1}, "2.1": {"1.0": 5}},
+                },
+                {"event": "cohorts", "round": 3, "members": {"2.0": 5, "2.1": 5}},
+            ]
+        )
+    )
+    line = {name: cohort.line for name, cohort in tree.cohorts.items()}
+    assert line["2.0"] == line["1.1"] != line["2.1"] == line["1.0"] == line["0"]
+    assert [cohort.name for cohort in tree.last()] == ["2.1", "2.0"]  # where their parents lay
+    assert tree.rounds() == [1, 2, 3]
+
+
+def test_a_cohort_that_never_trained_still_has_children() -> None:
+    events = [
+        {"event": "regrouped", "round": 1, "cohorts": {"a": {"0": 1.0}, "b": {"0": 1.0}}},
+        {"event": "cohorts", "round": 1, "members": {"a": 3, "b": 2}},
+    ]
+    tree = CohortTree(History.from_events(events))
+    assert tree.cohorts["a"].parent == "0"
+    assert cohort_charts.tree_chart(History.from_events(events)) is not None
+
+
+def test_similarities_are_ordered_by_cluster() -> None:
+    rng = np.random.default_rng(1)
+    keys = [f"c{number}" for number in range(12)]
+    labels = {key: int(rng.integers(3)) for key in keys[:-1]} | {keys[-1]: -1}
+    matrix = rng.uniform(size=(12, 12))
+    event = {"event": "similarity", "round": 4, "clients": keys, "labels": labels}
+    history = History.from_events([event | {"matrix": matrix.tolist()}])
+    found = last_likeness(history)
+    assert found is not None
+    assert found.clusters == sorted(found.clusters)
+    assert found.clusters[0] == ""  # who belongs nowhere comes first
+    for row, first in enumerate(found.clients):
+        for column, second in enumerate(found.clients):
+            before = matrix[keys.index(first), keys.index(second)]
+            assert found.matrix[row, column] == pytest.approx(before)
+    plot = similarity_chart(history)
+    assert plot is not None
+    assert plot.hover["values"][0][0] == round(100 * found.matrix[0, 0])
+
+
+def test_slow_clients_are_named_with_what_they_cost() -> None:
+    times = {1: {"a": 9.0, "b": 4.0}, 2: {"a": 6.0}, 3: {"b": 8.0}}
+    events = [
+        {
+            "event": "exchange",
+            "kind": "train",
+            "round": current,
+            "reply-seconds": {"median": 2.0, "slowest": slowest},
+        }
+        for current, slowest in times.items()
+    ]
+    history = History.from_events(events)
+    assert slow_clients(history) == [("a", 2, 7.5, 3.75), ("b", 2, 6.0, 3.0)]
+    assert "7.5 s" in slow_table(history)
+    assert troubles_chart(history) is None
+    assert problems_table(history) == ""
+
+
+def test_of_very_many_clients_only_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History.from_events(EVENTS)
+    whole = choices_chart(history)
+    cells = len(history.clients) * 9
+    monkeypatch.setattr(participation_charts, "MOST_CELLS", cells // 3)
+    some = choices_chart(history)
+    assert whole is not None
+    assert some is not None
+    assert whole.hover["rows"] == history.clients
+    assert some.hover["rows"] == whole.hover["rows"][::3]
+    assert "one client in 3" in some.svg
+    assert len(some.hover["chosen"]) < len(whole.hover["chosen"])
+
+
+def test_stores_of_cohorts_are_added_up() -> None:
+    events = [
+        {"event": "streams", "round": 1, "cohort": cohort, "stored": stored, "arrived": 5}
+        for cohort, stored in (("0.0", [1, 2]), ("0.1", [3, 0]))
+    ]
+    history = History.from_events(events)
+    plot = stores_chart(history)
+    assert plot is not None
+    assert plot.hover["values"] == [[4], [2]]
+    assert "Of 10 samples that arrived, the clients' stores hold 6" in stores_sentence(history)
+
+
+def test_a_round_that_was_tried_again_counts_once() -> None:
+    event = {"event": "coresets", "round": 1, "sizes": [4], "clean-share": 0.5}
+    again = event | {"samples": {"new": 4}, "clean-share": 1.0}
+    history = History.from_events([event, again])
+    assert coreset_charts.clean_shares(history) == {1: 1.0}
+    assert coreset_charts.samples_by_origin(history) == {1: {"new": 4, "kept": 0.0, "random": 0.0}}

@@ -1,0 +1,169 @@
+"""Following a run: what is said of it, a log that grows, breaks off or starts anew."""
+
+import io
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forager.tools.report.watch.__main__ import main
+from forager.tools.report.watch.state import RunState
+from forager.tools.report.watch.tail import Tail, events_file
+from forager.tools.report.watch.view import panel
+from rich.console import Console
+
+
+def begin(rounds: int = 4) -> dict[str, Any]:
+    return {
+        "event": "run-started",
+        "strategy": "cosage on digits",
+        "config": {"num-server-rounds": rounds},
+    }
+
+
+def choose(number: int, *chosen: str, **more: Any) -> dict[str, Any]:
+    return {"event": "selected", "round": number, "phase": "train", "chosen": list(chosen), **more}
+
+
+def play(number: int, late: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    at = {"round": number}
+    traffic = {"bytes-down": 3000, "bytes-up": 1000, "seconds": 1.0}
+    return [
+        {"event": "exchange", "kind": "query.summary", **at, "bytes-down": 400, "bytes-up": 100},
+        choose(number, "a", "b"),
+        {
+            "event": "exchange",
+            "kind": "train",
+            **at,
+            **traffic,
+            "late": list(late),
+            "reply-seconds": {"median": 0.5, "slowest": {"slow": 1.25, "b": 0.75}},
+        },
+        {"event": "evaluated", "where": "server", "accuracy": 0.1 * number, **at},
+        {"event": "evaluated", "where": "clients", "accuracy-worst-10": 0.05, **at},
+        {"event": "round-finished", "seconds": 2.0, **at},
+    ]
+
+
+END = {"event": "run-finished", "reason": "completed", "rounds": 4, "message": ""}
+
+
+def write(path: Path, *events: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+
+
+def seen(state: RunState, quiet: float = 0.0) -> str:
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    console.print(panel(state, "runs/x", quiet))
+    return str(console.file.getvalue())
+
+
+def test_a_round_under_way_shows_who_trains_and_what_is_left() -> None:
+    state = RunState()
+    state.take([begin(), *play(1), *play(2, late=("b",)), *play(3, late=("b", "a"))])
+    state.take([choose(4, "c", cohort="0"), choose(4, "d", cohort="1")])
+    text = seen(state)
+    for words in (
+        "cosage on digits",
+        "3 of 4",
+        "30.0 %  best 30.0 %  ▁▅█",
+        "2: c, d",
+        "b (2), a",
+        "slow (1.2 s), b (750 ms)",
+        "9.00 kB down, 3.00 kB up, 1.50 kB selecting",
+        "about 2.0 s",
+    ):
+        assert words in text
+    assert "longer than usual" not in text
+    assert "nobody" not in text
+    assert "longer than usual" in seen(state, quiet=5.0)
+    assert "no news for" in seen(state, quiet=90.0)
+
+
+def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
+    state = RunState()
+    state.take([begin(), *play(1)])
+    assert "nobody: choosing clients" in seen(state)
+    assert re.search(r"late so far +nobody", seen(state))
+    state.take(play(2)[:4])
+    assert "nobody: aggregating and testing" in seen(state)
+    state.take([END])
+    assert "choosing" not in seen(state)
+
+
+def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
+    state = RunState()
+    names = ["[bold red]x[/]", "\x1b[2Jgone", *map(str, range(20))]
+    state.take([begin(), choose(1, *names)])
+    text = seen(state)
+    assert "[bold red]x[/]" in text
+    assert "\x1b" not in text
+    assert "and 10 more" in text
+
+
+def test_a_torn_line_waits_and_a_resumed_log_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    tail = Tail(path)
+    assert tail.read() == ([], False)
+    write(path, begin())
+    with path.open("a") as file:
+        file.write('{"event": "sel')
+    assert tail.read() == ([begin()], True)
+    with path.open("a") as file:
+        file.write('ected"}\nnot json\n')
+    assert tail.read() == ([{"event": "selected"}], False)
+    replaced = tmp_path / "new"
+    write(replaced, END)
+    replaced.replace(path)
+    assert tail.read() == ([END], True)
+
+
+def test_latest_is_the_run_written_to_last(tmp_path: Path) -> None:
+    assert events_file("latest", tmp_path) is None
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "events.jsonl", begin())
+        time.sleep(0.01)
+    assert events_file("latest", tmp_path) == tmp_path / "new" / "events.jsonl"
+    write(tmp_path / "old" / "events.jsonl", END)
+    assert events_file("latest", tmp_path) == tmp_path / "old" / "events.jsonl"
+
+
+def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
+    folder, out = tmp_path / "run", io.StringIO()
+
+    def wait_for(words: str) -> None:
+        deadline = time.monotonic() + 30
+        while words not in out.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def run() -> None:
+        wait_for("waiting")
+        folder.mkdir()
+        write(folder / "events.jsonl", begin(), *play(1))
+        wait_for("round 1/4")
+        write(folder / "events.jsonl", *play(2, late=("b",)))
+        wait_for("round 2/4")
+        write(folder / "events.jsonl", *play(3), *play(4), END)
+
+    writer = threading.Thread(target=run)
+    writer.start()
+    assert main(["--runs", str(tmp_path), "--poll", "0.01"], Console(file=out, width=200)) == 0
+    writer.join()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == f"waiting for a run in {tmp_path}"
+    assert lines[1] == (
+        "round 1/4  accuracy 10.0 %  3.00 kB down, 1.00 kB up, 500 B selecting  about 6.0 s left"
+    )
+    assert "round 2/4" in lines[2]
+    assert "late: b" in lines[2]
+    assert lines[-1] == "completed after 4 rounds"
+
+
+def test_a_folder_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no/such/folder"]) == 1
+    assert "'no/such/folder' is not a run folder" in capsys.readouterr().err

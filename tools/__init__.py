@@ -1,0 +1,1 @@
+"""What people use around the apps: local engine, report, experiments, starting Flower."""

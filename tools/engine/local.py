@@ -1,0 +1,73 @@
+"""One federated training in this process: ``python -m forager.tools.engine -c "seed=1"``.
+
+What ``flwr run`` would do, with the same apps and the same results up to floating-point order,
+without its processes.
+"""
+
+import argparse
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.config.overrides import parse_overrides
+from ...core.config.run_config import Scalar, default_config, read_config
+from ...core.tasks import load_task
+from ...server_app.app import run, speak
+from ...server_app.loop import RunFailed
+from ...server_app.run_folder import RunFolder
+from ..report import summary_table
+from ..report.history import History
+from .local_grid import LocalGrid
+from .simulated_devices import simulated_devices
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What a run on the local engine left behind."""
+
+    folder: Path
+    reason: str
+    rounds: list[dict[str, Any]]
+
+
+def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
+    """Run one federated training on the local engine.
+
+    Parameters
+    ----------
+    overrides : dict
+        Run-config keys and values that differ from the defaults.
+    quiet : bool (default: True)
+        Say nothing but warnings.
+    """
+    speak(logging.WARNING if quiet else logging.INFO)
+    run_config = {**default_config(), **overrides}
+    config = read_config(run_config)
+    load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?
+    grid = LocalGrid(
+        config.num_clients,
+        run_config,
+        check_wire=config.local.check_wire,
+        devices=simulated_devices(config),
+    )
+    folder, reason = run(grid, run_config)
+    rows = History.from_events(folder.read_events()).rows
+    return LocalResult(folder.path, reason, [{"round": n, **rows[n]} for n in sorted(rows)])
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m forager.tools.engine", description=__doc__)
+    parser.add_argument(
+        "-c", "--run-config", action="append", default=[], metavar="'KEY=VALUE ...'"
+    )
+    arguments = parser.parse_args()
+    try:
+        result = run_local(parse_overrides(arguments.run_config), quiet=False)
+    except (ValueError, RunFailed) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(summary_table(RunFolder.open(result.folder)))
+    return 130 if result.reason == "interrupted" else 0

@@ -1,0 +1,211 @@
+"""A Grid that runs the ClientApp in this process: the same apps without the transport.
+
+For tests, sweeps and tables with thousands of clients. What is read-only is shared, not copied:
+array records stay numpy, the run config is one dict, a client that keeps nothing has no state. A
+client's state changes only when its handler succeeds, because handlers write it last.
+"""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run  # only for the signature of Grid.run
+from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
+
+from ...client_app.app import answer
+from ...client_app.state import ClientState
+from ...core.config.run_config import read_config
+from ...core.wire.keys import ARRAYS, ASK_LOSSES, CONFIG, NUM_EXAMPLES, SPARSE, STEPS
+from ...core.wire.records import record_at, records_of
+from ...core.wire.sizes import payload_bytes, record_bytes
+from .simulated_devices import SimulatedDevices
+
+_SERVER = 1  # Flower's node id of the SuperLink
+_FIRST_NODE = 1000
+_LEFT = 5  # Flower's code for a node that is gone
+_PULL_BYTES = (
+    64 * 2**20
+)  # model bytes that one pull answers at most, so that replies can be consumed as they come
+
+
+class LocalGrid(Grid):
+    """Virtual clients in this process.
+
+    Parameters
+    ----------
+    num_clients : int
+        How many, each with one partition of the data.
+    run_config : dict
+        Flower's flat run config, shared by all.
+    check_wire : bool (default: False)
+        Serialise and read back every message and reply, as a real transport would.
+    devices : SimulatedDevices, optional
+        How fast clients are, and when they are there. Answers then arrive in the order of their
+        simulated times, and a client that leaves before it is done answers with an error.
+    """
+
+    def __init__(
+        self,
+        num_clients: int,
+        run_config: dict[str, Any],
+        *,
+        check_wire: bool = False,
+        devices: SimulatedDevices | None = None,
+    ) -> None:
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, _SERVER, 1
+        self._run = Run.create_empty(1)
+        self.check_wire = check_wire
+        self.devices = devices
+        self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
+        self.contexts = {
+            _FIRST_NODE + i: Context(
+                run_id=1,
+                node_id=_FIRST_NODE + i,
+                node_config={"partition-id": i, "num-partitions": num_clients},
+                state=RecordDict(),
+                run_config=run_config,
+            )
+            for i in range(num_clients)
+        }
+        self._pending: dict[str, Message] = {}
+        self._ids = count(1)
+        self._stateful: set[int] = set()  # nodes that keep something
+
+    def set_run(self, run: Run) -> None:
+        """Set the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run, one and the same."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message (Flower's deprecated way, part of its interface)."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the virtual clients that are there."""
+        if self.devices is None:
+            return list(self.contexts)
+        return [_FIRST_NODE + client for client in self.devices.present()]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Take messages; the work is done when replies are pulled."""
+        ids = []
+        for message in messages:
+            message_id = str(next(self._ids))
+            message.metadata.__dict__["_message_id"] = (
+                message_id  # the SuperLink's task; there is no setter
+            )
+            self._pending[message_id] = _by_wire(message) if self.check_wire else message
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Answer the next of the pending messages, as many of one kind as fit one pull."""
+        waiting = [i for i in message_ids if i in self._pending]
+        batch: list[Message] = []
+        sizes: dict[int, int] = {}  # of records, most of which all messages share
+        size = 0
+        for message_id in waiting:
+            message = self._pending[message_id]
+            for record in records_of(message.content, ArrayRecord):
+                if id(record) not in sizes:
+                    sizes[id(record)] = record_bytes(record)
+                size += sizes[id(record)]
+            full = size > _PULL_BYTES and self.devices is None  # who is first is known at the end
+            if batch and (full or _kind(message) != _kind(batch[0])):
+                break
+            batch.append(message)
+        for message in batch:
+            del self._pending[message.metadata.message_id]
+        if not batch:
+            return []
+        contexts = [self.contexts[message.metadata.dst_node_id] for message in batch]
+        replies = answer(_kind(batch[0]), batch, contexts)
+        self._stateful.update(context.node_id for context in contexts if len(context.state))
+        if self.devices is not None:
+            replies = self._as_they_arrive(self.devices, batch, replies)
+        return [_by_wire(reply) for reply in replies] if self.check_wire else replies
+
+    def _as_they_arrive(
+        self, devices: SimulatedDevices, messages: list[Message], replies: list[Message]
+    ) -> list[Message]:
+        """Return replies in the order of their simulated times; who left answers with an error."""
+        clients = [message.metadata.dst_node_id - _FIRST_NODE for message in messages]
+        down = [payload_bytes(message.content) for message in messages]
+        up = [0 if reply.has_error() else payload_bytes(reply.content) for reply in replies]
+        samples = [self._samples(m, reply) for m, reply in zip(messages, replies, strict=True)]
+        seconds = devices.seconds(clients, samples, down, up)
+        arrived = []
+        for i in sorted(range(len(replies)), key=lambda i: seconds[i]):
+            stays = devices.seconds_left(clients[i])
+            self.durations[messages[i].metadata.message_id] = min(seconds[i], stays)
+            left = Message(Error(_LEFT, "left before it was done"), reply_to=messages[i])
+            arrived.append(replies[i] if seconds[i] <= stays else left)
+        return arrived
+
+    def _samples(self, message: Message, reply: Message) -> int:
+        """Return how many samples a client trained on for its answer, epochs included.
+
+        To tell the losses of several models takes a forward pass of each, a third of a training.
+        """
+        if reply.has_error():
+            return 0
+        metrics = records_of(reply.content, MetricRecord)
+        examples = float(str(metrics[0].get(NUM_EXAMPLES, 0))) if metrics else 0.0
+        if _kind(message) == ASK_LOSSES:
+            return round(examples * len(records_of(message.content, ArrayRecord)) / 3)
+        if ARRAYS not in reply.content and SPARSE not in reply.content:
+            return 0  # an answer without a model took no training to speak of
+        config = read_config(next(iter(self.contexts.values())).run_config)
+        asked = record_at(message.content, CONFIG, ConfigRecord)
+        steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))
+        steps = steps or config.local_steps
+        return steps * config.batch_size or round(examples * config.local_epochs)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Answer all messages; nobody is ever late here."""
+        ids = list(self.push_messages(messages))
+        replies: list[Message] = []
+        while len(replies) < len(ids):
+            replies.extend(self.pull_messages(ids))
+        return replies
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the clients that keep any: on a device the client keeps its own."""
+        states = {
+            str(node): dict(ClientState(self.contexts[node])) for node in sorted(self._stateful)
+        }
+        return states if self.devices is None else states | {"": self.devices.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        if self.devices is not None and "" in state:
+            self.devices.load_state_dict(state.pop(""))
+        for node, sections in state.items():
+            client = ClientState(self.contexts[int(node)])
+            client.update(sections)
+            client.save()
+            self._stateful.add(int(node))
+
+
+def _kind(message: Message) -> str:
+    return message.metadata.message_type
+
+
+def _by_wire(message: Message) -> Message:
+    return message_from_proto(message_to_proto(message))

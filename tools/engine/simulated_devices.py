@@ -1,0 +1,126 @@
+"""Devices of different speed that come and go, on a simulated clock.
+
+The local engine answers at once. To report time-to-accuracy as a fleet of phones would have it,
+this says how long each answer would have taken (transfer and computation), who is there at what
+time, and in which order answers arrive.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...core.config.run_config import ConfigError, RunConfig
+from .availability import Availability
+from .device_speed import DeviceSpeeds
+
+
+class SimulatedDevices:
+    """The clock, and what every client's device can do.
+
+    Parameters
+    ----------
+    clients : int
+        How many there are, numbered from 0.
+    speeds : DeviceSpeeds, optional
+        How fast they are; infinitely fast by default.
+    availability : Availability, optional
+        When they are there; always by default.
+
+    Examples
+    --------
+    >>> speeds = DeviceSpeeds([0.1, 0.2], [1000.0, 1000.0])
+    >>> devices = SimulatedDevices(2, speeds)
+    >>> devices.seconds([0, 1], samples=[10, 10], down=[500, 500], up=[500, 500])
+    [2.0, 3.0]
+    >>> devices.pass_time(3.0)
+    >>> devices.clock
+    3.0
+    """
+
+    def __init__(
+        self,
+        clients: int,
+        speeds: DeviceSpeeds | None = None,
+        availability: Availability | None = None,
+    ) -> None:
+        self.clients = clients
+        self.speeds = speeds
+        self.availability = availability
+        self.clock = 0.0
+
+    def present(self) -> list[int]:
+        """Return who is there now; if nobody is, time passes until somebody comes."""
+        if self.availability is None:
+            return list(range(self.clients))
+        here = np.flatnonzero(self.availability.available(self.clock))
+        if not here.size:
+            arrival = self.availability.next_arrival(self.clock)
+            if arrival is not None:
+                self.clock = arrival + 1e-6
+                here = np.flatnonzero(self.availability.available(self.clock))
+        return [int(client) for client in here]
+
+    def seconds(
+        self, clients: Sequence[int], samples: Sequence[int], down: Sequence[int], up: Sequence[int]
+    ) -> list[float]:
+        """Return how long each client's answer takes."""
+        if self.speeds is None:
+            return [0.0] * len(clients)
+        return [float(s) for s in self.speeds.round_seconds(clients, samples, down, up)]
+
+    def seconds_left(self, client: int) -> float:
+        """Return for how long a client will be there."""
+        if self.availability is None:
+            return math.inf
+        return float(self.availability.seconds_left(self.clock)[client])
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the clock go on."""
+        self.clock += seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the time."""
+        return {"clock": self.clock}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.clock = float(state["clock"])
+
+
+def simulated_devices(config: RunConfig) -> SimulatedDevices | None:
+    """Return the devices that a config describes, or None if all are alike and always there."""
+    settings, clients = config.devices, config.num_clients
+    if settings.availability == "always" and not settings.slow:
+        return None
+    speeds = None
+    if settings.slow:
+        speeds = DeviceSpeeds.drawn(
+            clients,
+            config.seed,
+            settings.seconds_per_sample,
+            settings.bytes_per_second,
+            settings.spread,
+        )
+    if settings.availability == "always":
+        return SimulatedDevices(clients, speeds)
+    if settings.availability == "day-night":
+        trace = Availability.day_and_night(clients, config.seed)
+    else:
+        trace = _read_trace(settings.availability, clients)
+    return SimulatedDevices(clients, speeds, trace)
+
+
+def _read_trace(path: str, clients: int) -> Availability:
+    """Read a trace: an ``.npz`` file with ``owner``, ``start``, ``end`` and ``period``."""
+    try:
+        with np.load(Path(path), allow_pickle=False) as arrays:
+            owner, start, end = (arrays[name] for name in ("owner", "start", "end"))
+            return Availability(clients, owner, start, end, float(arrays["period"]))
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigError(
+            f"run config: devices.availability = {path!r}: always, day-night, or an .npz file with "
+            f"owner, start, end, period ({error})"
+        ) from error

@@ -1,0 +1,1 @@
+"""Sweeps over configs and seeds, their records, statistics, tables, and comparisons."""

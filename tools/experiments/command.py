@@ -1,0 +1,74 @@
+"""The command line that all benchmarks share: ``python -m benchmarks.<name>``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
+from collections.abc import Iterable
+from pathlib import Path
+
+from .records import Cell, SweepError
+from .results import Results
+from .sweep import LOCAL_ENGINE, sweep
+
+
+def benchmark_parser(
+    name: str, description: str | None, *, rounds: int, seeds: int
+) -> ArgumentParser:
+    """Make a parser with the options that every benchmark has; add your own to it.
+
+    Parameters
+    ----------
+    name : str
+        The benchmark's name, as in ``python -m benchmarks.<name>``.
+    description : str, optional
+        What it measures, for ``--help``.
+    rounds, seeds : int
+        How many of each by default.
+    """
+    parser = ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=ArgumentDefaultsHelpFormatter,
+    )
+    parser.set_defaults(name=name)
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds of every run")
+    parser.add_argument("--seeds", type=int, default=seeds, help="how many seeds: 0, 1, 2, ...")
+    parser.add_argument("--processes", type=int, help="runs at the same time; None: all cores")
+    parser.add_argument(
+        "--out", type=Path, default=Path("sweeps") / f"{name}.jsonl", help="the sweep file"
+    )
+    parser.add_argument("--keep-runs", type=Path, help="keep the runs' own folders in this one")
+    return parser
+
+
+def run_benchmark(
+    options: Namespace, cells: Iterable[Cell], *, runner: str = LOCAL_ENGINE
+) -> Results:
+    """Run the cells as the options say; a wrong option or Ctrl-C ends the program with a message.
+
+    Parameters
+    ----------
+    options : Namespace
+        What the parser of `benchmark_parser` read.
+    cells : iterable of Cell
+        What to run.
+    runner : str
+        What runs one config, as ``module:function``.
+    """
+    try:
+        return sweep(
+            options.name,
+            cells,
+            range(options.seeds),
+            path=options.out,
+            processes=options.processes,
+            runner=runner,
+            keep_runs=options.keep_runs,
+        )
+    except SweepError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on from {options.out}", file=sys.stderr)
+        raise SystemExit(130) from None

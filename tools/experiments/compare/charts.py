@@ -1,0 +1,151 @@
+"""The pictures of a comparison, drawn as those of a run's report are."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...report.formatting import byte_unit
+from ...report.hover import lines_at
+from ...report.svg import INK, SERIES, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEIGHT = 3.0
+FEW_DECADES = 200.0
+WIDE = 5.0  # a cost that differs by more between strategies is drawn in logarithms
+_DASHES = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
+AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor time, s"}
+
+
+def colour(position: int) -> str:
+    """Return a strategy's colour."""
+    return SERIES[position % len(SERIES)]
+
+
+def curves(document: Mapping[str, Any], axis: str) -> Plot:
+    """Draw accuracy over rounds, bytes or work: a line a strategy, with bands for finalists."""
+    known = {name: curve for name, curve in document["curves"].items() if curve}
+    size, unit = _unit(known, axis)
+    wide = axis != "rounds" and _is_wide([curve[axis][-1] for curve in known.values()])
+    lines = {n: _Line.of(curve, axis, size, skip=wide) for n, curve in known.items()}
+    ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
+
+    def paint(axes: "Axes") -> None:
+        for position, name in enumerate(document["curves"]):
+            if name in lines:
+                _paint_line(axes, lines[name], name, position, name in ends)
+        if wide:
+            _logarithmic(axes)
+        else:
+            axes.locator_params(axis="x", integer=axis == "rounds")
+        axes.set(xlabel=AXIS_TITLES[axis] if not unit else f"{unit} sent", ylabel="accuracy")
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
+        axes.grid(axis="y")
+        axes.figure.legend(loc="outside upper left", ncols=3)
+
+    def hover(axes: "Axes") -> dict[str, Any]:
+        points = {name: (line.x, line.mean) for name, line in lines.items()}
+        x_unit = unit or {"rounds": "round", "work": "s"}[axis]
+        return lines_at(axes, points, x_unit, "%", 100, ranked=True)
+
+    return draw(axis, HEIGHT + 0.12 * math.ceil(len(lines) / 3), paint, hover)
+
+
+@dataclass(frozen=True)
+class _Line:
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+    @property
+    def has_band(self) -> bool:
+        """Whether there were several seeds; a single one has no interval."""
+        return None not in self.low
+
+    @classmethod
+    def of(cls, curve: Mapping[str, Any], axis: str, size: float, *, skip: bool) -> "_Line":
+        start = 1 if skip and not curve[axis][0] else 0  # zero has no logarithm
+        mean, low, high = (curve[name][start:] for name in ("mean", "low", "high"))
+        if None not in low:  # an interval knows nothing of 0 and 1, a share does
+            low, high = [max(0.0, v) for v in low], [min(1.0, v) for v in high]
+        return cls([value / size for value in curve[axis][start:]], mean, low, high)
+
+
+def _paint_line(axes: "Axes", line: _Line, name: str, position: int, to_the_end: bool) -> None:
+    dashes = _DASHES[position // len(SERIES) % len(_DASHES)]
+    width = 1.8 if to_the_end else 0.9
+    axes.plot(
+        line.x, line.mean, color=colour(position), linestyle=dashes, linewidth=width, label=name
+    )
+    if not to_the_end:
+        axes.plot(line.x[-1:], line.mean[-1:], color=colour(position), marker="x", markersize=4)
+    elif line.has_band:
+        axes.fill_between(line.x, line.low, line.high, color=colour(position), alpha=0.18, lw=0)
+
+
+def _logarithmic(axes: "Axes") -> None:
+    """Draw costs in logarithms, with numbers as people write them."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    subs = (1, 2, 5) if high < FEW_DECADES * low else (1,)  # as many numbers as find room
+    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _unit(curves_by_name: Mapping[str, Any], axis: str) -> tuple[float, str]:
+    if axis != "bytes":
+        return 1.0, ""
+    largest = max((curve[axis][-1] for curve in curves_by_name.values()), default=1.0)
+    unit, size = byte_unit(largest)
+    return size, unit
+
+
+def _is_wide(totals: Sequence[float]) -> bool:
+    known = [total for total in totals if total > 0]
+    return bool(known) and max(known) > WIDE * min(known)
+
+
+def gaps(document: Mapping[str, Any]) -> Plot | None:
+    """Draw the differences to the best strategy with their intervals: a row a strategy."""
+    others = [s for s in document["strategies"] if s["against"].get("rounds", {}).get("count")]
+    if not others:
+        return None
+    places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
+    positions = {name: i for i, name in enumerate(document["curves"])}
+
+    def paint(axes: "Axes") -> None:
+        for axis, (marker, shift) in places.items():
+            for row, strategy in enumerate(others):
+                _paint_gap(axes, strategy, axis, marker, row + shift, positions)
+            axes.plot([], [], color=INK, marker=marker, linestyle="", label=f"equal {axis}")
+        axes.axvline(0.0, color=INK, linewidth=0.8)
+        axes.set_yticks(range(len(others)), [s["name"] for s in others])
+        axes.set_ylim(len(others) - 0.5, -0.5)
+        axes.set_xlabel(f"points of accuracy against {document['best']}")
+        axes.grid(axis="x")
+        axes.figure.legend(loc="outside upper left", ncols=3)
+
+    return draw("gaps", 1.0 + 0.34 * len(others), paint)
+
+
+def _paint_gap(
+    axes: "Axes",
+    strategy: Mapping[str, Any],
+    axis: str,
+    marker: str,
+    height: float,
+    positions: Mapping[str, int],
+) -> None:
+    gap = strategy["against"][axis]
+    if gap["mean"] is None:
+        return
+    tint = colour(positions[strategy["name"]])
+    if gap["low"] is not None:
+        axes.plot([100 * gap["low"], 100 * gap["high"]], [height, height], color=tint, lw=1.4)
+    axes.plot([100 * gap["mean"]], [height], color=tint, marker=marker, markersize=3.5)

@@ -1,0 +1,149 @@
+"""Run a comparison: stage by stage, in parallel, resumable."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ....core.config.run_config import Scalar
+from ..records import Cell, Record
+from ..sweep import Sweep, open_sweep
+from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget
+from .candidates import Candidate, baseline_of
+from .halving import Stage, plan, survivors
+from .measures import GOALS, level
+from .progress import ComparisonProgress
+
+RUNNER = "forager.tools.experiments.compare.runner:run_candidate"
+# A run that is limited by something else must not end by its number of rounds.
+MANY_ROUNDS = 100_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of it.
+
+    Attributes
+    ----------
+    goal : str
+        Whose accuracy decides: a key of `GOALS`.
+    runs : dict
+        The longest completed runs of each strategy, by seed.
+    reached : dict
+        The last stage that each strategy took part in, counted from 0.
+    scores : dict
+        Mean accuracy of each strategy at the end of the last stage it took part in; nan if all of
+        its runs failed.
+    failures : list of Record
+        Runs that failed.
+    """
+
+    candidates: list[Candidate]
+    common: Mapping[str, Scalar]
+    budget: Budget
+    seeds: list[int]
+    stages: list[Stage]
+    baseline: str
+    goal: str = "server"
+    runs: dict[str, dict[int, Record]] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    failures: list[Record] = field(default_factory=list)
+
+    @property
+    def finalists(self) -> list[str]:
+        """Those that took part in the last stage and have a score."""
+        end = len(self.stages) - 1
+        return [n for n, stage in self.reached.items() if stage == end and self.runs[n]]
+
+
+def compare(
+    candidates: Sequence[Candidate],
+    common: Mapping[str, Scalar],
+    budget: Budget,
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    processes: int = 1,
+    halving: bool = True,
+    goal: str = "server",
+    runner: str = RUNNER,
+) -> Comparison:
+    """Run the strategies and return what was measured.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What to compare.
+    common : mapping
+        Run-config keys that all share.
+    budget : Budget
+        What each run may spend.
+    seeds : sequence of int
+        Every strategy runs with each of them.
+    folder : Path
+        Where the runs and their results are kept; a comparison that was stopped goes on there.
+    processes : int (default: 1)
+        How many runs go on at the same time.
+    halving : bool (default: True)
+        Drop the hopeless early.
+    goal : str (default: "server")
+        Whose accuracy decides: that "server"'s test data show, or the mean of the "clients" on
+        their own.
+    runner : str
+        What runs one config, as ``module:function``.
+    """
+    every = int(common.get("evaluate-every", 1))
+    stages = plan(budget, len(candidates), halving=halving, every=every)
+    result = Comparison(
+        list(candidates), common, budget, list(seeds), stages, baseline_of(candidates), goal
+    )
+    with (
+        open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs") as sweep,
+        ComparisonProgress(stages, len(seeds), processes) as progress,
+    ):
+        left, before = list(candidates), None
+        for number, stage in enumerate(stages):
+            _run_stage(sweep, progress, result, left, number, stage.step(before))
+            before = stage
+            scores = {candidate.name: result.scores[candidate.name] for candidate in left}
+            if stage is not stages[-1]:
+                going_on = survivors(scores, stages[number + 1].candidates, result.baseline)
+                left = [candidate for candidate in left if candidate.name in going_on]
+    return result
+
+
+def _run_stage(
+    sweep: Sweep,
+    progress: ComparisonProgress,
+    result: Comparison,
+    candidates: Sequence[Candidate],
+    number: int,
+    step: float,
+) -> None:
+    """Train those that are left up to the stage's budget."""
+    stage = result.stages[number]
+    cells = [_cell(candidate, result, stage.budget) for candidate in candidates]
+    missing = sweep.missing(cells, result.seeds)
+    progress.begin(step, len(cells) * len(result.seeds), len(missing))
+    sweep.run(missing, progress)
+    results = sweep.results(cells, result.seeds)
+    result.failures.extend(results.failures)
+    for cell in cells:
+        runs = results.runs[cell.name]
+        if runs or not number:  # what fails now has still done something before
+            result.runs[cell.name], result.reached[cell.name] = runs, number
+        levels = [level(run.rows, GOALS[result.goal]) for run in runs.values()]
+        result.scores[cell.name] = float(np.mean(levels)) if levels else float("nan")
+
+
+def _cell(candidate: Candidate, result: Comparison, budget: Budget) -> Cell:
+    """Return the run of one strategy, up to a stage's budget."""
+    rounds = int(result.budget.amount) if budget.kind == "rounds" else MANY_ROUNDS
+    length: dict[str, Scalar] = {
+        "num-server-rounds": rounds,
+        LIMIT_KIND: budget.kind,
+        LIMIT_AMOUNT: budget.amount,
+    }
+    return Cell(candidate.name, {**result.common, **candidate.settings, **length})

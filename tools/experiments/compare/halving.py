@@ -1,0 +1,101 @@
+"""Successive halving: train all a little, go on with the best third, and again.
+
+Ten strategies then cost about what three would. The baseline always stays, so that the best one is
+compared with it over the whole budget.
+
+Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
+AISTATS 2016.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .budget import Budget
+
+KEEP = 3  # one in three goes on
+FINALISTS = 2
+FIRST_ROUNDS = 5  # fewer say too little to drop anybody
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Up to where the strategies that are left are trained, and how many those are."""
+
+    budget: Budget
+    candidates: int
+
+    def step(self, before: "Stage | None") -> float:
+        """Return what one run adds to the stage before."""
+        return self.budget.amount - (before.budget.amount if before else 0.0)
+
+
+def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 1) -> list[Stage]:
+    """Return the stages of a comparison.
+
+    Parameters
+    ----------
+    budget : Budget
+        What a strategy may spend that stays to the end.
+    candidates : int
+        Number of strategies.
+    halving : bool (default: True)
+        Whether to drop any before the end.
+    every : int (default: 1)
+        Rounds between evaluations: a stage of rounds ends with one.
+
+    Examples
+    --------
+    >>> [(stage.budget.amount, stage.candidates) for stage in plan(Budget("rounds", 100), 10)]
+    [(11.0, 10), (33.0, 3), (100.0, 2)]
+    >>> total_cost(plan(Budget("rounds", 100), 10))
+    310.0
+    """
+    stages = [Stage(budget, candidates)]
+    if not halving or candidates <= KEEP:
+        return stages
+    drops = math.ceil(math.log(candidates / FINALISTS, KEEP))
+    counts = [candidates]
+    for _ in range(drops):
+        counts.append(keep(counts[-1]))
+    amounts = [budget.amount / KEEP**drop for drop in range(drops, -1, -1)]
+    if budget.kind == "rounds":
+        amounts = [every * math.floor(amount / every) for amount in amounts[:-1]] + [amounts[-1]]
+        amounts = [amount for amount in amounts if amount >= FIRST_ROUNDS] or [budget.amount]
+        counts = counts[: len(amounts)]
+    return [
+        Stage(Budget(budget.kind, float(amount)), count)
+        for amount, count in zip(amounts, counts, strict=True)
+    ]
+
+
+def keep(candidates: int) -> int:
+    """Return how many of so many go on to the next stage.
+
+    >>> [keep(count) for count in (10, 4, 3, 2)]
+    [3, 2, 2, 2]
+    """
+    return min(candidates, max(FINALISTS, round(candidates / KEEP)))
+
+
+def total_cost(stages: Sequence[Stage]) -> float:
+    """Return what all runs of one seed spend together."""
+    before = [None, *stages]
+    return sum(
+        stage.candidates * stage.step(last) for stage, last in zip(stages, before, strict=False)
+    )
+
+
+def survivors(scores: Mapping[str, float], count: int, baseline: str) -> list[str]:
+    """Return who goes on: the best, and the baseline in any case, in the order of the names given.
+
+    A strategy without a score (nan: none of its runs ended well) never goes on.
+
+    >>> survivors({"fedavg": 0.1, "a": 0.3, "b": 0.2, "c": float("nan")}, 2, "fedavg")
+    ['fedavg', 'a']
+    """
+    known = {name: score for name, score in scores.items() if not math.isnan(score)}
+    ranked = sorted(known, key=lambda name: -known[name])
+    chosen = [name for name in ranked if name != baseline]
+    chosen = chosen[: count - (baseline in known)]
+    return [name for name in scores if name in chosen or (name == baseline and name in known)]

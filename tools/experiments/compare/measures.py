@@ -1,0 +1,74 @@
+"""Numbers of one run, and pairs of runs at equal rounds, bytes or work."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..measures import series
+from ..records import Record, Row
+from ..statistics import Difference, difference
+
+LAST = 0.2  # share of the evaluations, the last ones, that accuracy is the mean of
+ACCURACY, OWN, WORST = "accuracy", "clients-accuracy-mean", "clients-accuracy-worst-10"
+# Whose accuracy decides. A method with several models is good where each client's own one is.
+GOALS = {"server": ACCURACY, "clients": OWN}
+GOAL_NAMES = {"server": "on the server's test data", "clients": "on the clients' own data"}
+EVENNESS, SELECTING = "evenness", "seconds-selecting"
+# What runs are made equal in, by the column that counts it
+AXES = {"rounds": "round", "bytes": "bytes", "work": "client-seconds"}
+
+Rows = Sequence[Row]
+Runs = Mapping[int, Record]
+
+
+def level(rows: Rows, metric: str) -> float:
+    """Return the mean of the last fifth of a metric's values: one round alone may be luck.
+
+    >>> curve = [{"round": r, "accuracy": a} for r, a in enumerate((0.1, 0.2, 0.3, 0.5, 0.7))]
+    >>> level(curve, "accuracy")
+    0.7
+    >>> level([], "accuracy")
+    nan
+    """
+    values = series(rows, metric)[1]
+    if not len(values):
+        return math.nan
+    return float(values[-max(1, round(LAST * len(values))) :].mean())
+
+
+def last(rows: Rows, column: str) -> float:
+    """Return the last known value of a column."""
+    values = series(rows, column)[1]
+    return float(values[-1]) if len(values) else math.nan
+
+
+def up_to(rows: Rows, column: str, amount: float) -> list[Row]:
+    """Return the rounds before a run has spent more than an amount."""
+    spent = np.array([row.get(column) or 0.0 for row in rows], dtype=float)
+    return [row for row, value in zip(rows, spent, strict=True) if value <= amount]
+
+
+def at_equal(first: Runs, second: Runs, axis: str, metric: str) -> Difference:
+    """Compare two strategies by pairs of runs with the same seed: `first` minus `second`.
+
+    Both runs of a pair are cut where the one that spent less ended.
+
+    Parameters
+    ----------
+    first, second : mapping of int to Record
+        Completed runs by seed.
+    axis : str
+        What is made equal: a key of `AXES`.
+    metric : str
+        What is compared.
+    """
+    column = AXES[axis]
+    values: tuple[dict[int, float], dict[int, float]] = {}, {}
+    for seed in sorted(first.keys() & second.keys()):
+        pair = first[seed].rows, second[seed].rows
+        amount = min(last(rows, column) for rows in pair)
+        levels = [level(up_to(rows, column, amount), metric) for rows in pair]
+        if not any(map(math.isnan, levels)):
+            values[0][seed], values[1][seed] = levels
+    return difference(*values)

@@ -1,0 +1,110 @@
+"""The page of a comparison: one file, offline, with pictures that answer to the pointer."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ...report.formatting import plural, shorten
+from ...report.html_page import page
+from ...report.picture import figure
+from ...report.tables import sortable_table
+from . import charts
+from .measures import GOAL_NAMES
+from .table import COLUMNS, MARKS, Strategy
+
+TITLES = {
+    "rounds": "Accuracy by round",
+    "bytes": "Accuracy against bytes",
+    "work": "Accuracy against the clients' work",
+}
+CAPTIONS = {
+    "rounds": """Mean over seeds. Look at the order at the right edge, and whether the bands (95 %
+intervals, of those that stayed to the end) still overlap: then the order may be chance. A cross
+is where a strategy was stopped for being behind.""",
+    "bytes": """All that was sent down, up and for selecting, but not for testing on clients. The
+line that is highest at what you can afford to send is the one to take: asking clients before
+choosing shows as a line that lags behind.""",
+    "work": """Processor time of all clients together on this machine, whatever they did with it.
+Look for lines that reach the same height further left: the same accuracy for less battery.""",
+}
+GAPS_CAPTION = (
+    "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
+    "95 % interval. A line that touches zero means no difference that could not be chance. Who was "
+    "stopped early is compared where it was stopped. With many strategies, one line in twenty "
+    "misses zero by chance alone."
+)
+TABLE_NOTE = (
+    "Click a title to sort. Accuracy is the mean of the last fifth of a strategy's evaluations, "
+    "± one standard deviation over seeds; differences are in points against the best, with 95 % "
+    "intervals ({marks}; no difference: less than two points either way). Evenness is Jain's index "
+    "of how often clients were chosen in the first {rounds:.0f} rounds (1: all alike). Accuracy is "
+    "{goal}; the other accuracy is {other}."
+)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Return the whole page of a comparison from its document."""
+    axes = CAPTIONS if any(document["curves"].values()) else ()
+    pictures = [(TITLES[axis], charts.curves(document, axis), CAPTIONS[axis]) for axis in axes]
+    gaps = charts.gaps(document)
+    if gaps is not None:
+        pictures.append(("Differences to the best", gaps, GAPS_CAPTION))
+    figures = (figure(title, plot, escape(caption)) for title, plot, caption in pictures)
+    body = "\n".join(
+        [
+            _head(document),
+            f'<div class="charts">{"".join(figures)}</div>',
+            "<h2>All numbers</h2>",
+            _table(document),
+            "<h2>How it was run</h2>",
+            _how(document),
+        ]
+    )
+    return page(f"Comparison on {document['task']}", body, [plot for _, plot, _ in pictures])
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    answer, *reasons = document["verdict"]
+    lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
+    sub = (
+        f"{plural(len(document['strategies']), 'strategy', 'strategies')}, "
+        f"{plural(len(document['seeds']), 'seed')}, {document['budget']} each; judged by accuracy "
+        f"{document['goal']}"
+    )
+    return (
+        f"<h1>Which strategy for {escape(document['task'])}?</h1>\n"
+        f'<p class="sub">{escape(sub)}</p>\n<p class="answer">{escape(answer)}</p>\n'
+        f'<ul class="story">{lines}</ul>\n<h2>Pictures</h2>'
+    )
+
+
+def _table(document: Mapping[str, Any]) -> str:
+    rows = [_row(strategy, document["best"]) for strategy in document["strategies"]]
+    shown = sortable_table([column.title for column in COLUMNS], rows)
+    marks = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
+    goal = document["goal"]
+    (other,) = (name for name in GOAL_NAMES.values() if name != goal)
+    note = TABLE_NOTE.format(rounds=document["shared-rounds"], marks=marks, goal=goal, other=other)
+    return f'{shown}<p class="note">{escape(note)}</p>'
+
+
+def _row(strategy: Strategy, best: str) -> tuple[str, Sequence[tuple[str, object]]]:
+    cells = [
+        (escape(shorten(column.say(strategy), 60)), column.key(strategy)) for column in COLUMNS
+    ]
+    return "best" if strategy["name"] == best else "", cells
+
+
+def _how(document: Mapping[str, Any]) -> str:
+    stages = "".join(
+        f"<li>{escape(stage['budget'])}: {escape(', '.join(stage['strategies']))}</li>"
+        for stage in document["stages"]
+    )
+    settings = "\n".join(f"{key} = {value!r}" for key, value in document["settings"].items())
+    command = document["command"]
+    return (
+        f"<p>Trained up to, and who took part:</p><ul>{stages}</ul>"
+        f"<pre><code>{escape(command)}</code></pre>"
+        f"<details><summary>Settings that all share</summary>"
+        f"<pre><code>{escape(settings)}</code></pre></details>"
+    )

@@ -1,0 +1,104 @@
+"""One run of a comparison, in a worker process: goes on where it was stopped, up to its budget.
+
+A run is known by its settings without its length, so that a strategy that survives a stage is
+trained on, not anew.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ....core.config.run_config import Scalar, default_config, read_config
+from ....core.tasks import TaskSpec
+from ....core.tasks.errors import CONFIG_KEYS
+from ....server_app.app import build_loop, speak
+from ....server_app.callbacks.checkpoint import CheckpointError
+from ....server_app.run_folder import Event, RunFolder
+from ...engine.local import LocalResult
+from ...engine.local_grid import LocalGrid
+from ...engine.simulated_devices import simulated_devices
+from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from .meter import EVENT, Meter, MeteredGrid
+from .rows import rows_of
+
+_LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
+
+
+def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
+    """Run one strategy with one seed until its stage's budget is spent.
+
+    Parameters
+    ----------
+    overrides : dict
+        Run-config keys, and what the stage may spend in ``limit.kind`` and ``limit.amount``. The
+        run's folder is made beside ``output-dir``.
+    quiet : bool (default: True)
+        Say nothing but warnings.
+    """
+    speak(logging.WARNING if quiet else logging.INFO)
+    budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))
+    home = Path(str(overrides["output-dir"])).parent
+    folder = RunFolder(home / run_name(overrides))
+    settings = {k: v for k, v in overrides.items() if k not in (LIMIT_KIND, LIMIT_AMOUNT)}
+    settings["output-dir"] = str(home)
+    reason = "completed"
+    if budget.spent(rows_of(folder.read_events())) < budget.amount:
+        reason = _play(folder, {**default_config(), **settings}, budget)
+    rows: list[Row] = budget.within(rows_of(folder.read_events()))
+    return LocalResult(folder.path, reason, [dict(row) for row in rows])
+
+
+def run_name(overrides: Mapping[str, Scalar]) -> str:
+    """Return the name of a run's folder: the same for every length of it.
+
+    >>> short, long = ({"strategy": "fedavg", "seed": 1, "num-server-rounds": n} for n in (5, 9))
+    >>> run_name(short) == run_name(long)
+    True
+    """
+    settings = {key: value for key, value in overrides.items() if key not in _LENGTH}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return f"{quote(str(settings.get('strategy', 'run')), safe='')}-{settings['seed']}-{digest}"
+
+
+def _play(folder: RunFolder, run_config: dict[str, Any], budget: Budget) -> str:
+    config = read_config(run_config)
+    _warm_up(config.task_spec(), config.num_clients)
+    grid = MeteredGrid(
+        config.num_clients,
+        run_config,
+        check_wire=config.local.check_wire,
+        devices=simulated_devices(config),
+    )
+    try:
+        _, loop = build_loop(grid, {**run_config, "resume-from": str(folder.path)})
+    except CheckpointError:  # new, or stopped before anything was saved
+        shutil.rmtree(folder.path, ignore_errors=True)
+        _, loop = build_loop(grid, {**run_config, "run-name": folder.path.name})
+    meter = Meter(grid, budget, _last_cost(folder.read_events()))
+    loop.callbacks = [meter, *loop.callbacks]
+    return loop.run()
+
+
+def _last_cost(events: list[Event]) -> dict[str, Any]:
+    costs = [event for event in events if event.get("event") == EVENT]
+    return costs[-1] if costs else {}
+
+
+@lru_cache(maxsize=4)
+def _warm_up(spec: TaskSpec, num_clients: int) -> None:
+    """Train one client once: what a process does only the first time is nobody's work."""
+    task = {CONFIG_KEYS.get(name, name): value for name, value in asdict(spec).items()}
+    sizes = {"num-clients": num_clients, "clients-per-round": 1, "num-server-rounds": 1}
+    with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
+        run_config = {**default_config(), **task, **sizes, "output-dir": folder}
+        _, loop = build_loop(LocalGrid(num_clients, run_config), run_config)
+        loop.callbacks = []
+        loop.run()

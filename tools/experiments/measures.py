@@ -1,0 +1,142 @@
+"""One number from the rounds of one run: final accuracy, rounds to a target, total bytes, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .records import Row
+
+Array = npt.NDArray[np.float64]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number read off one run.
+
+    Attributes
+    ----------
+    metrics : tuple of str
+        The columns of ``rounds.csv`` that it reads.
+    of : callable
+        From a run's rows to the number; None where the run has no such number.
+    """
+
+    metrics: tuple[str, ...]
+    of: Callable[[Rows], float | None]
+
+
+def series(rows: Rows, metric: str) -> tuple[Array, Array]:
+    """Return the rounds at which a metric was measured, and its values.
+
+    >>> series([{"round": 1, "loss": None}, {"round": 2, "loss": 0.5}], "loss")
+    (array([2.]), array([0.5]))
+    """
+    measured = [row for row in rows if isinstance(row.get(metric), int | float)]
+    rounds = np.array([row["round"] for row in measured], dtype=np.float64)
+    return rounds, np.array([row[metric] for row in measured], dtype=np.float64)
+
+
+def _from_series(metric: str, of: Callable[[Array, Array], float]) -> Measure:
+    def value(rows: Rows) -> float | None:
+        rounds, values = series(rows, metric)
+        return float(of(rounds, values)) if len(values) else None
+
+    return Measure((metric,), value)
+
+
+def final(metric: str) -> Measure:
+    """Last value."""
+    return _from_series(metric, lambda rounds, values: values[-1])
+
+
+def best(metric: str, *, lowest: bool = False) -> Measure:
+    """Highest value, or the lowest one; rounds at which the metric was nan do not count."""
+
+    def value(rounds: Array, values: Array) -> float:
+        candidates = values[~np.isnan(values)]
+        if not len(candidates):
+            return float("nan")
+        return float(candidates.min() if lowest else candidates.max())
+
+    return _from_series(metric, value)
+
+
+def area(metric: str) -> Measure:
+    """Area under the curve over rounds, by trapezoids.
+
+    >>> area("accuracy").of([{"round": 1, "accuracy": 0.2}, {"round": 3, "accuracy": 0.6}])
+    0.8
+    """
+    return _from_series(metric, lambda rounds, values: float(np.trapezoid(values, rounds)))
+
+
+def jitter(metric: str) -> Measure:
+    """Mean change from one measured round to the next, up or down: how restless a curve is.
+
+    >>> curve = [{"round": r, "accuracy": a} for r, a in enumerate((0.25, 0.5, 0.25))]
+    >>> jitter("accuracy").of(curve)
+    0.25
+    """
+    return _from_series(
+        metric, lambda _, values: float(np.abs(np.diff(values)).mean()) if len(values) > 1 else 0.0
+    )
+
+
+def at_round(metric: str, number: int) -> Measure:
+    """Value at one round; a run that did not measure it there has none."""
+
+    def value(rows: Rows) -> float | None:
+        rounds, values = series(rows, metric)
+        found = values[rounds == number]
+        return float(found[0]) if len(found) else None
+
+    return Measure((metric,), value)
+
+
+def rounds_to(metric: str, target: float, *, lowest: bool = False) -> Measure:
+    """First round at which a metric reaches a target; a run that never does has none."""
+
+    def value(rows: Rows) -> float | None:
+        rounds, values = series(rows, metric)
+        reached = rounds[values <= target if lowest else values >= target]
+        return float(reached[0]) if len(reached) else None
+
+    return Measure((metric,), value)
+
+
+def seconds_to(metric: str, target: float, clock: str = "simulated") -> Measure:
+    """Time on a clock at which a metric first reaches a target; a run that never does has none.
+
+    >>> rows = [{"round": 1, "accuracy": 0.2, "simulated": 9.0},
+    ...         {"round": 2, "accuracy": 0.6, "simulated": 17.5}]
+    >>> seconds_to("accuracy", 0.5).of(rows), seconds_to("accuracy", 0.7).of(rows)
+    (17.5, None)
+    """
+
+    def value(rows: Rows) -> float | None:
+        reached = [row for row in rows if _number(row.get(metric)) >= target]
+        return _number(reached[0].get(clock)) if reached else None
+
+    return Measure((metric, clock), value)
+
+
+def _number(value: object) -> float:
+    """Return a measured value as a number, and what was not measured as not a number."""
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def total(*metrics: str) -> Measure:
+    """Sum of one or more metrics over all rounds."""
+    return Measure(
+        metrics, lambda rows: float(sum(series(rows, metric)[1].sum() for metric in metrics))
+    )
+
+
+def total_bytes() -> Measure:
+    """All bytes of a run: down, up, and what selecting took."""
+    return total("bytes-down", "bytes-up", "bytes-select")

@@ -1,0 +1,156 @@
+"""The sweep file: one JSON line per finished run, whole or recognisably torn after any crash."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal
+
+Scalar = int | float | bool | str
+Row = Mapping[str, object]
+Key = tuple[str, str, int]
+
+LINE_START = b'{"cell": '
+
+
+class SweepError(ValueError):
+    """A sweep that cannot be run or read as it was asked for."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One named run config of a sweep; the sweep adds the seed and the output folder.
+
+    >>> Cell("a", {"strategy": "fedavg"}).digest == Cell("b", {"strategy": "fedavg"}).digest
+    True
+    >>> Cell("a", {"seed": 3})
+    Traceback (most recent call last):
+    forager.tools.experiments.records.SweepError: cell 'a': 'seed' is set by the sweep, leave it out
+    """
+
+    name: str
+    config: Mapping[str, Scalar]
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise SweepError("cell name: '' is empty; give every cell a name")
+        for key, value in self.config.items():
+            if key in ("seed", "output-dir"):
+                raise SweepError(f"cell {self.name!r}: {key!r} is set by the sweep, leave it out")
+            if not isinstance(value, Scalar):
+                raise SweepError(
+                    f"cell {self.name!r}: {key!r} is {value!r}; allowed are int, float, bool, str"
+                )
+
+    @property
+    def digest(self) -> str:
+        """Short hash of the config; the order of its keys does not matter."""
+        text = json.dumps(dict(self.config), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run, as a line of the sweep file."""
+
+    # `cell` stays first: LINE_START is how a torn line is told from a foreign file.
+    cell: str
+    seed: int
+    digest: str
+    status: Literal["completed", "failed"]
+    reason: str
+    error: str
+    seconds: float
+    config: Mapping[str, Scalar]
+    rows: list[Row]
+
+    @property
+    def key(self) -> Key:
+        """What makes two runs the same run."""
+        return self.cell, self.digest, self.seed
+
+    def line(self) -> bytes:
+        """Return the record as one line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def parse(data: bytes, name: str) -> tuple[list[Record], int]:
+    """Read a sweep file's content; a torn last line is left out.
+
+    Returns
+    -------
+    tuple of list of Record and int
+        The records, and how many bytes of the content are whole lines.
+    """
+    *lines, torn = data.split(b"\n")
+    if torn[: len(LINE_START)] != LINE_START[: len(torn)]:
+        raise SweepError(f"{name} is not a sweep file: its last line is no part of a record")
+    records = [_parse_line(line, f"{name}, line {i}") for i, line in enumerate(lines, start=1)]
+    return records, len(data) - len(torn)
+
+
+def _parse_line(line: bytes, place: str) -> Record:
+    try:
+        return Record(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise SweepError(f"{place}: not a record of a sweep file ({error})") from None
+
+
+def read_records(path: Path) -> list[Record]:
+    """Return all records of a sweep file, in the order in which the runs ended."""
+    try:
+        return parse(path.read_bytes(), str(path))[0]
+    except OSError as error:
+        raise SweepError(f"sweep file {path} cannot be read: {error.strerror}") from None
+
+
+class SweepFile:
+    """A sweep file held open for appending, by one sweep at a time.
+
+    Opening it reads what is there and cuts off a torn last line; a file that is not a sweep file
+    is refused and left as it was.
+    """
+
+    records: list[Record]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = path.open("a+b")
+        except OSError as error:
+            raise SweepError(f"sweep file {path} cannot be written: {error.strerror}") from None
+
+    def __enter__(self) -> SweepFile:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.seek(0)
+            self.records, size = parse(self._file.read(), str(self.path))
+            self._file.truncate(size)
+        except BlockingIOError:
+            self._file.close()
+            raise SweepError(f"sweep file {self.path} is in use by another sweep") from None
+        except SweepError:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def append(self, record: Record) -> None:
+        """Add one finished run; it is on disk when this returns."""
+        self._file.write(record.line())
+        self._file.flush()
+        os.fsync(self._file.fileno())

@@ -1,0 +1,94 @@
+"""Settings that keep Flower's programs inside this project.
+
+Flower by default keeps its state in the home directory, shares one local SuperLink among all
+projects of a machine, and installs an app's dependencies again for every run. ``python -m
+forager.tools.flower.env`` writes these settings into the virtual environment that runs it, as
+defaults, so that ``.venv/bin/flwr run .`` has them whether the environment was activated or not.
+"""
+
+import os
+import sys
+import sysconfig
+import zlib
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(sys.executable).parent  # where flwr, flower-superlink, ... are
+FLOWER_HOME = PROJECT / ".flwr-home"
+
+PRIVATE = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def local_ports(project: Path) -> tuple[int, int]:
+    """Return the ports of a project's own local SuperLink, the same for every call.
+
+    They lie below the range from which systems give out ports by themselves.
+
+    >>> local_ports(Path("/home/me/forager")) == local_ports(Path("/home/me/forager"))
+    True
+    >>> local_ports(Path("/home/me/forager")) == local_ports(Path("/home/you/forager"))
+    False
+    """
+    first = 20000 + 2 * (zlib.crc32(str(project).encode()) % 6000)
+    return first, first + 1
+
+
+def defaults(project: Path) -> dict[str, str]:
+    """Return the settings for Flower's command line in a project."""
+    http, control = local_ports(project)
+    return {
+        **PRIVATE,
+        "FLWR_HOME": str(project / ".flwr-home"),
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(http),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(control),
+    }
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of programs of Flower that keep their state in a folder of their own.
+
+    They talk to each other on this machine, never by a proxy, and start a Ray of their own. They
+    share its cores: threads that wait for each other must sleep, because spinning ones slow
+    each other down a hundred times.
+    """
+    inherited = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    direct = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1,localhost"]))
+    return {
+        **inherited,
+        **PRIVATE,
+        "FLWR_HOME": str(home),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "NO_PROXY": direct,
+        "no_proxy": direct,
+        "PATH": os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", os.defpath)]),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def startup_line(project: Path, programs: Path) -> str:
+    """Return the line of a ``.pth`` file, which Python runs whenever it starts.
+
+    Flower starts its programs by name, so their folder has to be on the search path too.
+    """
+    return (
+        f"import os; e = os.environ; e.update({{**{defaults(project)!r}, **e}}); "
+        f"p = {str(programs)!r}; q = e.get('PATH', ''); "
+        "p in q.split(os.pathsep) or e.update(PATH=p + os.pathsep + q)\n"
+    )
+
+
+def main() -> None:
+    """Write the defaults into this virtual environment."""
+    if sys.prefix == sys.base_prefix:
+        sys.exit("forager.tools.flower.env: not a virtual environment; use .venv/bin/python")
+    target = Path(sysconfig.get_path("purelib")) / "forager-flower-env.pth"
+    target.write_text(startup_line(PROJECT, PROGRAMS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

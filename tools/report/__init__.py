@@ -1,0 +1,51 @@
+"""What a run says about itself: a page for the browser and a table for the terminal."""
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .history import CSV_COLUMNS, History
+from .page import render
+from .story import summary
+
+if TYPE_CHECKING:  # the run folder itself uses this package's history for its table of rounds
+    from ...server_app.run_folder import RunFolder
+
+__all__ = ["summary_table", "write_report", "write_rounds_csv"]
+
+
+def write_report(folder: "RunFolder") -> Path:
+    """Write `report.html` from `config.json` and `events.jsonl`, however far the run came.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The folder of a run, finished or not.
+
+    Returns
+    -------
+    Path
+        The page: one file that needs no other and no network.
+    """
+    history = History.from_events(folder.read_events())
+    config = folder.read_config() or history.config
+    return folder.write_text("report.html", render(folder.path.resolve().name, config, history))
+
+
+def write_rounds_csv(folder: "RunFolder") -> Path:
+    """Write `rounds.csv`, one row a round; what is unknown stays empty."""
+    rows = History.from_events(folder.read_events()).rows
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({"round": number, **rows[number]} for number in sorted(rows))
+    return folder.write_text("rounds.csv", text.getvalue())
+
+
+def summary_table(folder: "RunFolder") -> str:
+    """Return the run's key figures as a table for the terminal, with the path of the report."""
+    pairs = summary(History.from_events(folder.read_events()))
+    pairs.append(("report", str(folder.report_path)))
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)

@@ -1,0 +1,136 @@
+"""With whom: cohorts as a tree that grows over rounds, with sizes and accuracies."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .axes import HEIGHT, edges, percent_axis, rounds_axis
+from .cohort_tree import Cohort, CohortTree
+from .formatting import percent, plural, shorten
+from .history import History
+from .hover import over_lines
+from .picture import Picture
+from .svg import SERIES, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_NAMED_COHORTS = 12
+
+
+def tree_chart(history: History) -> Plot | None:
+    """Draw the cohorts on top of each other, as wide as they have clients."""
+    tree = CohortTree(history)
+    rounds = tree.rounds()
+    if not rounds:
+        return None
+    cohorts = tree.ordered()
+    sizes = np.array([[c.sizes.get(r, 0.0) for r in rounds] for c in cohorts])
+    tops = sizes.cumsum(axis=0)
+
+    def paint(axes: "Axes") -> None:
+        for cohort, size, top in zip(cohorts, sizes, tops, strict=True):
+            alive = size > 0
+            axes.stairs(
+                np.where(alive, top, np.nan),
+                edges(rounds),
+                baseline=np.where(alive, top - size, np.nan),
+                fill=True,
+                color=SERIES[cohort.line % len(SERIES)],
+                alpha=0.75,
+                lw=0,
+                label=_label(cohort),
+            )
+        _name_bands(axes, cohorts, sizes[:, -1], tops[:, -1])
+        axes.set_ylabel("clients")
+        axes.set_ylim(0, float(tops[-1].max()))
+        axes.margins(x=0)
+        rounds_axis(axes)
+
+    return draw("cohorts", 3.4, paint, over_lines("clients"))
+
+
+def _label(cohort: Cohort) -> str:
+    return f"cohort {shorten(cohort.name, 20)}"
+
+
+def _name_bands(
+    axes: "Axes", cohorts: list[Cohort], sizes: NDArray[np.float64], tops: NDArray[np.float64]
+) -> None:
+    """Write name, size and last accuracy beside the bands that are left at the end."""
+    ends = [i for i in range(len(cohorts)) if sizes[i] > 0]
+    for i in ends if len(ends) <= MOST_NAMED_COHORTS else ():
+        accuracies = list(cohorts[i].accuracies.values())
+        text = f"{shorten(cohorts[i].name, 14)}: {sizes[i]:.0f}"
+        text += f", {percent(accuracies[-1])}" if accuracies else ""
+        beside = axes.get_yaxis_transform()
+        axes.text(1.02, tops[i] - sizes[i] / 2, text, va="center", size=8.5, transform=beside)
+
+
+def cohort_accuracy_chart(history: History) -> Plot | None:
+    """Draw the accuracy of each cohort's model; children begin where their parent ended."""
+    tree = CohortTree(history)
+    known = [cohort for cohort in tree.cohorts.values() if cohort.accuracies]
+    if len(known) < 2:
+        return None
+
+    def paint(axes: "Axes") -> None:
+        lines = {}
+        for cohort in known:
+            points = _with_parent(tree, cohort)
+            colour = SERIES[cohort.line % len(SERIES)]
+            (line,) = axes.plot(*zip(*points.items(), strict=True), color=colour)
+            line.set_label(_label(cohort))
+            lines[cohort.name] = line
+            axes.plot(list(points)[:1], list(points.values())[:1], color=colour, marker="o")
+        percent_axis(axes)
+        axes.grid(axis="y")
+        axes.set_ylabel("accuracy on own data" if tree.on_clients else "accuracy, server's test")
+        rounds_axis(axes)
+        left = [lines[cohort.name] for cohort in tree.last() if cohort.name in lines]
+        if len(left) <= MOST_NAMED_COHORTS:
+            axes.figure.legend(handles=left, loc="outside upper left", ncols=3)
+
+    return draw("cohort-accuracy", HEIGHT, paint, over_lines("%", 100))
+
+
+def _with_parent(tree: CohortTree, cohort: Cohort) -> dict[int, float]:
+    parent = tree.cohorts.get(cohort.parent)
+    first = min(cohort.accuracies)
+    before = {r: a for r, a in parent.accuracies.items() if r < first} if parent else {}
+    return {**({max(before): before[max(before)]} if before else {}), **cohort.accuracies}
+
+
+def cohorts_sentence(history: History) -> str:
+    """Say into how many cohorts the clients fell, and how these do."""
+    last = CohortTree(history).last()
+    if not last:
+        return ""
+    sizes = [cohort.sizes[max(cohort.sizes)] for cohort in last]
+    if len(last) == 1:
+        return f"All {sizes[0]:.0f} clients are in one cohort: it was never split."
+    each = f"{min(sizes):.0f} to {max(sizes):.0f}" if min(sizes) < max(sizes) else f"{sizes[0]:.0f}"
+    text = f"The clients fell into {plural(len(last), 'cohort')} of {each} clients"
+    accuracies = [c.accuracies[max(c.accuracies)] for c in last if c.accuracies]
+    if len(accuracies) < 2:
+        return f"{text}."
+    return f"{text}; their models reach {percent(min(accuracies))} to {percent(max(accuracies))}."
+
+
+PICTURES = (
+    Picture(
+        "How the cohorts grew",
+        tree_chart,
+        "Each band is a cohort, as wide as it has clients; where it splits, its children go on in "
+        "its place. At the right: name, clients, accuracy of its model (on its clients' own data "
+        "if they were asked, else on the server's). Look for splits that last, and for bands that "
+        "thin out: cohorts that clients leave.",
+    ),
+    Picture(
+        "Accuracy of each cohort",
+        cohort_accuracy_chart,
+        "A line begins where its parent's was at the split. Children that rise above it show that "
+        "the split was worth it; one that stays below has too few clients, or the wrong ones.",
+    ),
+)

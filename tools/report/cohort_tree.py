@@ -1,0 +1,114 @@
+"""How cohorts descend from each other, read from the log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .history import History
+from .lenient import by_name, natural_order
+
+
+@dataclass
+class Cohort:
+    """One cohort.
+
+    Attributes
+    ----------
+    place : tuple of int
+        Where it stands among the others: descendants lie where their parent lay.
+    line : int
+        Number of its line of descent: a cohort that goes on under another name keeps it.
+    parent : str
+        The cohort that it mostly came from; empty for a first one.
+    sizes, accuracies : dict of int to float
+        By round.
+    """
+
+    name: str
+    place: tuple[int, ...]
+    line: int
+    parent: str = ""
+    sizes: dict[int, float] = field(default_factory=dict)
+    accuracies: dict[int, float] = field(default_factory=dict)
+
+
+class CohortTree:
+    """All cohorts that ever were.
+
+    Attributes
+    ----------
+    cohorts : dict of str to Cohort
+        By name, in the order in which they came.
+    on_clients : bool
+        Whether accuracies are those on the clients' own data, else on the server's test data.
+
+    Examples
+    --------
+    >>> split = {"a": {"0": 1.0}, "b": {"0": 1.0}}
+    >>> tree = CohortTree(History.from_events([
+    ...     {"event": "cohorts", "round": 1, "members": {"0": 9}},
+    ...     {"event": "regrouped", "round": 2, "cohorts": split},
+    ...     {"event": "cohorts", "round": 2, "members": {"a": 5, "b": 4}},
+    ... ]))
+    >>> {name: (cohort.parent, cohort.place) for name, cohort in tree.cohorts.items()}
+    {'0': ('', (0,)), 'a': ('0', (0, 0)), 'b': ('0', (0, 1))}
+    """
+
+    def __init__(self, history: History) -> None:
+        self.cohorts: dict[str, Cohort] = {}
+        self.on_clients = bool(history.noted("cohorts-evaluated"))
+        self._lines = 0
+        changes = history.noted("regrouped")
+        for current, (event,) in history.noted("cohorts").items():
+            sizes = by_name(event.get("members"))
+            # A change in a round comes before its sizes: they are those of the new cohorts.
+            for change in changes.get(current, []):
+                self._descend(change.get("cohorts"))
+            for name in sorted(sizes, key=natural_order):
+                if name not in self.cohorts:
+                    self._add(name, "", (len(self.cohorts),))
+                self.cohorts[name].sizes[current] = sizes[name]
+        self._read_accuracies(history)
+
+    def _add(self, name: str, parent: str, place: tuple[int, ...], line: int | None = None) -> None:
+        if line is None:
+            line, self._lines = self._lines, self._lines + 1
+        self.cohorts[name] = Cohort(name, place, line, parent)
+
+    def _descend(self, regrouping: Any) -> None:
+        """Add the new cohorts below those that they mostly came from."""
+        children: dict[str, list[str]] = {}
+        for name, origins in regrouping.items() if isinstance(regrouping, Mapping) else ():
+            weights = by_name(origins)
+            if str(name) not in self.cohorts and weights:
+                main = max(weights, key=lambda origin: weights[origin])
+                children.setdefault(main, []).append(str(name))
+        for parent, names in children.items():
+            if parent not in self.cohorts:  # it was split before it ever trained
+                self._add(parent, "", (len(self.cohorts),))
+            origin = self.cohorts[parent]
+            alone = len(names) == 1
+            for number, name in enumerate(sorted(names, key=natural_order)):
+                place = origin.place if alone else (*origin.place, number)
+                self._add(name, parent, place, None if number else origin.line)
+
+    def _read_accuracies(self, history: History) -> None:
+        kind = "cohorts-evaluated" if self.on_clients else "cohorts-on-server"
+        for current, (event,) in history.noted(kind).items():
+            for name, accuracy in by_name(event.get("accuracy")).items():
+                if name in self.cohorts:
+                    self.cohorts[name].accuracies[current] = accuracy
+
+    def rounds(self) -> list[int]:
+        """Return the rounds from the first to the last that sizes are known of."""
+        known = [current for cohort in self.cohorts.values() for current in cohort.sizes]
+        return list(range(min(known), max(known) + 1)) if known else []
+
+    def ordered(self) -> list[Cohort]:
+        """Return the cohorts so that descendants lie where their parent lay."""
+        return sorted(self.cohorts.values(), key=lambda cohort: cohort.place)
+
+    def last(self) -> list[Cohort]:
+        """Return those of the last round, in that order."""
+        rounds = self.rounds()
+        return [cohort for cohort in self.ordered() if rounds and rounds[-1] in cohort.sizes]

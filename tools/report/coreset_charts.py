@@ -1,0 +1,136 @@
+"""On what clients trained: where the samples of a round came from, how clean and of which class."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .axes import HEIGHT, finish, percent_axis, stack
+from .formatting import percent
+from .history import History
+from .hover import over_lines
+from .lenient import by_name, number, numbers_in
+from .picture import Picture
+from .store_charts import class_counts, class_picture
+from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ORIGINS = {
+    "new": ("chosen in this round", THIRD),
+    "kept": ("chosen earlier", FIRST),
+    "random": ("at random", SECOND),
+}
+
+
+def samples_by_origin(history: History) -> dict[int, dict[str, float]]:
+    """Return how many samples clients trained on in each round, by how they were chosen."""
+    found: dict[int, dict[str, float]] = {}
+    for current, events in history.noted("coresets").items():
+        parts = [by_name(event.get("samples")) for event in events]
+        sums = {name: sum(part.get(name, 0.0) for part in parts) for name in ORIGINS}
+        if any(sums.values()):
+            found[current] = sums
+    return found
+
+
+def clean_shares(history: History) -> dict[int, float]:
+    """Return the share of clean samples in each round, where the truth is known.
+
+    >>> event = {"event": "coresets", "round": 2, "sizes": [8, 2], "clean-share": 0.9}
+    >>> clean_shares(History.from_events([event]))
+    {2: 0.9}
+    """
+    found: dict[int, float] = {}
+    for current, events in history.noted("coresets").items():
+        known = [event for event in events if number(event.get("clean-share")) is not None]
+        sizes = [sum(numbers_in(event.get("sizes"))) for event in known]
+        if sum(sizes):
+            shares = [float(event["clean-share"]) for event in known]
+            found[current] = float(np.average(shares, weights=sizes))
+    return found
+
+
+def coreset_samples_chart(history: History) -> Plot | None:
+    """Draw the samples of each round by how they were chosen."""
+    samples = samples_by_origin(history)
+    if not samples:
+        return None
+    rounds = list(range(min(samples), max(samples) + 1))
+
+    def paint(axes: "Axes") -> None:
+        layers = [
+            (label, colour, [samples.get(current, {}).get(name, 0) for current in rounds])
+            for name, (label, colour) in ORIGINS.items()
+        ]
+        stack(axes, rounds, [layer for layer in layers if any(layer[2])])
+        finish(axes, "samples a round")
+
+    return draw("coreset-samples", HEIGHT, paint, over_lines(""))
+
+
+def clean_chart(history: History) -> Plot | None:
+    """Draw the share of clean samples over rounds, beside that of all data."""
+    shares, all_data = clean_shares(history), _clean_share_of_data(history.config)
+    if not shares:
+        return None
+
+    def paint(axes: "Axes") -> None:
+        label = "what clients trained on"
+        axes.plot(list(shares), list(shares.values()), color=FIRST, label=label)
+        if all_data is not None:
+            label = "all their data"
+            axes.plot(
+                [min(shares), max(shares)], [all_data] * 2, color=INK, ls="--", lw=1, label=label
+            )
+        axes.set_ylim(top=1.02)
+        percent_axis(axes)
+        finish(axes, "clean samples")
+
+    return draw("clean", HEIGHT, paint, over_lines("%", 100))
+
+
+def _clean_share_of_data(config: dict[str, Any]) -> float | None:
+    rate = number(config.get("corruption.rate"))
+    return None if rate is None or config.get("noise") in (None, "", "none") else 1 - rate
+
+
+def coreset_classes_chart(history: History) -> Plot | None:
+    """Draw how many samples of each class the coresets of all clients hold."""
+    return class_picture("coreset-classes", *class_counts(history, "coresets", "labels"))
+
+
+def coresets_sentence(history: History) -> str:
+    """Say how clean the coresets were."""
+    shares, all_data = clean_shares(history), _clean_share_of_data(history.config)
+    if not shares:
+        return ""
+    late = list(shares.values())[-max(1, len(shares) // 5) :]
+    against = "" if all_data is None else f", against {percent(all_data)} of all their data"
+    return (
+        f"In the last fifth of the rounds {percent(float(np.mean(late)))} of the samples that "
+        f"clients trained on was clean{against}."
+    )
+
+
+PICTURES = (
+    Picture(
+        "How the samples of a round were chosen",
+        coreset_samples_chart,
+        "Coresets are kept for some rounds and then chosen anew. Samples at random are of clients "
+        "that have not chosen yet; peaks of new choices are when work is spent "
+        "on choosing.",
+    ),
+    Picture(
+        "Clean share of the coresets",
+        clean_chart,
+        "A line above the dashed one means that choosing leaves out corrupted samples; the gap is "
+        "what it gains. Look whether it holds as the model learns the noise too.",
+    ),
+    Picture(
+        "Classes in the coresets",
+        coreset_classes_chart,
+        "A row is a class, a column a round; the stronger, the more samples of it the coresets of "
+        "all clients hold. Look for pale rows: classes that the model hardly sees.",
+    ),
+)

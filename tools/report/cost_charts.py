@@ -1,0 +1,72 @@
+"""What the rounds cost: bytes and seconds."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .axes import HEIGHT, edges, filled, finish, stack
+from .formatting import byte_unit
+from .history import History
+from .hover import over_lines
+from .picture import Picture
+from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def bytes_chart(history: History) -> Plot | None:
+    """Draw the bytes of each round: down, up and for selecting, on top of each other."""
+    parts = [
+        ("bytes-down", "down, to clients", FIRST),
+        ("bytes-up", "up, from clients", SECOND),
+        ("bytes-select", "selecting", THIRD),
+    ]
+    rounds = history.series("bytes-down")[0]
+    if not rounds:
+        return None
+    sent = np.array([filled(history, column, rounds) for column, _, _ in parts])
+    spared = np.maximum(0, filled(history, "bytes-up-dense", rounds) - sent[1])
+    unit, size = byte_unit(float((sent.sum(axis=0) + spared).max()))
+
+    def paint(axes: "Axes") -> None:
+        values = zip(parts, sent / size, strict=True)
+        stack(axes, rounds, [(label, colour, part) for (_, label, colour), part in values])
+        if spared.any():
+            whole, label = (sent.sum(axis=0) + spared) / size, "with a dense uplink"
+            axes.stairs(whole, edges(rounds), color=INK, linestyle="--", label=label)
+        finish(axes, f"{unit} a round")
+
+    return draw("bytes", HEIGHT, paint, over_lines(unit))
+
+
+def seconds_chart(history: History) -> Plot | None:
+    """Draw how long each round took, and how much of it selecting did."""
+    rounds = history.series("seconds")[0]
+    if not rounds:
+        return None
+    selecting = filled(history, "select-seconds", rounds)
+    rest = np.maximum(0, filled(history, "seconds", rounds) - selecting)
+
+    def paint(axes: "Axes") -> None:
+        layers = [("selecting", THIRD, selecting), ("training and the rest", FIRST, rest)]
+        stack(axes, rounds, layers)
+        finish(axes, "seconds a round")
+
+    return draw("seconds", HEIGHT, paint, over_lines("s"))
+
+
+PICTURES = (
+    Picture(
+        "Bytes in each round",
+        bytes_chart,
+        "Look at what selecting costs beside training, and for rounds in which less came up "
+        "than went down: clients that failed, or a sparse uplink. A dashed line is what whole "
+        "models would have taken.",
+    ),
+    Picture(
+        "Time of each round",
+        seconds_chart,
+        "Spikes are rounds that waited for slow or dead clients until the deadline.",
+    ),
+)

@@ -1,0 +1,108 @@
+"""Numbers and names as people read them."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.config.overrides import toml_value
+from ...core.config.run_config import flattened
+
+UNKNOWN = "unknown"
+
+
+def percent(share: float | None) -> str:
+    """Write a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.9123), percent(None)
+    ('91.2 %', 'unknown')
+    """
+    return UNKNOWN if share is None else f"{100 * share:.1f} %"
+
+
+def byte_unit(largest: float) -> tuple[str, float]:
+    """Return the decimal unit that suits a number of bytes, and its size.
+
+    Examples
+    --------
+    >>> byte_unit(25_000)
+    ('kB', 1000.0)
+    """
+    units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)]
+    return next(((name, size) for name, size in units if largest >= size), ("B", 1.0))
+
+
+def data_size(count: float) -> str:
+    """Write a number of bytes.
+
+    Examples
+    --------
+    >>> data_size(950), data_size(1_234_567)
+    ('950 B', '1.23 MB')
+    """
+    name, size = byte_unit(count)
+    value = count / size
+    decimals = 0 if name == "B" or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{decimals}f} {name}"
+
+
+def duration(seconds: float) -> str:
+    """Write a length of time.
+
+    Examples
+    --------
+    >>> duration(4.25), duration(95), duration(7322)
+    ('4.2 s', '1 min 35 s', '2 h 2 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
+
+
+def plural(count: float, one: str, many: str = "") -> str:
+    """Write a count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "round"), plural(2, "round"), plural(0, "reply", "replies")
+    ('1 round', '2 rounds', '0 replies')
+    """
+    return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
+
+
+def shorten(text: str, length: int) -> str:
+    r"""Cut a text that strangers wrote to one line of a length, unprintable characters replaced.
+
+    Examples
+    --------
+    >>> shorten("0123456789", 6), shorten("a\x00b", 6)
+    ('01234…', 'a�b')
+    """
+    line = " ".join(text.split())
+    cut = line if len(line) <= length else line[: length - 1] + "…"
+    return "".join(char if char.isprintable() else "�" for char in cut)
+
+
+def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> str:
+    """Return the command that runs with these keys set; unset ones (None) are left out.
+
+    Examples
+    --------
+    >>> print(run_command({"strategy": "cosage", "rounds": 5, "resume": False}))
+    flwr run . -c "strategy='cosage' rounds=5 resume=false"
+    """
+    pairs = [
+        f"{key}={toml_value(value)}"
+        for key, value in flattened(overrides).items()
+        if value is not None
+    ]
+    if not pairs:
+        return program
+    text = " ".join(pairs)
+    # Double quotes where the shell leaves what is between them alone, else its safest quoting.
+    argument = shlex.quote(text) if re.search(r'["$`!\\]', text) else f'"{text}"'
+    return f"{program} -c {argument}"

@@ -1,0 +1,61 @@
+"""What every page has in common: one file, nothing from outside, a script that it allows itself."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from html import escape
+
+from .formatting import shorten
+from .script import SCRIPT
+from .style import CSS
+from .svg import Plot
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+{body}
+<script type="application/json" id="plots">{plots}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page(title: str, body: str, plots: Iterable[Plot]) -> str:
+    """Return a whole page.
+
+    Parameters
+    ----------
+    title : str
+        As text.
+    body : str
+        As HTML, with the plots in it.
+    plots : iterable of Plot
+        Those of the body: what they say under the pointer.
+    """
+    hover = {plot.name: plot.hover for plot in plots if plot.hover}
+    # "<" could end the script element that holds the data, or begin a comment in it
+    data = json.dumps(hover, separators=(",", ":")).replace("<", "\\u003c")
+    return PAGE.format(
+        policy=_policy(),
+        title=escape(shorten(title, 120)),
+        css=CSS,
+        body=body,
+        plots=data,
+        script=SCRIPT,
+    )
+
+
+def _policy() -> str:
+    """Allow this page's own script and style, pictures that are in it, and nothing from outside."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    own = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    return f"default-src 'none'; {own}"

@@ -1,0 +1,156 @@
+"""The page of a report, put together from text, tables and pictures."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from ...core.config.run_config import flattened
+from . import (
+    accuracy_charts,
+    client_tables,
+    cohort_charts,
+    coreset_charts,
+    cost_charts,
+    participation_charts,
+    similarity_charts,
+    store_charts,
+    story,
+    trouble_charts,
+)
+from .donors import donors_section
+from .formatting import data_size, duration, percent, run_command
+from .history import History
+from .html_page import page
+from .picture import Picture, figure
+from .svg import Plot
+from .tables import table, text
+
+# Each picture says itself whether there is something to see; a heading without any is left out.
+CHAPTERS: tuple[tuple[str, tuple[Picture, ...]], ...] = (
+    (
+        "How it went",
+        (*accuracy_charts.PICTURES, *participation_charts.PICTURES, *cost_charts.PICTURES),
+    ),
+    ("What clients trained on", (*coreset_charts.PICTURES, *store_charts.PICTURES)),
+    ("Who shares a model", (*cohort_charts.PICTURES, *similarity_charts.PICTURES)),
+    ("Faults and slow clients", trouble_charts.PICTURES),
+)
+
+
+def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
+    """Return the whole page of a run."""
+    title = history.strategy or str(config.get("strategy") or "Federated run")
+    chapters, plots = _chapters(history)
+    sections = [
+        _head(title, run_name, history),
+        chapters or '<p class="note">The log holds no numbers to draw yet.</p>',
+        donors_section(history),
+        client_tables.problems_table(history),
+        client_tables.slow_table(history),
+        "<h2>Run it again</h2>",
+        _command(config),
+        client_tables.clients_table(history),
+        _config_table(config),
+    ]
+    body = "\n".join(section for section in sections if section)
+    return page(f"{run_name}: {title}", body, plots)
+
+
+def _chapters(history: History) -> tuple[str, list[Plot]]:
+    """Return all pictures under their headings, and what they say under the pointer."""
+    texts: list[str] = []
+    plots: list[Plot] = []
+    for heading, pictures in CHAPTERS:
+        drawn = [(picture, picture.draw(history)) for picture in pictures]
+        shown = [(picture, plot) for picture, plot in drawn if plot is not None]
+        if shown:
+            figures = "".join(figure(each.title, plot, each.caption) for each, plot in shown)
+            texts.append(f'<h2>{heading}</h2>\n<div class="charts">{figures}</div>')
+            plots += [plot for _, plot in shown]
+    return "\n".join(texts), plots
+
+
+def _head(title: str, run_name: str, history: History) -> str:
+    sentences = [
+        story.accuracy_sentence(history),
+        story.own_data_sentence(history),
+        story.traffic_sentence(history),
+        story.participation_sentence(history),
+        coreset_charts.coresets_sentence(history),
+        store_charts.stores_sentence(history),
+        cohort_charts.cohorts_sentence(history),
+        similarity_charts.similarity_sentence(history),
+        story.trouble_sentence(history),
+        *([f"Privacy: {story.privacy(history)}."] if history.delta is not None else []),
+    ]
+    mark = "" if story.ended_well(history) else ' class="warn"'
+    lines = [f"<li{mark}>{text(story.ending(history), 600)}</li>"]
+    lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences if sentence]
+    return (
+        f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>\n'
+        f'{_tiles(history)}\n<ul class="story">{"".join(lines)}</ul>'
+    )
+
+
+def _tiles(history: History) -> str:
+    known = story.last_and_best(history)
+    (last_round, last), (best_round, best) = known or ((0, None), (0, None))
+    down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
+    dense = story.dense_uplink(history)
+    instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
+    tiles = [
+        ("Final accuracy", percent(last), f"round {last_round}" if known else "not reported"),
+        ("Best accuracy", percent(best), f"round {best_round}" if known else "not reported"),
+        *_own_tile(history),
+        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
+        ("Down", data_size(down), "to clients"),
+        ("Up", data_size(up), instead),
+        (
+            "Selecting",
+            data_size(selecting),
+            f"{duration(history.total('select-seconds'))} choosing",
+        ),
+    ]
+    cells = (
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
+        for name, value, more in tiles
+    )
+    return f'<dl class="tiles">{"".join(cells)}</dl>'
+
+
+def _own_tile(history: History) -> list[tuple[str, str, str]]:
+    """Return how clients fare on their own data, where they were asked beside the server."""
+    known = story.own_accuracy(history)
+    if known is None:
+        return []
+    mean, worst = known
+    return [("On own data", mean, f"worst 10 %: {worst}" if worst else "clients' mean")]
+
+
+def _command(config: Mapping[str, Any]) -> str:
+    overrides = config.get("overrides")
+    if not isinstance(overrides, Mapping):
+        return '<p class="note">The log does not say which keys were set for this run.</p>'
+    local = run_command(overrides, "python -m forager.tools.engine")
+    return (
+        f"<p>By Flower, or in one process on the local engine:</p>"
+        f"<pre><code>{escape(run_command(overrides))}</code></pre>"
+        f"<pre><code>{escape(local)}</code></pre>"
+    )
+
+
+def _config_table(config: Mapping[str, Any]) -> str:
+    values = flattened({key: value for key, value in config.items() if key != "overrides"})
+    if not values:
+        return '<p class="note">The run ended before its config was written.</p>'
+    rows = [(f"<code>{escape(key)}</code>", escape(_value(values[key]))) for key in sorted(values)]
+    return (
+        f"<details><summary>The whole config, {len(rows)} keys</summary>"
+        f"{table(('key', 'value'), rows)}</details>"
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return str(value)

@@ -1,0 +1,112 @@
+"""Who took part: how often, when, and how long others waited."""
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .axes import (
+    BLUE,
+    MOST_NAMED,
+    Pixel,
+    legend,
+    pixel_rows,
+    rows_height,
+    shades,
+)
+from .formatting import shorten
+from .history import History
+from .hover import frame
+from .picture import Picture, swatch
+from .svg import FIRST, INK, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ANSWERED = BLUE
+TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)
+WAITING: Pixel = (0x80, 0x80, 0x80, 0xB0)  # of the longest wait; shorter ones are fainter
+MOST_CELLS = 500_000  # of the picture of choices: with more, only some clients are drawn
+
+
+def participation_chart(history: History) -> Plot | None:
+    """Draw how often each client was chosen, from the most to the least often."""
+    counts = history.participation()
+    named = history.times_chosen().most_common()
+    if not any(counts):
+        return None
+
+    def paint(axes: "Axes") -> None:
+        if len(counts) <= MOST_NAMED:
+            axes.bar(range(len(counts)), counts, color=FIRST, width=0.75)
+            labels = [shorten(key, 14) for key, _ in named]
+            upright = sum(len(label) + 1 for label in labels) > 55
+            axes.set_xticks(range(len(named)), labels, rotation=90 if upright else 0)
+        else:  # one outline, so that ten thousand clients are a few steps
+            levels, widths = np.unique(counts, return_counts=True)
+            edges = np.concatenate([[0], np.cumsum(widths[::-1])])
+            axes.stairs(levels[::-1], edges, fill=True, color=FIRST)
+        middle = float(np.median(counts))
+        axes.axhline(middle, color=INK, linewidth=0.8, linestyle="--", label="median")
+        axes.set_ylabel("times chosen")
+        axes.locator_params(axis="y", integer=True)
+        axes.set_xlabel("clients, most often chosen first")
+        legend(axes)
+
+    return draw("participation", rows_height(len(history.clients)), paint)
+
+
+def choices_chart(history: History) -> Plot | None:
+    """Draw who was chosen when and how long the others waited: a row a client, a column a round."""
+    if not any(history.chosen.values()):
+        return None
+    first, last = min(history.chosen), max(history.chosen)
+    step = math.ceil(len(history.clients) * (last - first + 1) / MOST_CELLS)
+    shown = history.clients[::step]
+    row_of = {key: row for row, key in enumerate(shown)}
+    chosen = np.zeros((len(shown), last - first + 1), dtype=bool)
+    for current, clients in history.chosen.items():
+        chosen[[row_of[key] for key in clients if key in row_of], current - first] = True
+    pixels = shades(history.ages()[::step], WAITING)
+    pixels[chosen] = ANSWERED
+    for problem in history.problems:
+        row, column = row_of.get(problem.client), problem.round - first
+        if problem.kind == "train" and row is not None and 0 <= column < chosen.shape[1]:
+            pixels[row, column] = TROUBLED if chosen[row, column] else pixels[row, column]
+
+    def paint(axes: "Axes") -> None:
+        what = "client" if step == 1 else f"one client in {step}"
+        pixel_rows(axes, pixels, first, shown, what)
+
+    def hover(axes: "Axes") -> dict[str, Any]:
+        packed = base64.b64encode(np.packbits(chosen, axis=1).tobytes()).decode()
+        return frame(axes) | {
+            "rows": [shorten(key, 24) for key in shown],
+            "columns": [f"round {current}" for current in range(first, last + 1)],
+            "chosen": packed,
+        }
+
+    return draw("choices", rows_height(len(shown)), paint, hover)
+
+
+def _rgb(pixel: Pixel) -> str:
+    return f"rgb{pixel[:3]}"
+
+
+PICTURES = (
+    Picture(
+        "How often each client was chosen",
+        participation_chart,
+        "A flat skyline means that all took part alike. A steep one means that the model "
+        "learns mostly from the clients on the left; gaps on the right were never asked.",
+    ),
+    Picture(
+        "Who was chosen when, and how long others waited",
+        choices_chart,
+        f"A row is a client, a column a round. {swatch(_rgb(ANSWERED))} chosen, "
+        f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set aside; "
+        f"{swatch(_rgb(WAITING))} waiting, the stronger the longer. Look for rows that fill, and "
+        "for clients that fail again and again.",
+    ),
+)

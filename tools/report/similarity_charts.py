@@ -1,0 +1,152 @@
+"""Who is like whom: the last matrix of similarities, ordered by cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .axes import BLUE, MOST_NAMED, shades
+from .formatting import shorten
+from .history import History
+from .hover import over_cells
+from .lenient import keys_in, natural_order, numbers_in, round_of
+from .picture import Picture
+from .svg import INK, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Similarities of clients that are in the order of their clusters.
+
+    Attributes
+    ----------
+    round : int
+        When they were computed.
+    clients, clusters : list of str
+        Name and cluster of each row; an empty cluster where none is known.
+    matrix : array
+        A row and a column a client.
+    """
+
+    round: int
+    clients: list[str]
+    clusters: list[str]
+    matrix: NDArray[np.float64]
+
+
+def last_likeness(history: History) -> Likeness | None:
+    """Return the last similarities that the run wrote down, if they make sense.
+
+    >>> event = {"event": "similarity", "round": 3, "clients": ["a", "b", "c"],
+    ...     "matrix": [[1, 0, 0.5], [0, 1, 0], [0.5, 0, 1]], "labels": {"a": 1, "b": 0, "c": 1}}
+    >>> found = last_likeness(History.from_events([event]))
+    >>> found.clients, found.clusters, found.matrix[1].tolist()
+    (['b', 'a', 'c'], ['0', '1', '1'], [0.0, 1.0, 0.5])
+    """
+    event = history.latest.get("similarity", {})
+    current = round_of(event)
+    keys, rows = keys_in(event.get("clients")), event.get("matrix")
+    if current is None or not keys or not isinstance(rows, list) or len(rows) != len(keys):
+        return None
+    values = [numbers_in(row) for row in rows]
+    if any(len(row) != len(keys) for row in values):
+        return None
+    labels = event.get("labels")
+    cluster_of = _clusters(keys, labels if isinstance(labels, Mapping) else {})
+    order = sorted(
+        range(len(keys)), key=lambda i: (natural_order(cluster_of[i]), natural_order(keys[i]))
+    )
+    matrix = np.array(values, dtype=np.float64)[np.ix_(order, order)]
+    return Likeness(current, [keys[i] for i in order], [cluster_of[i] for i in order], matrix)
+
+
+def _clusters(keys: list[str], labels: Mapping[str, Any]) -> list[str]:
+    found = [labels.get(key) for key in keys]
+    return ["" if label is None or label == -1 else str(label) for label in found]
+
+
+def within_and_between(likeness: Likeness) -> tuple[float | None, float | None]:
+    """Return the mean similarity of pairs in one cluster, and of pairs in different ones."""
+    names = np.array(likeness.clusters)
+    same = names[:, None] == names[None, :]
+    pairs = ~np.eye(len(names), dtype=bool)
+    means = [
+        float(likeness.matrix[mask & pairs].mean()) if (mask & pairs).any() else None
+        for mask in (same, ~same)
+    ]
+    return means[0], means[1]
+
+
+def similarity_chart(history: History) -> Plot | None:
+    """Draw the matrix, with lines between the clusters."""
+    likeness = last_likeness(history)
+    if likeness is None or len(likeness.clients) < 2:
+        return None
+    clusters = likeness.clusters
+    starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
+
+    def paint(axes: "Axes") -> None:
+        axes.imshow(_pixels(likeness.matrix), aspect="equal", interpolation="none")
+        for start in starts[1:]:
+            axes.axhline(start - 0.5, color=INK, lw=0.6)
+            axes.axvline(start - 0.5, color=INK, lw=0.6)
+        if len(starts) > 1:
+            ends = [*starts[1:], len(clusters)]
+            middles = [(a + b - 1) / 2 for a, b in zip(starts, ends, strict=True)]
+            _name(axes, "clients, by cluster", middles, [clusters[i] or "none" for i in starts])
+        else:
+            _name(axes, "clients", list(range(len(clusters))), likeness.clients)
+
+    rows = [
+        shorten(f"{key} ({cluster})" if cluster else key, 24)
+        for key, cluster in zip(likeness.clients, clusters, strict=True)
+    ]
+    return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix, parts=100))
+
+
+def _name(axes: "Axes", what: str, places: Sequence[float], names: Sequence[str]) -> None:
+    """Name both axes, and places on them as far as there is room."""
+    axes.set(xlabel=what, ylabel=what, xticks=[], yticks=[])
+    if len(names) <= MOST_NAMED:
+        shown = [shorten(name, 10) for name in names]
+        axes.set_yticks(places, shown)
+        axes.set_xticks(places, shown, rotation=90 if sum(map(len, shown)) > 40 else 0)
+
+
+def _pixels(matrix: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return shades between the least and the largest similarity of two clients."""
+    pairs = matrix[~np.eye(len(matrix), dtype=bool)]
+    low, high = float(pairs.min()), float(pairs.max())
+    return shades(np.clip((matrix - low) / ((high - low) or 1.0), 0, 1), BLUE)
+
+
+def similarity_sentence(history: History) -> str:
+    """Say how much more alike clients of one cluster are than others."""
+    likeness = last_likeness(history)
+    if likeness is None or len(set(likeness.clusters)) < 2:
+        return ""
+    within, between = within_and_between(likeness)
+    if within is None or between is None:
+        return ""
+    return (
+        f"In round {likeness.round} two clients of one cluster had a similarity of {within:.2f} "
+        f"on average, two of different ones {between:.2f}: the further apart, the clearer the "
+        "clusters."
+    )
+
+
+PICTURES = (
+    Picture(
+        "Who is like whom",
+        similarity_chart,
+        "A row and a column for each client, in the order of their clusters; the stronger, the "
+        "more alike, from the least to the most similar pair. Strong squares along the diagonal "
+        "are clusters that hold together; strong spots outside are clients that may be in the "
+        "wrong one.",
+    ),
+)

@@ -1,0 +1,193 @@
+"""A run in words, for the head of the page and for the terminal."""
+
+from collections import Counter
+
+from .formatting import data_size, duration, percent, plural
+from .history import History, jain_index, spread
+
+ENDINGS = {
+    "completed": "The run completed",
+    "early-stop": "The run stopped early, as its rule says",
+    "interrupted": "The run was interrupted",
+    "failed": "The run failed",
+}
+
+
+def ending(history: History) -> str:
+    """Say how the run ended."""
+    if history.finish is None:
+        return (
+            "The log has no end: the run is still going or was killed. "
+            f"Known so far: {plural(history.rounds_done, 'round')} in {duration(history.seconds)}."
+        )
+    reason = str(history.finish.get("reason", ""))
+    message = str(history.finish.get("message") or "")
+    text = ENDINGS.get(reason, f"The run ended ({reason})")
+    text += f" after {plural(history.rounds_done, 'round')} and {duration(history.seconds)}"
+    return f"{text}: {message}" if message else f"{text}."
+
+
+def ended_well(history: History) -> bool:
+    """Tell whether the run came to the end that it was meant to have."""
+    return history.finish is not None and history.finish.get("reason") in (
+        "completed",
+        "early-stop",
+    )
+
+
+def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Return round and accuracy of the last and of the best (first such) evaluation, if any."""
+    known = list(zip(*history.series(history.accuracy_column), strict=True))
+    if not known:
+        return None
+    return known[-1], max(known, key=lambda pair: pair[1])
+
+
+def accuracy_sentence(history: History) -> str:
+    """Say where accuracy went."""
+    known = last_and_best(history)
+    if known is None:
+        return "No accuracy was reported."
+    (last_round, last), (best_round, best) = known
+    where = "on the server's test set"
+    if history.accuracy_column != "accuracy":
+        where = "on the clients' own data, on average"
+    end = (
+        "that is its best"
+        if last == best
+        else f"the best was {percent(best)} in round {best_round}"
+    )
+    return f"Accuracy after round {last_round} is {percent(last)} {where}; {end}."
+
+
+def own_accuracy(history: History) -> tuple[str, str] | None:
+    """Return mean and worst tenth on the clients' own data, if they were asked beside the server.
+
+    >>> told = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9}
+    >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
+    >>> own_accuracy(History.from_events([told, server]))
+    ('90.0 %', '')
+    """
+    means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
+    if not means or history.accuracy_column != "accuracy":
+        return None
+    return percent(means[-1]), percent(worst[-1]) if worst else ""
+
+
+def own_data_sentence(history: History) -> str:
+    """Say how clients fare on their own data, where they were asked beside the server."""
+    known = own_accuracy(history)
+    if known is None:
+        return ""
+    mean, worst = known
+    least = f", and {worst} for the worst tenth of clients" if worst else ""
+    several = ""
+    if "cohorts" in history.latest or "neighbours" in history.latest:
+        several = (
+            " Clients use models of their own here, so this is what counts for them; the server's "
+            "test set asks each model about everybody's data."
+        )
+    return f"On the clients' own data it is {mean} on average{least}.{several}"
+
+
+def traffic_sentence(history: History) -> str:
+    """Say what was sent to and fro, and what of it served selecting."""
+    down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
+    total = down + up + selecting
+    if not total:
+        return "No traffic was counted."
+    return (
+        f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
+        f"{_instead(history)}, and selecting took another {data_size(selecting)} "
+        f"({percent(selecting / total)} of all traffic)."
+    )
+
+
+def dense_uplink(history: History) -> float | None:
+    """Return what the bytes up would have been without a sparse uplink, if there was one."""
+    if not history.series("bytes-up-dense")[0]:
+        return None
+    return sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in history.rows.values())
+
+
+def _instead(history: History) -> str:
+    dense = dense_uplink(history)
+    return "" if dense is None else f" (as whole models: {data_size(dense)})"
+
+
+def participation_sentence(history: History) -> str:
+    """Say how evenly clients took part in training."""
+    counts = history.participation()
+    index = jain_index(counts)
+    if index is None:
+        return "No client was chosen for training yet."
+    longest = int(history.ages().max(initial=0))
+    least, middle, most = spread(counts)
+    trained = sum(count > 0 for count in counts)
+    often = f"from {least} to {plural(most, 'time')}, median {middle:g}"
+    if least == most:
+        often = f"each {plural(most, 'time')}"
+    return (
+        f"{trained} of {plural(len(counts), 'client')} were chosen at least once: {often}. "
+        f"The longest that any of them waited was {plural(longest, 'round')}. "
+        f"Jain's index of evenness is {index:.2f} "
+        f"(1: all equally often; {1 / len(counts):.2g}: always the same one)."
+    )
+
+
+def trouble_counts(history: History) -> tuple[int, int, int]:
+    """Count requests that failed, replies that came late, replies that were set aside."""
+    fates = Counter(problem.fate for problem in history.problems)
+    return fates["failed"], fates["late"], fates["quarantined"]
+
+
+def trouble_sentence(history: History) -> str:
+    """Say what went wrong with clients."""
+    failed, late, quarantined = trouble_counts(history)
+    if not history.problems:
+        return "No request failed, none was late and no reply was set aside."
+    return (
+        f"{plural(failed, 'request')} failed, {late} came too late, and "
+        f"{plural(quarantined, 'reply was', 'replies were')} set aside (quarantined)."
+    )
+
+
+def summary(history: History) -> list[tuple[str, str]]:
+    """Return the run's key figures as pairs of name and value."""
+    known = last_and_best(history)
+    (last_round, last), (best_round, best) = known or ((0, None), (0, None))
+    counts = history.participation() or [0]
+    least, middle, most = spread(counts)
+    failed, late, quarantined = trouble_counts(history)
+    own = own_accuracy(history)
+    return [
+        (
+            "ended",
+            str(history.finish.get("reason")) if history.finish else "unknown (no end in the log)",
+        ),
+        ("rounds", f"{history.rounds_done}"),
+        ("time", duration(history.seconds)),
+        ("final accuracy", f"{percent(last)} (round {last_round})" if known else percent(None)),
+        ("best accuracy", f"{percent(best)} (round {best_round})" if known else percent(None)),
+        *([("on own data", own[0] + (f", worst tenth {own[1]}" if own[1] else ""))] if own else []),
+        ("bytes down", data_size(history.total("bytes-down"))),
+        ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
+        ("bytes selecting", data_size(history.total("bytes-select"))),
+        ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}"),
+        ("times chosen", f"{least} to {most}, median {middle:g}"),
+        ("failures", f"{failed} failed, {late} late"),
+        ("quarantined", f"{quarantined}"),
+        *([("privacy", privacy(history))] if history.delta is not None else []),
+    ]
+
+
+def privacy(history: History) -> str:
+    """Return what the run has given away of the client that was asked most often.
+
+    >>> events = [{"event": "privacy", "round": 1, "delta": 1e-5, "epsilon-most": 2.5}]
+    >>> privacy(History.from_events(events))
+    'epsilon 2.50 at delta 1e-05'
+    """
+    spent = history.series("epsilon")[1]
+    amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
+    return f"{amount} at delta {history.delta:g}"

@@ -1,0 +1,58 @@
+"""Tables of a page; their cells are HTML already."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from .formatting import shorten
+
+
+def table(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], counts: tuple[int, ...] = ()
+) -> str:
+    """Return a table; the columns at the positions `counts` hold numbers."""
+    marks = ['<{} class="count">' if place in counts else "<{}>" for place in range(len(head))]
+    titles = "".join(
+        mark.format("th") + f"{name}</th>" for mark, name in zip(marks, head, strict=True)
+    )
+    lines = (
+        "<tr>"
+        + "".join(mark.format("td") + f"{cell}</td>" for mark, cell in zip(marks, row, strict=True))
+        + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{titles}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def sortable_table(
+    head: Iterable[str], rows: Iterable[tuple[str, Sequence[tuple[str, object]]]]
+) -> str:
+    """Return a table that sorts by a click on a title.
+
+    Parameters
+    ----------
+    head : iterable of str
+        Titles, as text.
+    rows : iterable of pairs
+        The class of each row, and its cells: HTML, and what it sorts by (None: unknown, last).
+    """
+    titles = "".join(f'<th scope="col"><button>{escape(title)}</button></th>' for title in head)
+    lines = []
+    for mark, cells in rows:
+        columns = (
+            f'<td data-key="{escape("" if key is None else str(key))}">{cell}</td>'
+            for cell, key in cells
+        )
+        opening = f'<tr class="{mark}">' if mark else "<tr>"
+        lines.append(f"{opening}{''.join(columns)}</tr>\n")
+    return (
+        f'<div class="scroll"><table class="sortable"><thead><tr>{titles}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def text(words: str, length: int) -> str:
+    """Return a stranger's text, made harmless and not too long."""
+    return escape(shorten(words, length))

@@ -1,0 +1,121 @@
+"""What went wrong: failures, late and quarantined replies, and clients that are slow."""
+
+from collections import Counter, defaultdict
+from statistics import median
+from typing import TYPE_CHECKING
+
+from .axes import HEIGHT, finish, rows_height, stack
+from .formatting import shorten
+from .history import History
+from .hover import over_lines
+from .lenient import by_name, number
+from .picture import Picture
+from .svg import BAD, FIRST, SECOND, THIRD, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FATES = {"failed": BAD, "late": SECOND, "quarantined": THIRD}
+MOST_TROUBLED = 15
+
+
+def troubles_chart(history: History) -> Plot | None:
+    """Draw what went wrong in each round, by what became of it."""
+    counts = Counter((problem.round, problem.fate) for problem in history.problems)
+    known = [*history.chosen, *(current for current, _ in counts)]
+    if not counts:
+        return None
+    rounds = list(range(min(known), max(known) + 1))
+
+    def paint(axes: "Axes") -> None:
+        layers = [(f, c, [counts[current, f] for current in rounds]) for f, c in FATES.items()]
+        stack(axes, rounds, [layer for layer in layers if any(layer[2])])
+        axes.locator_params(axis="y", integer=True)
+        finish(axes, "requests a round")
+
+    return draw("troubles", HEIGHT, paint, over_lines(""))
+
+
+def troubled_clients_chart(history: History) -> Plot | None:
+    """Draw the clients with most troubles, and which."""
+    counts = Counter((problem.client, problem.fate) for problem in history.problems)
+    totals = Counter(problem.client for problem in history.problems).most_common(MOST_TROUBLED)
+    if not totals:
+        return None
+    names = [client for client, _ in totals]
+
+    def paint(axes: "Axes") -> None:
+        left = [0] * len(names)
+        for fate, colour in FATES.items():
+            widths = [counts[client, fate] for client in names]
+            if any(widths):
+                axes.barh(range(len(names)), widths, left=left, color=colour, label=fate)
+                left = [a + b for a, b in zip(left, widths, strict=True)]
+        axes.set_yticks(range(len(names)), [shorten(client, 14) for client in names])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.locator_params(axis="x", integer=True)
+        axes.set(xlabel="requests", ylabel="client")
+        axes.figure.legend(loc="outside upper left", ncols=3)
+
+    return draw("troubled-clients", rows_height(len(names)), paint)
+
+
+def reply_times(history: History) -> dict[int, tuple[float, dict[str, float]]]:
+    """Return the median seconds of the replies of each round, and those of its slowest clients."""
+    found = {}
+    for current, (event,) in history.noted("reply-times").items():
+        middle, slowest = number(event.get("median")), by_name(event.get("slowest"))
+        if middle is not None and slowest:
+            found[current] = middle, slowest
+    return found
+
+
+def slow_chart(history: History) -> Plot | None:
+    """Draw how long replies took in each round: the median and the slowest."""
+    times = reply_times(history)
+    if not times:
+        return None
+    rounds = list(times)
+
+    def paint(axes: "Axes") -> None:
+        slowest = [max(slow.values()) for _, slow in times.values()]
+        axes.plot(rounds, slowest, color=SECOND, label="slowest reply")
+        axes.plot(rounds, [middle for middle, _ in times.values()], color=FIRST, label="median")
+        axes.set_ylim(bottom=0)
+        finish(axes, "seconds")
+
+    return draw("slow", HEIGHT, paint, over_lines("s"))
+
+
+def slow_clients(history: History) -> list[tuple[str, int, float, float]]:
+    """Return who was among the slowest of a round: how often, usual seconds, times the median."""
+    seconds, ratios = defaultdict(list), defaultdict(list)
+    for middle, slowest in reply_times(history).values():
+        for client, value in slowest.items():
+            seconds[client].append(value)
+            ratios[client].append(value / middle if middle else 1.0)
+    rows = [(c, len(v), median(v), median(ratios[c])) for c, v in seconds.items()]
+    return sorted(rows, key=lambda row: (-row[1], -row[2]))
+
+
+PICTURES = (
+    Picture(
+        "What went wrong in each round",
+        troubles_chart,
+        "Requests that failed, came late or whose reply was set aside (quarantined). A level that "
+        "stays is some clients' fault; a rise at one time is the network's or the server's.",
+    ),
+    Picture(
+        "Clients with most troubles",
+        troubled_clients_chart,
+        "A few long bars are devices to look at; many alike mean that the deadline is too short or "
+        "the task too heavy. The table below has the reasons.",
+    ),
+    Picture(
+        "How long replies took",
+        slow_chart,
+        "The gap between the lines is what a round waits for its slowest client: "
+        "<code>round.over-commit</code> or a selector that knows speeds (<code>oort</code>) "
+        "closes it.",
+    ),
+)

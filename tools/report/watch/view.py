@@ -1,0 +1,139 @@
+"""A run's state on the terminal."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..formatting import data_size, duration, percent, shorten
+from .state import RunState
+
+MOST_NAMES = 12
+NO_NEWS = 60.0  # seconds after which silence is worth a word
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 40
+
+
+def panel(state: RunState, folder: str, quiet_seconds: float) -> RenderableType:
+    """Return the whole view."""
+    table = Table.grid(padding=(0, 2))
+    bar = ProgressBar(total=max(1, state.total), completed=state.done, width=_WIDTH)
+    table.add_row("", bar)
+    for name, value in _lines(state, quiet_seconds):
+        table.add_row(Text(name, style="dim"), Text(value))
+    title = Text(shorten(f"{state.title or 'run'}, {folder}", 100))
+    return Panel(table, title=title, title_align="left")
+
+
+def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
+    accuracies = state.accuracies
+    now = percent(accuracies[-1]) if accuracies else "not yet"
+    best = f"best {percent(max(accuracies))}  {sparkline(accuracies)}" if accuracies else ""
+    pace, left = state.seconds_a_round(), state.seconds_left()
+    lines = [
+        ("round", f"{state.done} of {state.total or '?'}"),
+        ("accuracy", f"{now}  {best}"),
+        ("worst clients", percent(state.worst) if state.worst is not None else ""),
+        ("training now", _training(state, quiet_seconds)),
+        ("slowest last", _slowest(state.slowest)),
+        ("late so far", _counts(state.late) or "nobody"),
+        ("failed", _counts(state.failed)),
+        ("set aside", _counts(state.quarantined)),
+        ("bytes", traffic(state)),
+        ("a round", _pace(pace) if pace is not None else ""),
+    ]
+    if state.finish is None:
+        known = f"about {duration(left)}" if left is not None else "not known yet"
+        lines.append(("time left", known))
+    if quiet_seconds > NO_NEWS and state.finish is None:
+        lines.append(("no news for", f"{duration(quiet_seconds)}: slow, or killed"))
+    return [(name, value) for name, value in lines if value]
+
+
+def line(state: RunState) -> str:
+    """Return one line for a terminal that cannot be redrawn, or a file.
+
+    >>> line(RunState(total=10, done=3, accuracies=[0.5], traffic=Counter(down=2000)))
+    'round 3/10  accuracy 50.0 %  2.00 kB down, 0 B up'
+    """
+    parts = [f"round {state.done}/{state.total or '?'}"]
+    if state.accuracies:
+        parts.append(f"accuracy {percent(state.accuracies[-1])}")
+    parts.append(traffic(state))
+    for name, counts in (("late", state.late), ("failed", state.failed)):
+        if counts:
+            parts.append(f"{name}: {_counts(counts)}")
+    left = state.seconds_left()
+    if left and state.finish is None:
+        parts.append(f"about {duration(left)} left")
+    return "  ".join(parts)
+
+
+def ending(state: RunState) -> str:
+    """Say how the run ended."""
+    finish = state.finish or {}
+    message = shorten(str(finish.get("message") or ""), 300)
+    text = f"{finish.get('reason', 'ended')} after {state.done} rounds"
+    return f"{text}: {message}" if message else text
+
+
+def traffic(state: RunState) -> str:
+    """Write the bytes so far."""
+    sent = state.traffic
+    text = f"{data_size(sent['down'])} down, {data_size(sent['up'])} up"
+    return f"{text}, {data_size(sent['selecting'])} selecting" if sent["selecting"] else text
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw the course of some values in one line.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    shown = list(values)[-_WIDTH:]
+    low, high = min(shown), max(shown)
+    steps = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[round(steps * (v - low) / ((high - low) or 1.0) + 1e-9)] for v in shown)
+
+
+def _training(state: RunState, quiet_seconds: float) -> str:
+    if not state.training:
+        doing = "aggregating and testing" if state.round > state.done else "choosing clients"
+        return "" if state.finish is not None else f"nobody: {doing}"
+    text = f"{len(state.training)}: {_names(state.training)}"
+    if state.overdue(quiet_seconds):
+        text += f"  (for {duration(quiet_seconds)}, longer than usual: some may be late)"
+    return text
+
+
+def _slowest(seconds: Mapping[str, float]) -> str:
+    """Name the slowest with their times.
+
+    >>> _slowest({"camera-7": 3.21, "camera-1": 0.5})
+    'camera-7 (3.2 s), camera-1 (500 ms)'
+    """
+    return _names([f"{key} ({_pace(value)})" for key, value in seconds.items()])
+
+
+def _counts(counts: Counter[str]) -> str:
+    named = [f"{key} ({count})" if count > 1 else key for key, count in counts.most_common()]
+    return _names(named)
+
+
+def _pace(seconds: float) -> str:
+    """Write how long a round takes.
+
+    >>> _pace(0.0123), _pace(4.2)
+    ('12 ms', '4.2 s')
+    """
+    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else duration(seconds)
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(shorten(name, 24) for name in names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
