@@ -16,15 +16,15 @@ from flwr.serverapp.strategy import FedAvg, FedMedian, Strategy
 
 from ..core.wire.arrays import to_record
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ..strategies.flower_aggregator import StockAggregator
+from ..strategies.flower_aggregator import FlowerAggregator
 from ..tools.engine.local_grid import LocalGrid
 
 _WAYS: dict[str, Strategy] = {
     "Flower's FedAvg": FedAvg(min_train_nodes=1, min_available_nodes=1),
-    "FedAvg, streamed": StockAggregator(
+    "FedAvg, streamed": FlowerAggregator(
         FedAvg(min_train_nodes=1, min_available_nodes=1), mean_like=True
     ),
-    "median (needs all)": StockAggregator(
+    "median (needs all)": FlowerAggregator(
         FedMedian(min_train_nodes=1, min_available_nodes=1), mean_like=False
     ),
 }

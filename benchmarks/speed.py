@@ -14,7 +14,7 @@ import torch
 
 from ..core.config.run_config import Scalar, default_config, read_config
 from ..core.tasks import load_task
-from ..server_app.app import build_loop, speak
+from ..server_app.app import build_loop, configure_logging
 from ..tools.engine.local_grid import LocalGrid
 from .bare_loop import BareLoop
 from .side_by_side import side_by_side
@@ -79,7 +79,7 @@ def measure(overrides: dict[str, Scalar], modes: list[str], repeats: int) -> dic
 def main() -> None:
     """Print both tables."""
     torch.set_num_threads(1)
-    speak(logging.WARNING)
+    configure_logging(logging.WARNING)
     for title, overrides, modes, repeats in (
         ("1,000 clients of 60 digits, 100 a round, softmax", _DIGITS, ["serial", "auto"], 15),
         ("10 clients of 300 images, small CNN", _IMAGES, ["serial", "auto"], 7),

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from ..core.config.run_config import Scalar, default_config, read_config
-from ..server_app.app import build_loop, speak
+from ..server_app.app import build_loop, configure_logging
 from ..server_app.callbacks.artifacts import Artifacts
 from ..tools.engine.local import LocalResult
 from ..tools.engine.local_grid import LocalGrid
@@ -28,7 +28,7 @@ class Unsaved(LocalGrid):
 
 def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
     """Run one federated training as :func:`tools.engine.local.run_local` does, and watch labels."""
-    speak(logging.WARNING if quiet else logging.INFO)
+    configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config: dict[str, Any] = {**default_config(), **overrides}
     config = read_config(run_config)
     folder, loop = build_loop(Unsaved(config.num_clients, run_config), run_config)

@@ -15,7 +15,7 @@ from ..core.config.run_config import Scalar, default_config, read_config
 from ..core.learning.trainer import load_arrays
 from ..core.tasks import Split, load_task
 from ..core.wire.arrays import from_record
-from ..server_app.app import build_loop, speak
+from ..server_app.app import build_loop, configure_logging
 from ..tools.engine.local import LocalResult
 from ..tools.engine.local_grid import LocalGrid
 from ..tools.report.history import History
@@ -25,7 +25,7 @@ RUNNER = "forager.benchmarks.worst_class:run_watched"
 
 def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
     """Run one federated training as :func:`tools.engine.run_local` does, and watch classes."""
-    speak(logging.WARNING if quiet else logging.INFO)
+    configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config: dict[str, Any] = {**default_config(), **overrides}
     config = read_config(run_config)
     task = load_task(config.task_spec())

@@ -51,7 +51,7 @@ def client_data(context: Context, task: Task) -> ClientData:
     )
 
 
-def signed(context: Context) -> dict[str, Any]:
+def reply_header(context: Context) -> dict[str, Any]:
     """Return the beginnings of a reply: who answers."""
     return {CLIENT: filled(ConfigRecord, {CLIENT_KEY: client_key(context)})}
 

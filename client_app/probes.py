@@ -16,8 +16,8 @@ from ..core.learning.trainer import evaluate
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS
 from ..core.wire.records import entries, filled, replies_to
-from .identity import client_config, client_task, signed
-from .request import message_config, parts_of, training_data, visits
+from .identity import client_config, client_task, reply_header
+from .request import client_requests, hooks_of, message_config, training_data
 from .training import prepare, trainer_of
 
 
@@ -35,22 +35,22 @@ def _losses(message: Message, context: Context) -> RecordDict:
     records = {n: r for n, r in entries(message.content).items() if isinstance(r, ArrayRecord)}
     losses = [evaluate(model, from_record(records[name]), data)[1] for name in sorted(records)]
     metrics = filled(MetricRecord, {NUM_EXAMPLES: len(data), LOSSES: losses})
-    return filled(RecordDict, signed(context) | {METRICS: metrics})
+    return filled(RecordDict, reply_header(context) | {METRICS: metrics})
 
 
 def answer_updates(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Train for as many steps as a message says (0: as in a round) and send the model back."""
     config = client_config(contexts[0])
-    parts = [part for part in parts_of(config) if part.chooses_data]
-    clients = prepare(visits(messages, contexts, client_task(contexts[0])), parts)
+    parts = [part for part in hooks_of(config) if part.chooses_data]
+    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), parts)
     steps = int(str(message_config(messages[0])[STEPS]))
     settings = train_settings(config, clients[0].round)
     settings = replace(settings, steps=steps) if steps else settings
     outcomes = trainer_of(config).train([v.job() for v in clients], settings, Plain(config))
     contents = []
-    for visit, outcome in zip(clients, outcomes, strict=True):
+    for request, outcome in zip(clients, outcomes, strict=True):
         metrics = filled(MetricRecord, {NUM_EXAMPLES: outcome.num_examples})
         model = {ARRAYS: to_record(outcome.arrays), METRICS: metrics}
-        contents.append(filled(RecordDict, signed(visit.context) | model))
-        visit.close()
+        contents.append(filled(RecordDict, reply_header(request.context) | model))
+        request.close()
     return replies_to(messages, contents)

@@ -1,8 +1,9 @@
 """One message to one client: what it brought, what the client makes of it, what goes back.
 
-A method that works on the client (a coreset, a stream, control variates, ...) is a :class:`Part`.
-It looks at a :class:`Visit` before local training and may change what is trained on, and once more
-after it, when it may add records to the reply. Parts know nothing of each other.
+A method that works on the client (a coreset, a stream, control variates, ...) is a
+:class:`ClientHook`. It looks at a :class:`ClientRequest` before local training and may change what
+is trained on, and again after it, when it may add records to the reply. Hooks know nothing of each
+other.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from ..core.config.run_config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job, Outcome
-from ..core.methods.registry import client_parts
+from ..core.methods.registry import client_hooks
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND
@@ -29,7 +30,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass
-class Visit:
+class ClientRequest:
     """What is known and decided while one message is answered.
 
     Parameters
@@ -112,7 +113,7 @@ class Visit:
             self.state.save()
 
 
-class Part:
+class ClientHook:
     """One method's half on the client."""
 
     chooses_data = False  # whether it also acts where a client only gives a taste of its training
@@ -120,24 +121,27 @@ class Part:
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""
 
-    def before(self, visit: Visit) -> None:
+    def before(self, request: ClientRequest) -> None:
         """Look at what came; change data, weights or what the objective carries."""
 
-    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Look at what came of it; add records to the reply; return what to send."""
         return outcome
 
 
-def visits(messages: Sequence[Message], contexts: Sequence[Context], task: Task) -> list[Visit]:
-    """Return a visit for each message."""
+def client_requests(
+    messages: Sequence[Message], contexts: Sequence[Context], task: Task
+) -> list[ClientRequest]:
+    """Return a request for each message."""
     return [
-        Visit(message, context, task) for message, context in zip(messages, contexts, strict=True)
+        ClientRequest(message, context, task)
+        for message, context in zip(messages, contexts, strict=True)
     ]
 
 
-def parts_of(config: RunConfig) -> list[Part]:
+def hooks_of(config: RunConfig) -> list[ClientHook]:
     """Return the parts that a run needs on its clients, in the order in which they act."""
-    return [part(config) for part in client_parts(config.axes())]
+    return [part(config) for part in client_hooks(config.axes())]
 
 
 def training_data(context: Context, task: Task) -> Split:

@@ -28,7 +28,7 @@ from ..core.wire.records import entries, record_at
 from ..selectors.stream_selectors.base import Batch, StreamSelector
 from ..selectors.stream_selectors.ode import RunningGradient
 from ..selectors.stream_selectors.ode_selector import OdeSelector
-from .request import Arrays, Visit
+from .request import Arrays, ClientRequest
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
 from .training import trainer_of
@@ -41,10 +41,10 @@ _BOUNDLESS = 2**62
 class StreamDevice:
     """The stream, the store and the rule of one client, as it was left at the last contact."""
 
-    def __init__(self, visit: Visit) -> None:
-        self.visit = visit
-        self.config = visit.config
-        self.kept: dict[str, Any] = dict(visit.state.get(_SECTION, {}))
+    def __init__(self, request: ClientRequest) -> None:
+        self.request = request
+        self.config = request.config
+        self.kept: dict[str, Any] = dict(request.state.get(_SECTION, {}))
         if self.kept.get("made-for") != self._made_for:
             self.kept = {}  # left by another run, of no use to this one
         self.first_contact = not self.kept
@@ -79,7 +79,7 @@ class StreamDevice:
 
     def _open_stream(self) -> Stream:
         """Return a folder that fills, the user's own source, or the client's data played anew."""
-        node, task = self.visit.context.node_config, self.visit.task
+        node, task = self.request.context.node_config, self.request.task
         if "data-path" in node:  # a device without the server's data knows a sample's shape by it
             task.device_data(str(node["data-path"]))
         if "stream-path" in node:
@@ -88,21 +88,21 @@ class StreamDevice:
         if "stream-source" in node:
             source = str(node["stream-source"])
             return OwnStream(source, task.input_shape, task.num_classes)
-        settings, data = self.config.stream, self.visit.data
+        settings, data = self.config.stream, self.request.data
         speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
         return PartitionStream(
             data.x.numpy(),
             data.y.numpy(),
             speed,
             seed=self.config.seed,
-            partition_id=batch_seed(self.config.seed, self.visit.key, 0) % 2**31,
+            partition_id=batch_seed(self.config.seed, self.request.key, 0) % 2**31,
             drift=settings.drift,
             burst=settings.burst,
         )
 
     def _open_rule(self) -> StreamSelector:
-        places = self.store.places(np.empty(self.visit.task.input_shape, dtype=np.float32))
-        seed = batch_seed(self.config.seed, self.visit.key, 1) % 2**32
+        places = self.store.places(np.empty(self.request.task.input_shape, dtype=np.float32))
+        seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
         rule: StreamSelector = stream_rule(self.config.data_selector)(places, seed)
         return rule
 
@@ -111,7 +111,7 @@ class StreamDevice:
         unlimited = self.config.data_selector == "unlimited"
         capacity = _BOUNDLESS if unlimited else settings.capacity
         size = 0 if unlimited else settings.capacity_bytes
-        path = state_path(self.visit.context)
+        path = state_path(self.request.context)
         if path is None:
             return SampleStore(capacity, size)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ class StreamDevice:
 
     def take_in(self, model: Arrays | None = None) -> None:
         """Follow the plan, the estimate and the model that came with the message."""
-        content = self.visit.message.content
+        content = self.request.message.content
         plan = record_at(content, PLAN, ConfigRecord)
         if plan is not None and isinstance(self.rule, OdeSelector):
             told = entries(plan)
@@ -223,12 +223,12 @@ class StreamDevice:
         data, weights = self.samples()
         if self.class_weights:
             return float(len(data) if weights is None else weights.sum())
-        speed = float(self.stream.label_velocity(self.visit.task.num_classes).sum())
+        speed = float(self.stream.label_velocity(self.request.task.num_classes).sum())
         return speed or float(len(data))
 
     def report(self) -> dict[str, ConfigRecord]:
         """Return what the server is told: how fast labels come, how much room there is."""
-        classes = self.visit.task.num_classes
+        classes = self.request.task.num_classes
         told = {
             "capacity": min(self.rule.capacity, self.config.stream.capacity),
             "velocity": self.stream.label_velocity(classes).tolist(),
@@ -253,7 +253,7 @@ class StreamDevice:
         }
         if not isinstance(self.store, DiskStore):
             state["samples"] = self.store.state_dict()
-        self.visit.state[_SECTION] = state
+        self.request.state[_SECTION] = state
 
 
 def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:

@@ -24,9 +24,9 @@ from ..core.wire.changes import LACKS_BASE
 from ..core.wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
 from ..core.wire.records import filled, replies_to
 from ..selectors.similarities.power_norm import Reference
-from .identity import client_config, client_data, signed
+from .identity import client_config, client_data, reply_header
 from .model_cache import HeldModel, hold, received_model
-from .request import Visit, message_config, parts_of, visits
+from .request import ClientRequest, client_requests, hooks_of, message_config
 from .similarity import as_reference, flat_change, similarity
 from .training import prepare, trainer_of
 
@@ -65,11 +65,11 @@ def _about_models(
     """Return what each client finds; None where it lacks the model that its own builds on."""
     models = [received_model(m, c) for m, c in zip(messages, contexts, strict=True)]
     able = [i for i, model in enumerate(models) if model is not None]
-    clients = visits([messages[i] for i in able], [contexts[i] for i in able], task)
+    clients = client_requests([messages[i] for i in able], [contexts[i] for i in able], task)
     values: list[float | None] = [None] * len(messages)
     known = [model for model in models if model is not None]
-    for visit, model in zip(clients, known, strict=True):
-        visit.arrays = from_record(model.record)
+    for request, model in zip(clients, known, strict=True):
+        request.arrays = from_record(model.record)
     found = _losses(clients, config) if wants == LOSS else _similarities(clients, known, config)
     for i, model, value in zip(able, known, found, strict=True):
         values[i] = value
@@ -78,12 +78,12 @@ def _about_models(
 
 
 def _similarities(
-    clients: list[Visit], models: Sequence[HeldModel], config: RunConfig
+    clients: list[ClientRequest], models: Sequence[HeldModel], config: RunConfig
 ) -> list[float]:
     if not clients:
         return []
-    parts = [part for part in parts_of(config) if part.chooses_data]
-    jobs = [visit.job() for visit in prepare(clients, parts)]
+    parts = [part for part in hooks_of(config) if part.chooses_data]
+    jobs = [request.job() for request in prepare(clients, parts)]
     # Without what objectives carry (control variates, ...): a proxy is only compared.
     proxies = trainer_of(config).train(
         jobs, summary_settings(config, clients[0].round), Plain(config)
@@ -92,10 +92,10 @@ def _similarities(
         flat_change(job.arrays, proxy.arrays) for job, proxy in zip(jobs, proxies, strict=True)
     ]
     return [
-        similarity(message_config(visit.message), change, config)
-        if model.difference is None or REFERENCE in message_config(visit.message)
+        similarity(message_config(request.message), change, config)
+        if model.difference is None or REFERENCE in message_config(request.message)
         else float(_last_change(model, config).similarity(change))
-        for visit, model, change in zip(clients, models, changes, strict=True)
+        for request, model, change in zip(clients, models, changes, strict=True)
     ]
 
 
@@ -106,11 +106,13 @@ def _last_change(model: HeldModel, config: RunConfig) -> Reference:
     return as_reference(model.difference, config.summary)
 
 
-def _losses(clients: list[Visit], config: RunConfig) -> list[float]:
-    data = [visit.data for visit in clients]
+def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:
+    data = [request.data for request in clients]
     # After the data: a device knows the model's shape from nothing but its own file.
     model = trainer_of(config).model
-    return [evaluate(model, visit.arrays, own)[1] for visit, own in zip(clients, data, strict=True)]
+    return [
+        evaluate(model, request.arrays, own)[1] for request, own in zip(clients, data, strict=True)
+    ]
 
 
 def _histogram(context: Context, task: Task) -> list[int]:
@@ -123,4 +125,4 @@ def _histogram(context: Context, task: Task) -> list[int]:
 def _content(context: Context, task: Task, values: dict[str, Any]) -> RecordDict:
     examples = len(client_data(context, task).train)
     metrics = filled(MetricRecord, {NUM_EXAMPLES: examples, **values})
-    return filled(RecordDict, signed(context) | {METRICS: metrics})
+    return filled(RecordDict, reply_header(context) | {METRICS: metrics})

@@ -35,8 +35,15 @@ from ..core.wire.keys import (
     WANTS,
 )
 from ..core.wire.records import entries, filled, replies_to, sent_arrays
-from .identity import client_config, client_data, client_key, client_task, signed
-from .request import Part, Visit, message_config, parts_of, training_data, visits
+from .identity import client_config, client_data, client_key, client_task, reply_header
+from .request import (
+    ClientHook,
+    ClientRequest,
+    client_requests,
+    hooks_of,
+    message_config,
+    training_data,
+)
 from .similarity import flat_change, similarity
 
 
@@ -51,31 +58,31 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     """Train every client from the model it was sent, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
-    parts = parts_of(config)
-    clients = prepare(visits(messages, contexts, client_task(contexts[0])), parts)
-    jobs = [visit.job() for visit in clients]
+    parts = hooks_of(config)
+    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), parts)
+    jobs = [request.job() for request in clients]
     objective = resolve("objective", config.objective)(config)
     outcomes = trainer_of(config).train(jobs, train_settings(config, clients[0].round), objective)
     for part in parts:
         outcomes = [
-            part.after(visit, job, outcome)
-            for visit, job, outcome in zip(clients, jobs, outcomes, strict=True)
+            part.after(request, job, outcome)
+            for request, job, outcome in zip(clients, jobs, outcomes, strict=True)
         ]
     seconds = (perf_counter() - started) / len(jobs)
     contents = [
-        _train_reply(visit, job, outcome, seconds)
-        for visit, job, outcome in zip(clients, jobs, outcomes, strict=True)
+        _train_reply(request, job, outcome, seconds)
+        for request, job, outcome in zip(clients, jobs, outcomes, strict=True)
     ]
-    for visit in clients:
-        visit.close()
+    for request in clients:
+        request.close()
     return replies_to(messages, contents)
 
 
-def prepare(clients: list[Visit], parts: Sequence[Part]) -> list[Visit]:
+def prepare(clients: list[ClientRequest], parts: Sequence[ClientHook]) -> list[ClientRequest]:
     """Let each part have its say in what each client trains on."""
     for part in parts:
-        for visit in clients:
-            part.before(visit)
+        for request in clients:
+            part.before(request)
     return clients
 
 
@@ -84,20 +91,20 @@ def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
     return from_record(sent_arrays(message, ARRAYS))
 
 
-def _train_reply(visit: Visit, job: Job, outcome: Outcome, seconds: float) -> RecordDict:
-    examples = outcome.num_examples if visit.counts_for is None else visit.counts_for
+def _train_reply(request: ClientRequest, job: Job, outcome: Outcome, seconds: float) -> RecordDict:
+    examples = outcome.num_examples if request.counts_for is None else request.counts_for
     metrics = {NUM_EXAMPLES: examples, SECONDS: seconds}
-    if visit.config.privacy != "local-dp":  # a loss would tell of the data what the noise hides
+    if request.config.privacy != "local-dp":  # a loss would tell of the data what the noise hides
         metrics[TRAIN_LOSS] = outcome.loss
-    content = signed(visit.context) | visit.reply
-    config = message_config(visit.message)
+    content = reply_header(request.context) | request.reply
+    config = message_config(request.message)
     asked = entries(config)
     if asked.get(WANTS) == SIMILARITY and REFERENCE in asked:
         change = flat_change(job.arrays, outcome.arrays)
-        metrics[SIMILARITY] = similarity(config, change, visit.config)
+        metrics[SIMILARITY] = similarity(config, change, request.config)
     if DENSITY in asked:
         change = flat_change(job.arrays, outcome.arrays)
-        payload = _sparse_payload(change, visit, float(asked[DENSITY]), str(asked[VALUES]))
+        payload = _sparse_payload(change, request, float(asked[DENSITY]), str(asked[VALUES]))
         content[SPARSE] = ConfigRecord({PAYLOAD: payload})
     else:
         content[ARRAYS] = to_record(outcome.arrays)
@@ -106,17 +113,17 @@ def _train_reply(visit: Visit, job: Job, outcome: Outcome, seconds: float) -> Re
 
 
 def _sparse_payload(
-    change: NDArray[np.float32], visit: Visit, density: float, values: str
+    change: NDArray[np.float32], request: ClientRequest, density: float, values: str
 ) -> bytes:
     """Return the largest changes; with error feedback, what is left out is added next time."""
     k = max(1, round(density * change.size))
-    if not visit.config.top_k.error_feedback:
+    if not request.config.top_k.error_feedback:
         return sparse.encode(change, k, values)
-    residual = visit.state.get("residual")
+    residual = request.state.get("residual")
     if residual is not None and residual.size == change.size:
         change = change + residual
     payload = sparse.encode(change, k, values)
-    visit.state["residual"] = change - sparse.decode(payload, size=change.size)
+    request.state["residual"] = change - sparse.decode(payload, size=change.size)
     return payload
 
 
@@ -148,6 +155,6 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
         model = trainer_of(client_config(context)).model
         accuracy, loss = evaluate(model, _own_model(message, context), data)
         metrics = {NUM_EXAMPLES: len(data), "accuracy": accuracy, "loss": loss}
-        content = signed(context) | {METRICS: filled(MetricRecord, metrics)}
+        content = reply_header(context) | {METRICS: filled(MetricRecord, metrics)}
         replies.append(Message(RecordDict(content), reply_to=message))
     return replies

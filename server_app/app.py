@@ -32,7 +32,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run one federated training, as Flower starts it."""
-    speak()
+    configure_logging()
     folder, reason = run(grid, context.run_config)
     _log.info("run %s\n%s", reason, load("tools.report:summary_table")(folder))
 
@@ -140,7 +140,7 @@ class EventLog:
         self._folder.append_event({"event": event, "time": seconds, **fields})
 
 
-def speak(level: int = logging.INFO) -> None:
+def configure_logging(level: int = logging.INFO) -> None:
     """Show this project's log, short and without Flower's line for every exchange."""
     logging.getLogger("flwr").setLevel(logging.WARNING)
     _log.setLevel(level)

@@ -7,7 +7,7 @@ from flwr.serverapp import strategy as flower
 
 from ..core.config.run_config import RunConfig
 from ..core.wire.keys import TRAIN_LOSS
-from .flower_aggregator import StockAggregator
+from .flower_aggregator import FlowerAggregator
 
 # Behind a view of the grid a strategy samples everyone it sees, be it one client.
 _EVERYONE: dict[str, Any] = {
@@ -23,23 +23,23 @@ def _learning_rate(config: RunConfig, name: str) -> dict[str, Any]:
     return {name: rate} if rate else {}
 
 
-def fedavg(config: RunConfig) -> StockAggregator:
+def fedavg(config: RunConfig) -> FlowerAggregator:
     """Weighted mean (McMahan et al., 2017)."""
-    return StockAggregator(flower.FedAvg(**_EVERYONE), mean_like=True)
+    return FlowerAggregator(flower.FedAvg(**_EVERYONE), mean_like=True)
 
 
-def fedavgm(config: RunConfig) -> StockAggregator:
+def fedavgm(config: RunConfig) -> FlowerAggregator:
     """Mean with server momentum (Hsu et al., 2019)."""
     rate = _learning_rate(config, "server_learning_rate")
     inner = flower.FedAvgM(**_EVERYONE, **rate, server_momentum=config.aggregation.momentum)
-    return StockAggregator(inner, mean_like=True)
+    return FlowerAggregator(inner, mean_like=True)
 
 
-def _adaptive(cls: Any, config: RunConfig, *, second_moment: bool = True) -> StockAggregator:
+def _adaptive(cls: Any, config: RunConfig, *, second_moment: bool = True) -> FlowerAggregator:
     settings = {"tau": config.aggregation.tau, **_learning_rate(config, "eta")}
     if second_moment:
         settings |= {"beta_1": config.aggregation.beta_1, "beta_2": config.aggregation.beta_2}
-    return StockAggregator(cls(**_EVERYONE, **settings), mean_like=True)
+    return FlowerAggregator(cls(**_EVERYONE, **settings), mean_like=True)
 
 
 # The adaptive federated optimisers (Reddi et al., 2021)
@@ -48,7 +48,7 @@ fedyogi = partial(_adaptive, flower.FedYogi)
 fedadagrad = partial(_adaptive, flower.FedAdagrad, second_moment=False)
 
 
-def qfedavg(config: RunConfig) -> StockAggregator:
+def qfedavg(config: RunConfig) -> FlowerAggregator:
     """Fair aggregation that weighs clients by their loss (Li et al., 2020)."""
     inner = flower.QFedAvg(
         client_learning_rate=config.learning_rate,
@@ -56,37 +56,37 @@ def qfedavg(config: RunConfig) -> StockAggregator:
         train_loss_key=TRAIN_LOSS,
         **_EVERYONE,
     )
-    return StockAggregator(inner, mean_like=False, needs=(TRAIN_LOSS,))
+    return FlowerAggregator(inner, mean_like=False, needs=(TRAIN_LOSS,))
 
 
-def median(config: RunConfig) -> StockAggregator:
+def median(config: RunConfig) -> FlowerAggregator:
     """Coordinate-wise median (Yin et al., 2018)."""
-    return StockAggregator(flower.FedMedian(**_EVERYONE), mean_like=False)
+    return FlowerAggregator(flower.FedMedian(**_EVERYONE), mean_like=False)
 
 
-def trimmed_mean(config: RunConfig) -> StockAggregator:
+def trimmed_mean(config: RunConfig) -> FlowerAggregator:
     """Coordinate-wise mean without the tails (Yin et al., 2018)."""
     inner = flower.FedTrimmedAvg(**_EVERYONE, beta=config.aggregation.trim)
-    return StockAggregator(inner, mean_like=False)
+    return FlowerAggregator(inner, mean_like=False)
 
 
-def krum(config: RunConfig) -> StockAggregator:
+def krum(config: RunConfig) -> FlowerAggregator:
     """Take the one update closest to its neighbours (Blanchard et al., 2017)."""
     inner = flower.Krum(**_EVERYONE, num_malicious_nodes=config.aggregation.malicious)
-    return StockAggregator(inner, mean_like=False)
+    return FlowerAggregator(inner, mean_like=False)
 
 
-def multi_krum(config: RunConfig) -> StockAggregator:
+def multi_krum(config: RunConfig) -> FlowerAggregator:
     """Take the mean of the updates closest to their neighbours (Blanchard et al., 2017)."""
     inner = flower.MultiKrum(
         **_EVERYONE,
         num_malicious_nodes=config.aggregation.malicious,
         num_nodes_to_select=config.aggregation.keep,
     )
-    return StockAggregator(inner, mean_like=False)
+    return FlowerAggregator(inner, mean_like=False)
 
 
-def bulyan(config: RunConfig) -> StockAggregator:
+def bulyan(config: RunConfig) -> FlowerAggregator:
     """Krum's choice, then a trimmed mean of it (El Mhamdi et al., 2018)."""
     inner = flower.Bulyan(**_EVERYONE, num_malicious_nodes=config.aggregation.malicious)
-    return StockAggregator(inner, mean_like=False)
+    return FlowerAggregator(inner, mean_like=False)

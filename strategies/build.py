@@ -13,7 +13,7 @@ from ..core.methods.registry import STREAM_RULES, resolve, stream_rule
 from ..core.tasks import load_task
 from ..selectors.client_selectors.base import ClientSelector
 from .checks import check_linear_head, check_room
-from .client_similarity import likeness
+from .client_similarity import client_similarity
 from .cohort_rules.base import CohortRule
 from .cohorts import Cohorts
 from .coresets import Coresets
@@ -53,7 +53,7 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
     >>> from forager.core.config.run_config import read_config
     >>> config = read_config({"uplink": "top-k", "aggregator": "fedyogi"})
     >>> describe(build_strategy(config, Roster()))
-    'SparseUplink(Quarantine(Selection(StockAggregator(FedYogi))))'
+    'SparseUplink(Quarantine(Selection(FlowerAggregator(FedYogi))))'
     """
     strategy = _with_whom(config, roster)
     strategy = Quarantine(
@@ -74,7 +74,7 @@ def build_strategy(config: RunConfig, roster: Roster) -> Strategy:
     return strategy
 
 
-def trained_together(config: RunConfig, roster: Roster) -> Strategy:
+def single_model_stack(config: RunConfig, roster: Roster) -> Strategy:
     """Return what trains one model: who is chosen, on what they train, how it is aggregated."""
     everyone = config.client_selector == "all"
     aggregator = resolve("aggregator", config.aggregator)(config)
@@ -138,15 +138,15 @@ def _on_chosen_data(aggregator: Strategy, config: RunConfig, roster: Roster) -> 
 
 def _with_whom(config: RunConfig, roster: Roster) -> Strategy:
     if config.cohorts == "none":
-        return trained_together(config, roster)
+        return single_model_stack(config, roster)
     if config.cohorts == "neighbours":
-        inner = trained_together(config, roster)
+        inner = single_model_stack(config, roster)
         timeout = config.round.deadline
         ios = config.ios
         return Neighbours(
             inner,
             roster,
-            likeness(config),
+            client_similarity(config),
             count=ios.neighbours,
             first=ios.first_round,
             every=ios.every,
@@ -165,7 +165,7 @@ def _cohorts(config: RunConfig, roster: Roster) -> Cohorts:
     else:
         signal = Signal(dimension, seed)
     return Cohorts(
-        partial(trained_together, config, roster),
+        partial(single_model_stack, config, roster),
         rule,
         signal,
         roster,

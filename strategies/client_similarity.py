@@ -38,10 +38,10 @@ Matrix = NDArray[np.float64]
 MOST_DRAWN = 200  # clients whose similarities the journal shows
 
 
-def drawn(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dict[str, Any]:
+def matrix_event(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return what the journal says of a similarity matrix: no more clients than can be drawn.
 
-    >>> drawn(["a", "b"], np.array([[1.0, 0.25], [0.25, 1.0]]), {"a": "0", "b": "1"})
+    >>> matrix_event(["a", "b"], np.array([[1.0, 0.25], [0.25, 1.0]]), {"a": "0", "b": "1"})
     {'clients': ['a', 'b'], 'matrix': [[1.0, 0.25], [0.25, 1.0]], 'labels': {'a': '0', 'b': '1'}}
     """
     shown = list(keys)[:MOST_DRAWN]
@@ -52,7 +52,7 @@ def drawn(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dic
     }
 
 
-class Likeness:
+class ClientSimilarity:
     """What is known of each client, and how alike that makes them."""
 
     question = ""  # kind of message that asks a client
@@ -90,7 +90,7 @@ class Likeness:
         self.told = dict(state["told"])
 
 
-class IndexOverlap(Likeness):
+class IndexOverlap(ClientSimilarity):
     """IOS: the share of important parameters that two clients have in common.
 
     Parameters
@@ -119,7 +119,7 @@ class IndexOverlap(Likeness):
         return self.reader.packed(self.told)
 
 
-class Cosine(Likeness):
+class Cosine(ClientSimilarity):
     """The cosine of two clients' updates."""
 
     question = ASK_UPDATE
@@ -144,7 +144,7 @@ class Euclidean(Cosine):
         return euclidean_matrix([self.told[key] for key in keys])
 
 
-class Oracle(Likeness):
+class Oracle(ClientSimilarity):
     """The truth: how alike the label histograms are. Only in simulation."""
 
     question = SUMMARY
@@ -160,7 +160,7 @@ class Oracle(Likeness):
         return histogram_similarity([self.told[key] for key in keys])
 
 
-class SignedOverlap(Likeness):
+class SignedOverlap(ClientSimilarity):
     """IOS by signatures: supports are asked for where signatures say that two are alike.
 
     Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
@@ -250,7 +250,7 @@ class SignedOverlap(Likeness):
             self.index.add_signature(key, signature)
 
 
-def likeness(config: RunConfig) -> Likeness:
+def client_similarity(config: RunConfig) -> ClientSimilarity:
     """Return what a run compares clients by."""
     if config.similarity == "index-overlap":
         reader = SupportReader(parameter_shapes(config))

@@ -17,7 +17,7 @@ from ..core.wire.records import entries, filled, records_of
 from .layer import Layer
 
 
-class StockAggregator(Layer):
+class FlowerAggregator(Layer):
     """The innermost layer, around one of Flower's strategies.
 
     - Where the strategy needs only the weighted mean of the replies (FedAvg and all that adapt its

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, ROUND, SUMMARY, SUPPORT, WANTS
 from ..core.wire.records import attach, sent_arrays
-from .client_similarity import Likeness, drawn
+from .client_similarity import ClientSimilarity, matrix_event
 from .cohort_rules.base import ONLY
 from .flower_aggregator import RunningMean
 from .layer import Layer
@@ -39,7 +39,7 @@ class Neighbours(Layer):
         Chooses and aggregates.
     roster : Roster
         Stable names of the clients.
-    likeness : Likeness
+    similarity : ClientSimilarity
         What makes clients neighbours.
     count : int (default: 8)
         Neighbours of each client, itself not counted.
@@ -56,7 +56,7 @@ class Neighbours(Layer):
         self,
         inner: Strategy,
         roster: Roster,
-        likeness: Likeness,
+        similarity: ClientSimilarity,
         *,
         count: int = 8,
         first: int = 2,
@@ -65,7 +65,7 @@ class Neighbours(Layer):
     ) -> None:
         super().__init__(inner)
         self.roster = roster
-        self.likeness = likeness
+        self.similarity = similarity
         self.count = count
         self.first, self.every = first, every
         self.timeout = timeout
@@ -79,7 +79,7 @@ class Neighbours(Layer):
     ) -> Iterable[Message]:
         """Choose clients, then put each client's own mixture in place of the global model."""
         messages = list(super().configure_train(server_round, arrays, config, grid))
-        if self.likeness.question == SUMMARY:
+        if self.similarity.question == SUMMARY:
             self._ask_truth(server_round, grid)
         if self._due(server_round):
             self._fetch(server_round, grid)
@@ -102,10 +102,10 @@ class Neighbours(Layer):
         """Keep each client's model and what makes it alike others; aggregate for newcomers."""
         result = super().aggregate_train(server_round, self._keeping(replies))
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
-        self.journal("neighbours", round=server_round, graph=graph, values=self.likeness.values)
+        self.journal("neighbours", round=server_round, graph=graph, values=self.similarity.values)
         if graph and self._due(server_round):
             labels = dict.fromkeys(graph, ONLY)
-            shown = drawn(list(graph), self._matrix, labels)
+            shown = matrix_event(list(graph), self._matrix, labels)
             self.journal("similarity", round=server_round, **shown)
         return result
 
@@ -123,26 +123,26 @@ class Neighbours(Layer):
             yield reply
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
-        known = self.likeness.told
+        known = self.similarity.told
         unknown = [n for n in grid.get_node_ids() if self.roster.key(n) not in known]
         self._ask(unknown, grid, ConfigRecord({ROUND: server_round, WANTS: HISTOGRAM}))
 
     def _fetch(self, server_round: int, grid: Grid) -> None:
         """Ask candidates for the supports that they have only signed so far."""
         nodes = {self.roster.key(node): node for node in grid.get_node_ids()}
-        keys = [key for key in self.likeness.told if key in nodes]
+        keys = [key for key in self.similarity.told if key in nodes]
         if len(keys) < 2:
             return
-        missing = [nodes[key] for key in self.likeness.missing(keys)]
+        missing = [nodes[key] for key in self.similarity.missing(keys)]
         self._ask(missing, grid, ConfigRecord({ROUND: server_round}))
-        account = self.likeness.account(keys)
+        account = self.similarity.account(keys)
         if account:
             self.journal("supports", round=server_round, **account)
 
     def _ask(self, nodes: list[int], grid: Grid, asked: ConfigRecord) -> None:
         if not nodes:
             return
-        content, kind = RecordDict({CONFIG: asked}), self.likeness.question
+        content, kind = RecordDict({CONFIG: asked}), self.similarity.question
         questions = [Message(content, dst_node_id=node, message_type=kind) for node in nodes]
         for reply in grid.send_and_receive(questions, timeout=self.timeout):
             if not reply.has_error():
@@ -151,17 +151,17 @@ class Neighbours(Layer):
     def _hear(self, reply: Message, sent: ArrayRecord) -> None:
         key = self.roster.key(reply.metadata.src_node_id)
         try:
-            self.likeness.hear(key, reply, sent)
+            self.similarity.hear(key, reply, sent)
         except ValueError as error:
             _log.warning("client %s: cannot be compared: %s", key, error)
 
     def _link(self) -> None:
         """Find the neighbours of every client that has trained and told."""
-        keys = [key for key in self.models if key in self.likeness.told]
+        keys = [key for key in self.models if key in self.similarity.told]
         self._weights = {}
         if len(keys) < 2:
             return
-        self._matrix = self.likeness.matrix(keys)
+        self._matrix = self.similarity.matrix(keys)
         matrix = np.clip(self._matrix, 0.0, None)
         np.fill_diagonal(matrix, matrix.max())  # nobody is closer to a client than itself
         for row, key in enumerate(keys):
@@ -180,13 +180,13 @@ class Neighbours(Layer):
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep for analysis."""
-        return self.likeness.collected()
+        return self.similarity.collected()
 
     def own_state(self) -> dict[str, Any]:
         """Return every client's model and what it told."""
-        return {"models": self.models, "likeness": self.likeness.state_dict()}
+        return {"models": self.models, "similarity": self.similarity.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self.models = dict(state["models"])
-        self.likeness.load_state_dict(state["likeness"])
+        self.similarity.load_state_dict(state["similarity"])

@@ -21,13 +21,13 @@ from ...selectors.data_selectors.agreement import agreeing, draw
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
 from ...selectors.data_selectors.uniform import uniform
-from ..request import Part, Visit
+from ..request import ClientHook, ClientRequest
 from ..training import trainer_of
 
 _KEPT = "coreset"  # section of the client's state
 
 
-class ChosenCoreset(Part):
+class ChosenCoreset(ClientHook):
     """Train on a coreset.
 
     A rule that matches the server's gradients chooses whenever a message brings them, any other
@@ -44,61 +44,63 @@ class ChosenCoreset(Part):
         assert plan is not None  # the registry names this part for runs with coresets only
         self.plan, self.settings = plan, config.coreset
 
-    def before(self, visit: Visit) -> None:
+    def before(self, request: ClientRequest) -> None:
         """Put the coreset, or what stands in for it, in place of the client's data."""
         started = perf_counter()
-        kept = _still_valid(visit)
-        if self._chooses_now(visit, kept):
-            chosen = self._choose(visit)
+        kept = _still_valid(request)
+        if self._chooses_now(request, kept):
+            chosen = self._choose(request)
             kept = {
                 "indices": chosen.indices.astype(np.int64),
                 "weights": chosen.weights.astype(np.float32),
-                "round": visit.round,
-                "data": fingerprint(visit.data),
+                "round": request.round,
+                "data": fingerprint(request.data),
             }
             if not len(chosen):
                 kept = None  # nothing usable
         if kept is None:
-            visit.state.pop(_KEPT, None)
-            stand_in = _random_subset(visit, self._budget(visit))
-            train_on(visit, stand_in, since=0, seconds=perf_counter() - started)
+            request.state.pop(_KEPT, None)
+            stand_in = _random_subset(request, self._budget(request))
+            train_on(request, stand_in, since=0, seconds=perf_counter() - started)
             return
-        visit.state[_KEPT] = kept
+        request.state[_KEPT] = kept
         indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
         if self.plan.redraws:
-            indices = indices[draw(kept["weights"], self._budget(visit), _rng(visit, visit.round))]
+            indices = indices[
+                draw(kept["weights"], self._budget(request), _rng(request, request.round))
+            ]
             weights = None
         since = int(kept["round"])
-        train_on(visit, indices, weights, since=since, seconds=perf_counter() - started)
+        train_on(request, indices, weights, since=since, seconds=perf_counter() - started)
 
-    def _chooses_now(self, visit: Visit, kept: dict[str, Any] | None) -> bool:
-        if visit.message.metadata.message_type != "train":
+    def _chooses_now(self, request: ClientRequest, kept: dict[str, Any] | None) -> bool:
+        if request.message.metadata.message_type != "train":
             return False  # only a taste: what is kept, or a random subset, will do
         if self.plan.guided:
-            return _targets(visit) is not None
-        if self.plan.looks_at == "gradients" and visit.round <= self.settings.first_round:
+            return _targets(request) is not None
+        if self.plan.looks_at == "gradients" and request.round <= self.settings.first_round:
             return False
         if kept is None:
             return True
-        return self.plan.changes and visit.round - int(kept["round"]) >= self.settings.every
+        return self.plan.changes and request.round - int(kept["round"]) >= self.settings.every
 
-    def _choose(self, visit: Visit) -> Coreset:
-        data, settings = visit.data, self.settings
+    def _choose(self, request: ClientRequest) -> Coreset:
+        data, settings = request.data, self.settings
         labels = data.y.numpy()
-        rng = _rng(visit, visit.round)
+        rng = _rng(request, request.round)
         if self.plan.rule == "random":
-            indices = uniform(len(data), self._budget(visit), rng)
+            indices = uniform(len(data), self._budget(request), rng)
             return Coreset(indices, np.ones(len(indices)))
-        targets = _targets(visit) if self.plan.guided else None
+        targets = _targets(request) if self.plan.guided else None
         if self.plan.redraws and targets is not None:
-            return Coreset(*agreeing(self._rows(visit), labels, targets, self._budget(visit)))
+            return Coreset(*agreeing(self._rows(request), labels, targets, self._budget(request)))
         if targets is not None and not settings.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
             self.plan.rule,
-            self._rows(visit),
+            self._rows(request),
             labels if settings.per_class else np.zeros_like(labels),
-            self._budget(visit),
+            self._budget(request),
             targets=targets,
             rng=rng,
             settings=RuleSettings(
@@ -110,20 +112,20 @@ class ChosenCoreset(Part):
             ),
         )
 
-    def _rows(self, visit: Visit) -> NDArray[Any]:
+    def _rows(self, request: ClientRequest) -> NDArray[Any]:
         if self.plan.looks_at == "inputs":
-            return visit.data.x.flatten(1).numpy()
-        model = trainer_of(visit.config).model
+            return request.data.x.flatten(1).numpy()
+        model = trainer_of(request.config).model
         rule, per_class = self.plan.rule, self.settings.per_class
-        return sample_rows(model, visit.arrays, visit.data, rule, per_class)
+        return sample_rows(model, request.arrays, request.data, rule, per_class)
 
-    def _budget(self, visit: Visit) -> int:
-        size, budget = len(visit.data), self.settings.budget
+    def _budget(self, request: ClientRequest) -> int:
+        size, budget = len(request.data), self.settings.budget
         return size if budget == 1 else budget_count(budget, size)
 
 
 def train_on(
-    visit: Visit,
+    request: ClientRequest,
     indices: NDArray[Any],
     weights: NDArray[np.float32] | None = None,
     *,
@@ -134,7 +136,7 @@ def train_on(
 
     Parameters
     ----------
-    visit : Visit
+    request : ClientRequest
         Whose data are narrowed down.
     indices : array of int
         Positions of the samples; at least one.
@@ -146,18 +148,20 @@ def train_on(
         What it took.
     """
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
-    clean = visit.holdings.clean
-    simulated = "partition-id" in visit.context.node_config  # a device's labels are its own affair
-    if simulated and since == visit.round:
-        told["labels"] = torch.bincount(visit.data.y[torch.from_numpy(indices)]).tolist()
-    if simulated and visit.config.noise != "none" and len(clean) == len(visit.data):
+    clean = request.holdings.clean
+    simulated = (
+        "partition-id" in request.context.node_config
+    )  # a device's labels are its own affair
+    if simulated and since == request.round:
+        told["labels"] = torch.bincount(request.data.y[torch.from_numpy(indices)]).tolist()
+    if simulated and request.config.noise != "none" and len(clean) == len(request.data):
         told["clean"] = float(clean[torch.from_numpy(indices)].float().mean())
-    visit.reply[CORESET] = ConfigRecord(told)
+    request.reply[CORESET] = ConfigRecord(told)
     if weights is not None:
         indices, weights = indices[weights > 0], weights[weights > 0]
     places = torch.from_numpy(np.asarray(indices, dtype=np.int64))
-    visit.chosen = Split(visit.data.x[places], visit.data.y[places])
-    visit.weights = weights
+    request.chosen = Split(request.data.x[places], request.data.y[places])
+    request.weights = weights
 
 
 def fingerprint(data: Split) -> str:
@@ -169,23 +173,23 @@ def fingerprint(data: Split) -> str:
     return f"{len(data)}-{zlib.crc32(data.y.numpy().tobytes()):08x}"
 
 
-def _still_valid(visit: Visit) -> dict[str, Any] | None:
+def _still_valid(request: ClientRequest) -> dict[str, Any] | None:
     """Return the coreset that was kept, unless the data are no longer those it was chosen from."""
-    kept: dict[str, Any] | None = visit.state.get(_KEPT)
-    return kept if kept is not None and kept["data"] == fingerprint(visit.data) else None
+    kept: dict[str, Any] | None = request.state.get(_KEPT)
+    return kept if kept is not None and kept["data"] == fingerprint(request.data) else None
 
 
-def _targets(visit: Visit) -> NDArray[Any] | None:
-    record = record_at(visit.message.content, TARGETS, ArrayRecord)
+def _targets(request: ClientRequest) -> NDArray[Any] | None:
+    record = record_at(request.message.content, TARGETS, ArrayRecord)
     return None if record is None else from_record(record)["means"]
 
 
-def _random_subset(visit: Visit, budget: int) -> NDArray[np.int64]:
+def _random_subset(request: ClientRequest, budget: int) -> NDArray[np.int64]:
     """Return a subset that is the same in every round, without samples that are not finite."""
-    finite = torch.isfinite(visit.data.x.flatten(1)).all(1).nonzero().flatten().numpy()
-    usable = finite if len(finite) else np.arange(len(visit.data))
-    return usable[uniform(len(usable), budget, _rng(visit, 0))]
+    finite = torch.isfinite(request.data.x.flatten(1)).all(1).nonzero().flatten().numpy()
+    usable = finite if len(finite) else np.arange(len(request.data))
+    return usable[uniform(len(usable), budget, _rng(request, 0))]
 
 
-def _rng(visit: Visit, number: int) -> np.random.Generator:
-    return np.random.default_rng(batch_seed(visit.config.seed, visit.key, number))
+def _rng(request: ClientRequest, number: int) -> np.random.Generator:
+    return np.random.default_rng(batch_seed(request.config.seed, request.key, number))

@@ -2,21 +2,21 @@
 
 from ...core.learning.job import Job, Outcome
 from ...core.learning.objectives.moon import PREVIOUS
-from ..request import Arrays, Part, Visit
+from ..request import Arrays, ClientHook, ClientRequest
 
 
-class PreviousModel(Part):
+class PreviousModel(ClientHook):
     """Bring the previous local model to the objective, and keep the new one."""
 
-    def before(self, visit: Visit) -> None:
+    def before(self, request: ClientRequest) -> None:
         """Hand on the previous model, unless it is of another shape than the one that came."""
-        previous = visit.state.get(PREVIOUS)
-        if previous is not None and shapes(previous) == shapes(visit.arrays):
-            visit.carried[PREVIOUS] = previous
+        previous = request.state.get(PREVIOUS)
+        if previous is not None and shapes(previous) == shapes(request.arrays):
+            request.carried[PREVIOUS] = previous
 
-    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Keep the trained model."""
-        visit.state[PREVIOUS] = outcome.arrays
+        request.state[PREVIOUS] = outcome.arrays
         return outcome
 
 

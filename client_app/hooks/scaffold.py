@@ -9,28 +9,28 @@ from ...core.learning.train_settings import train_settings
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CONTROL
 from ...core.wire.records import record_at
-from ..request import Arrays, Part, Visit
+from ..request import Arrays, ClientHook, ClientRequest
 from .moon import shapes
 
 
-class ControlVariates(Part):
+class ControlVariates(ClientHook):
     """Correct gradients by ``c - c_i``; afterwards learn ``c_i`` anew and send its change."""
 
-    def before(self, visit: Visit) -> None:
+    def before(self, request: ClientRequest) -> None:
         """Hand the difference of the two variates on; both are zero until they are known."""
-        ours, theirs = _own(visit), _servers(visit)
-        visit.carried[CARRIED] = {name: theirs[name] - ours[name] for name in ours}
+        ours, theirs = _own(request), _servers(request)
+        request.carried[CARRIED] = {name: theirs[name] - ours[name] for name in ours}
 
-    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Set ``c_i+ = c_i - c + (x - y_i) / (steps * learning rate)`` (option II, eq. 4)."""
-        settings = train_settings(visit.config, visit.round)
+        settings = train_settings(request.config, request.round)
         scale = settings.learning_rate * momentum_steps(outcome.steps, settings.momentum)
         change: Arrays = {}
-        for name, servers in _servers(visit).items():
+        for name, servers in _servers(request).items():
             gradient = (job.arrays[name] - outcome.arrays[name]) / scale if scale else servers
             change[name] = np.asarray(gradient - servers, dtype=servers.dtype)
-        visit.state[CARRIED] = {name: own + change[name] for name, own in _own(visit).items()}
-        visit.reply[CONTROL] = to_record(change)
+        request.state[CARRIED] = {name: own + change[name] for name, own in _own(request).items()}
+        request.reply[CONTROL] = to_record(change)
         return outcome
 
 
@@ -47,21 +47,21 @@ def momentum_steps(steps: int, momentum: float) -> float:
     return float(each.sum())
 
 
-def _zeros(visit: Visit) -> Arrays:
-    return {name: np.zeros_like(a) for name, a in visit.arrays.items() if a.dtype.kind == "f"}
+def _zeros(request: ClientRequest) -> Arrays:
+    return {name: np.zeros_like(a) for name, a in request.arrays.items() if a.dtype.kind == "f"}
 
 
-def _own(visit: Visit) -> Arrays:
+def _own(request: ClientRequest) -> Arrays:
     """Return the client's variate: zero at first, or if the model is another one."""
-    zeros = _zeros(visit)
-    kept: Arrays = visit.state.get(CARRIED, {})
+    zeros = _zeros(request)
+    kept: Arrays = request.state.get(CARRIED, {})
     return kept if shapes(kept) == shapes(zeros) else zeros
 
 
-def _servers(visit: Visit) -> Arrays:
+def _servers(request: ClientRequest) -> Arrays:
     """Return the variate that came with the message; zero if none came."""
-    record = record_at(visit.message.content, CONTROL, ArrayRecord)
-    zeros = _zeros(visit)
+    record = record_at(request.message.content, CONTROL, ArrayRecord)
+    zeros = _zeros(request)
     came = {} if record is None else from_record(record)
     if record is not None and shapes(came) != shapes(zeros):
         raise ValueError("the server's control variate has other shapes than its model")

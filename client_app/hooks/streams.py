@@ -12,13 +12,13 @@ from ...core.learning.trainer import load_arrays
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, replies_to
-from ..identity import client_task, signed
-from ..request import Part, Visit, visits
+from ..identity import client_task, reply_header
+from ..request import ClientHook, ClientRequest, client_requests
 from ..stream_device import StreamDevice
 from ..training import trainer_of
 
 
-class StreamedData(Part):
+class StreamedData(ClientHook):
     """Keep or drop what arrived, then train on the store with the plan's weights (eq. 12)."""
 
     chooses_data = True
@@ -31,38 +31,40 @@ class StreamedData(Part):
         )
         self._devices: dict[str, StreamDevice] = {}
 
-    def before(self, visit: Visit) -> None:
+    def before(self, request: ClientRequest) -> None:
         """Catch up with the stream, take in what the message brings, and offer the store."""
-        device = StreamDevice(visit)
+        device = StreamDevice(request)
         if device.first_contact:
-            device.take_in(visit.arrays)
-        device.live_until(visit.round)
-        device.take_in(visit.arrays)
+            device.take_in(request.arrays)
+        device.live_until(request.round)
+        device.take_in(request.arrays)
         device.save()  # also where a client only gives a taste of its training
         if not len(device.store):
-            visit.close()  # it cannot train, but what it saw is not forgotten
-            raise ValueError(f"client {visit.key!r}: nothing that arrived has been kept yet")
-        visit.chosen, visit.weights = device.samples()
-        visit.counts_for = device.counts_for()
-        self._devices[visit.key] = device
+            request.close()  # it cannot train, but what it saw is not forgotten
+            raise ValueError(f"client {request.key!r}: nothing that arrived has been kept yet")
+        request.chosen, request.weights = device.samples()
+        request.counts_for = device.counts_for()
+        self._devices[request.key] = device
 
-    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Report the stream's profile and the running gradient (eq. 7)."""
-        device = self._devices.pop(visit.key)
-        visit.reply |= device.report()
+        device = self._devices.pop(request.key)
+        request.reply |= device.report()
         if self.estimates:
             estimate = device.gradient()
             if estimate.ndim:
-                noise = self._noise(visit, estimate.size)
+                noise = self._noise(request, estimate.size)
                 sent = (estimate + noise).astype(np.float32)
-                visit.reply[ESTIMATE] = to_record({"estimate": sent})
+                request.reply[ESTIMATE] = to_record({"estimate": sent})
         device.save()
         device.store.close()
         return outcome
 
-    def _noise(self, visit: Visit, size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _noise(
+        self, request: ClientRequest, size: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return Gaussian noise that hides what single samples add to the estimate."""
-        rng = np.random.default_rng([visit.config.seed, visit.job().seed % 2**63, 7])
+        rng = np.random.default_rng([request.config.seed, request.job().seed % 2**63, 7])
         return rng.normal(scale=self.noise, size=size) if self.noise else np.zeros(size)
 
 
@@ -73,32 +75,32 @@ def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> 
     only an oracle could know it.
     """
     contents = []
-    for visit in visits(messages, contexts, client_task(contexts[0])):
-        content = signed(visit.context)
-        if ARRAYS in entries(visit.message.content):
-            content[ESTIMATE] = to_record({"estimate": _exact_gradient(visit)})
+    for request in client_requests(messages, contexts, client_task(contexts[0])):
+        content = reply_header(request.context)
+        if ARRAYS in entries(request.message.content):
+            content[ESTIMATE] = to_record({"estimate": _exact_gradient(request)})
         else:
-            content |= _live_on(visit)
+            content |= _live_on(request)
         content[METRICS] = filled(MetricRecord, {NUM_EXAMPLES: 1})
         contents.append(filled(RecordDict, content))
     return replies_to(messages, contents)
 
 
-def _live_on(visit: Visit) -> dict[str, ConfigRecord]:
+def _live_on(request: ClientRequest) -> dict[str, ConfigRecord]:
     """Catch up with the stream, if the client can; return its profile."""
-    device = StreamDevice(visit)
+    device = StreamDevice(request)
     if device.model or not device.looks:
-        device.live_until(visit.round)
+        device.live_until(request.round)
         device.save()
-        visit.close()
+        request.close()
     device.store.close()
     return device.report()
 
 
-def _exact_gradient(visit: Visit) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    if "partition-id" not in visit.context.node_config:
+def _exact_gradient(request: ClientRequest) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    if "partition-id" not in request.context.node_config:
         raise ValueError("a device does not hold all the data of its stream")
-    model = trainer_of(visit.config).model
-    load_arrays(model, visit.arrays)
-    data = visit.holdings.train
-    return valuation(model, visit.config).look(data.x, data.y, None).mean_gradient
+    model = trainer_of(request.config).model
+    load_arrays(model, request.arrays)
+    data = request.holdings.train
+    return valuation(model, request.config).look(data.x, data.y, None).mean_gradient

@@ -26,8 +26,8 @@ from ...core.wire.supports import encode_support, model_tag
 from ...selectors.similarities.importance_average import ImportanceAverage
 from ...selectors.similarities.index_overlap import choose_k, top_k_support
 from ...selectors.similarities.signatures import Hashing
-from ..identity import client_config, client_task, signed
-from ..request import Part, Visit, parts_of, visits
+from ..identity import client_config, client_task, reply_header
+from ..request import ClientHook, ClientRequest, client_requests, hooks_of
 from ..training import prepare, trainer_of
 
 _SECTION = "importance"
@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 
-class ImportantIndices(Part):
+class ImportantIndices(ClientHook):
     """Send the support of the client's importance, or its signature, with every training reply.
 
     A client to which nothing matters (its loss is exactly 0) has no support, and sends none.
@@ -46,52 +46,52 @@ class ImportantIndices(Part):
         self.settings = config.ios
         self.signs = config.ios.signatures
 
-    def after(self, visit: Visit, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Bring the average importance up to date and tell its largest indices."""
-        if visit.support is None:  # else another part has done so
-            visit.support = self._support(self._averaged(visit, job, outcome), visit)
-        self.tell(visit, visit.support)
+        if request.support is None:  # else another part has done so
+            request.support = self._support(self._averaged(request, job, outcome), request)
+        self.tell(request, request.support)
         return outcome
 
-    def tell(self, visit: Visit, indices: Indices, *, in_full: bool = False) -> None:
+    def tell(self, request: ClientRequest, indices: Indices, *, in_full: bool = False) -> None:
         """Add the indices, or their signature, to the reply."""
         if not indices.size:
             return
-        shapes = {n: tuple(p.shape) for n, p in trainer_of(visit.config).model.named_parameters()}
+        shapes = {n: tuple(p.shape) for n, p in trainer_of(request.config).model.named_parameters()}
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
-        record = visit.reply.setdefault(SUPPORT, ConfigRecord())
+        record = request.reply.setdefault(SUPPORT, ConfigRecord())
         assert isinstance(record, ConfigRecord)
         if self.signs and not in_full:
-            signature = Hashing(self.settings.hashes, seed=visit.config.seed).sign(indices)
+            signature = Hashing(self.settings.hashes, seed=request.config.seed).sign(indices)
             record[SIGNATURE] = encode_signature(signature, indices.size, size, tag)
         else:
             record[PAYLOAD] = encode_support(indices, size, tag)
 
-    def held(self, visit: Visit) -> Indices:
+    def held(self, request: ClientRequest) -> Indices:
         """Return the support that the client told last, of what it remembers."""
         average = ImportanceAverage(self.settings.ema)
-        if _SECTION not in visit.state:
-            raise ValueError(f"client {visit.key!r} has not trained yet: it holds no support")
-        average.load_state_dict(visit.state[_SECTION])
-        return self._support(average.value, visit)
+        if _SECTION not in request.state:
+            raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
+        average.load_state_dict(request.state[_SECTION])
+        return self._support(average.value, request)
 
-    def _averaged(self, visit: Visit, job: Job, outcome: Outcome) -> Floats:
+    def _averaged(self, request: ClientRequest, job: Job, outcome: Outcome) -> Floats:
         average = ImportanceAverage(self.settings.ema)
-        if _SECTION in visit.state:
-            average.load_state_dict(visit.state[_SECTION])
-        importance = average.update(self._importance(visit, job, outcome))
-        visit.state[_SECTION] = average.state_dict()
+        if _SECTION in request.state:
+            average.load_state_dict(request.state[_SECTION])
+        importance = average.update(self._importance(request, job, outcome))
+        request.state[_SECTION] = average.state_dict()
         return importance
 
-    def _support(self, importance: Floats, visit: Visit) -> Indices:
+    def _support(self, importance: Floats, request: ClientRequest) -> Indices:
         if not importance.any():
             return np.empty(0, dtype=np.int64)
-        model = trainer_of(visit.config).model
+        model = trainer_of(request.config).model
         sizes = [p.numel() for p in model.parameters()] if self.settings.per_layer else None
         return top_k_support(importance, self._count(importance), sizes)
 
-    def _importance(self, visit: Visit, job: Job, outcome: Outcome) -> Floats:
-        model = trainer_of(visit.config).model
+    def _importance(self, request: ClientRequest, job: Job, outcome: Outcome) -> Floats:
+        model = trainer_of(request.config).model
         load_arrays(model, outcome.arrays)
         model.eval()
         most = self.settings.samples or len(job.data)
@@ -117,28 +117,30 @@ class SignedIndices(ImportantIndices):
 def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Tell only the support: after training as in a round, or without a model the last one told."""
     config = client_config(contexts[0])
-    clients = visits(messages, contexts, client_task(contexts[0]))
+    clients = client_requests(messages, contexts, client_task(contexts[0]))
     # First of all: a device knows the model's shape from nothing but its own data.
-    examples = [len(visit.data) for visit in clients]
+    examples = [len(request.data) for request in clients]
     part = ImportantIndices(config)
     if records_of(messages[0].content, ArrayRecord):
         _train_and_tell(clients, part, config)
     else:
-        for visit in clients:
-            part.tell(visit, part.held(visit), in_full=True)
+        for request in clients:
+            part.tell(request, part.held(request), in_full=True)
     contents = []
-    for visit, count in zip(clients, examples, strict=True):
+    for request, count in zip(clients, examples, strict=True):
         metrics = filled(MetricRecord, {NUM_EXAMPLES: count})
-        content = signed(visit.context) | visit.reply | {METRICS: metrics}
+        content = reply_header(request.context) | request.reply | {METRICS: metrics}
         contents.append(filled(RecordDict, content))
-        visit.close()
+        request.close()
     return replies_to(messages, contents)
 
 
-def _train_and_tell(clients: list[Visit], part: ImportantIndices, config: RunConfig) -> None:
-    prepare(clients, [other for other in parts_of(config) if other.chooses_data])
-    jobs = [visit.job() for visit in clients]
+def _train_and_tell(
+    clients: list[ClientRequest], part: ImportantIndices, config: RunConfig
+) -> None:
+    prepare(clients, [other for other in hooks_of(config) if other.chooses_data])
+    jobs = [request.job() for request in clients]
     settings = train_settings(config, clients[0].round)
     outcomes = trainer_of(config).train(jobs, settings, Plain(config))
-    for visit, job, outcome in zip(clients, jobs, outcomes, strict=True):
-        part.after(visit, job, outcome)
+    for request, job, outcome in zip(clients, jobs, outcomes, strict=True):
+        part.after(request, job, outcome)

@@ -101,7 +101,7 @@ AXES: dict[str, dict[str, str]] = {
 
 
 # What of a method runs on the client, beside its objective. Parts act in this order.
-CLIENT_PARTS: dict[str, dict[str, str]] = {
+CLIENT_HOOKS: dict[str, dict[str, str]] = {
     "privacy": {"local-dp": AXES["privacy"]["local-dp"]},  # first: others see what is sent
     "data-selector": {name: at for name, at in AXES["data-selector"].items() if ":" in at},
     "objective": {
@@ -114,13 +114,13 @@ CLIENT_PARTS: dict[str, dict[str, str]] = {
 }
 
 
-def client_parts(axes: Mapping[str, str]) -> list[Any]:
+def client_hooks(axes: Mapping[str, str]) -> list[Any]:
     """Import and return the client parts that these values of the axes need.
 
-    >>> [part.__name__ for part in client_parts({"cohorts": "auxo", "objective": "sgd"})]
+    >>> [part.__name__ for part in client_hooks({"cohorts": "auxo", "objective": "sgd"})]
     ['AffinityRecords']
     """
-    places = [CLIENT_PARTS[axis].get(axes.get(axis, "")) for axis in CLIENT_PARTS]
+    places = [CLIENT_HOOKS[axis].get(axes.get(axis, "")) for axis in CLIENT_HOOKS]
     return [load(place) for place in places if place]
 
 

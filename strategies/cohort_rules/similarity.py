@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, Message
 from ...core.config.run_config import RunConfig
 from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
-from ..client_similarity import drawn, likeness
+from ..client_similarity import client_similarity, matrix_event
 from .base import ONLY, CohortRule, Regrouping, Scene
 
 _log = logging.getLogger("forager")
@@ -25,7 +25,7 @@ class SimilarityRule(CohortRule):
     """One cohort a cluster, found anew every ``ios.every`` rounds from ``ios.first-round`` on."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.likeness = likeness(config)
+        self.similarity = client_similarity(config)
         self.own_records = (SUPPORT,) if config.similarity == "index-overlap" else ()
         self.every, self.first = config.ios.every, config.ios.first_round
         self.seed = config.seed
@@ -49,11 +49,11 @@ class SimilarityRule(CohortRule):
         if since < 0 or since % self.every:
             return None
         self._ask(scene)
-        keys = [key for key in scene.keys if key in self.likeness.told]
+        keys = [key for key in scene.keys if key in self.similarity.told]
         if len(keys) < 2:
             return None
         self._fetch(scene, keys)
-        matrix = self.likeness.matrix(keys)
+        matrix = self.similarity.matrix(keys)
         found = similarity_clusters(matrix, seed=self.seed)
         if not found.converged:
             _log.warning("round %d: clustering did not converge: one cohort", scene.round)
@@ -63,7 +63,7 @@ class SimilarityRule(CohortRule):
         self.clusters = {
             key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
         }
-        shown = drawn(keys, matrix, self.clusters)
+        shown = matrix_event(keys, matrix, self.clusters)
         scene.journal("similarity", round=scene.round, **shown)
         self._report = {"converged": bool(found.converged), "clusters": len(set(labels))}
         return _origins(self.clusters, old)
@@ -77,41 +77,41 @@ class SimilarityRule(CohortRule):
             if key in stale:
                 by_model.setdefault(cohort, []).append(key)
         settings: dict[str, int | str] = {STEPS: 0}
-        if self.likeness.question == SUMMARY:
+        if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
         for cohort, keys in by_model.items():
             model = scene.models[cohort]
-            replies = scene.ask(keys, self.likeness.question, {ARRAYS: model}, settings)
+            replies = scene.ask(keys, self.similarity.question, {ARRAYS: model}, settings)
             for key, reply in replies.items():
                 self.hear(key, reply, model)
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""
-        missing = self.likeness.missing(keys)
+        missing = self.similarity.missing(keys)
         if missing:
-            replies = scene.ask(missing, self.likeness.question, {}, {})
+            replies = scene.ask(missing, self.similarity.question, {}, {})
             for key, reply in replies.items():
                 self.hear(key, reply, ArrayRecord())
-        account = self.likeness.account(keys)
+        account = self.similarity.account(keys)
         if account:
             scene.journal("supports", round=scene.round, **account)
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take what a client tells."""
         try:
-            self.likeness.hear(key, reply, sent)
-            if key in self.likeness.told:
+            self.similarity.hear(key, reply, sent)
+            if key in self.similarity.told:
                 self.fresh[key] = self._round
         except ValueError as error:
             _log.warning("client %s: cannot be compared: %s", key, error)
 
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""
-        return {**self._report, "values-used": self.likeness.values}
+        return {**self._report, "values-used": self.similarity.values}
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that may be kept."""
-        return self.likeness.collected()
+        return self.similarity.collected()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clusters and what clients have told."""
@@ -119,14 +119,14 @@ class SimilarityRule(CohortRule):
             "clusters": self.clusters,
             "fresh": self.fresh,
             "generation": self.generation,
-            "likeness": self.likeness.state_dict(),
+            "similarity": self.similarity.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.clusters, self.fresh = dict(state["clusters"]), dict(state["fresh"])
         self.generation = int(state["generation"])
-        self.likeness.load_state_dict(state["likeness"])
+        self.similarity.load_state_dict(state["similarity"])
 
 
 def _origins(new: Mapping[str, str], old: Mapping[str, str]) -> Regrouping:

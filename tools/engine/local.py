@@ -14,7 +14,7 @@ from typing import Any
 from ...core.config.overrides import parse_overrides
 from ...core.config.run_config import Scalar, default_config, read_config
 from ...core.tasks import load_task
-from ...server_app.app import run, speak
+from ...server_app.app import configure_logging, run
 from ...server_app.loop import RunFailed
 from ...server_app.run_folder import RunFolder
 from ..report import summary_table
@@ -42,7 +42,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     quiet : bool (default: True)
         Say nothing but warnings.
     """
-    speak(logging.WARNING if quiet else logging.INFO)
+    configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config = {**default_config(), **overrides}
     config = read_config(run_config)
     load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?

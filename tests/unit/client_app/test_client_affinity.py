@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.hooks.auxo import AffinityRecords
-from forager.client_app.request import Visit
+from forager.client_app.request import ClientRequest
 from forager.core.config.run_config import read_config
 from forager.core.wire.keys import AFFINITY
 
@@ -27,11 +27,11 @@ class Client:
         """Return the request that rides on the reply; empty if there is none."""
         content = RecordDict({} if told is None else {AFFINITY: ConfigRecord(told)})
         message = Message(content, dst_node_id=2, message_type="train")
-        visit = Visit(message, self.context, None)  # type: ignore[arg-type]
-        PART.before(visit)
-        PART.after(visit, None, None)  # type: ignore[arg-type]
-        visit.close()
-        return dict(visit.reply.get(AFFINITY, {}))
+        request = ClientRequest(message, self.context, None)  # type: ignore[arg-type]
+        PART.before(request)
+        PART.after(request, None, None)  # type: ignore[arg-type]
+        request.close()
+        return dict(request.reply.get(AFFINITY, {}))
 
     def rewards(self, told: dict[str, Any]) -> dict[str, float]:
         request = self.answer(told)

@@ -41,12 +41,12 @@ class Client:
         self.node = {"partition-id": 0, "num-partitions": 6}
         self.unknown_to_server = -1
 
-    def visit(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
+    def request(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
         told = targets(self.config, self.arrays, self.unknown_to_server)
         content = {TARGETS: told} if guided else {}
         record = SimpleNamespace(_data=content)
         message = SimpleNamespace(content=record, metadata=SimpleNamespace(message_type=kind))
-        visit = SimpleNamespace(
+        request = SimpleNamespace(
             message=message,
             context=SimpleNamespace(node_config=self.node),
             config=self.config,
@@ -60,16 +60,16 @@ class Client:
             chosen=None,
             reply={},
         )
-        self.part().before(visit)
-        return visit
+        self.part().before(request)
+        return request
 
     def part(self) -> Any:
         skyline = self.config.data_selector == "skyline"
         return CleanOnly(self.config) if skyline else ChosenCoreset(self.config)
 
 
-def told(visit: Any, name: str) -> Any:
-    return visit.reply[CORESET][name]
+def told(request: Any, name: str) -> Any:
+    return request.reply[CORESET][name]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -78,7 +78,7 @@ def same(a: Any, b: Any) -> bool:
 
 def test_before_the_first_choice_a_random_subset_stands_in():
     client = Client()
-    first, second = client.visit(1), client.visit(2)
+    first, second = client.request(1), client.request(2)
     assert told(first, "round") == told(second, "round") == 0
     assert len(first.chosen) == round(0.1 * SIZE) == told(first, "size")
     assert same(first, second)
@@ -87,22 +87,22 @@ def test_before_the_first_choice_a_random_subset_stands_in():
 
 def test_targets_bring_a_choice_which_is_kept():
     client = Client()
-    random = client.visit(1)
-    chosen, kept = client.visit(2, guided=True), client.visit(9)
+    random = client.request(1)
+    chosen, kept = client.request(2, guided=True), client.request(9)
     assert (told(chosen, "round"), told(kept, "round")) == (2, 2)
     assert same(chosen, kept)
     assert not same(chosen, random)
     assert told(chosen, "clean") > told(random, "clean")
-    again = client.visit(11, guided=True)
+    again = client.request(11, guided=True)
     assert told(again, "round") == 11
 
 
 def test_agreement_keeps_a_pool_from_which_every_round_draws():
     client = Client("agreement")
-    first = client.visit(2, guided=True)
+    first = client.request(2, guided=True)
     pool = client.state["coreset"]["indices"]
     assert len(pool) > round(0.1 * SIZE) == told(first, "size")
-    later, again = client.visit(3), client.visit(3)
+    later, again = client.request(3), client.request(3)
     assert told(later, "round") == 2
     assert not same(first, later)
     assert same(later, again)
@@ -113,7 +113,7 @@ def test_agreement_keeps_a_pool_from_which_every_round_draws():
 
 
 def test_agreement_weighs_nothing_in_training():
-    assert Client("agreement", coreset__use_weights=True).visit(2, guided=True).weights is None
+    assert Client("agreement", coreset__use_weights=True).request(2, guided=True).weights is None
 
 
 @pytest.mark.parametrize(
@@ -127,29 +127,29 @@ def test_agreement_weighs_nothing_in_training():
 )
 def test_rules_without_targets_choose_by_themselves(selector, rounds):
     client = Client(selector)
-    assert [told(client.visit(number), "round") for number in range(1, 6)] == rounds
+    assert [told(client.request(number), "round") for number in range(1, 6)] == rounds
 
 
 def test_a_taste_of_training_chooses_nothing():
     client = Client("crust", coreset__first_round=0)
-    taste = client.visit(1, kind="query.summary")
+    taste = client.request(1, kind="query.summary")
     assert told(taste, "round") == 0
-    assert told(client.visit(1), "round") == 1
+    assert told(client.request(1), "round") == 1
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
 def test_data_that_changed_are_chosen_from_anew(selector):
     client = Client(selector, coreset__every=100)
-    client.visit(2, guided=True)
+    client.request(2, guided=True)
     client.data = Split(client.data.x[:100], client.data.y[:100])
     client.clean = client.clean[:100]
-    changed = client.visit(3)
+    changed = client.request(3)
     alone = selector == "crust"  # chooses without the server
     assert told(changed, "round") == (3 if alone else 0)
     assert told(changed, "size") == 10
-    assert told(client.visit(4, guided=True), "round") == (3 if alone else 4)
+    assert told(client.request(4, guided=True), "round") == (3 if alone else 4)
     client.data = Split(client.data.x, client.data.y.flip(0))
-    assert told(client.visit(5), "round") == (5 if alone else 0)
+    assert told(client.request(5), "round") == (5 if alone else 0)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_data_that_changed_are_chosen_from_anew(selector):
 @pytest.mark.parametrize("selector", ["gcfl", "agreement", "facility-location"])
 def test_the_budget_is_a_share_or_a_number(selector, budget, size):
     client = Client(selector, coreset__budget=budget)
-    assert told(client.visit(2, guided=True), "size") == size
+    assert told(client.request(2, guided=True), "size") == size
     if budget == 1:
-        assert torch.equal(client.visit(3).chosen.y, client.data.y)
+        assert torch.equal(client.request(3).chosen.y, client.data.y)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_samples_that_are_not_finite_are_never_trained_on(selector):
     client.data.x[: SIZE // 2].fill_(np.nan)
     try:
         for number in (1, 2):
-            visit = client.visit(number, guided=True)
-            assert torch.isfinite(visit.chosen.x).all()
-            assert told(visit, "size") == round(0.1 * SIZE)
+            request = client.request(number, guided=True)
+            assert torch.isfinite(request.chosen.x).all()
+            assert told(request, "size") == round(0.1 * SIZE)
     finally:
         TASK._clients._kept.clear()  # the data belong to all tests
 
@@ -182,8 +182,8 @@ def test_samples_that_are_not_finite_are_never_trained_on(selector):
 def test_nothing_usable_leaves_a_random_subset(selector):
     client = Client(selector)
     client.data = Split(torch.full_like(client.data.x, np.nan), client.data.y)
-    visit = client.visit(2, guided=True)
-    assert (told(visit, "round"), told(visit, "size")) == (0, round(0.1 * SIZE))
+    request = client.request(2, guided=True)
+    assert (told(request, "round"), told(request, "size")) == (0, round(0.1 * SIZE))
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "agreement", "crust"])
@@ -194,7 +194,7 @@ def test_gradients_that_are_all_zero(selector):
     client.arrays["1.bias"][0] = 1e4  # certain, and right: no gradient at all
     rows = sample_rows(TASK.build_model(), client.arrays, client.data, "gcfl", True)
     assert not rows.any()
-    assert told(client.visit(2, guided=True), "size") == round(0.1 * SIZE)
+    assert told(client.request(2, guided=True), "size") == round(0.1 * SIZE)
 
 
 def test_a_class_of_one_and_classes_that_are_absent():
@@ -202,18 +202,18 @@ def test_a_class_of_one_and_classes_that_are_absent():
     labels = torch.ones_like(client.data.y)
     labels[7] = 3
     client.data = Split(client.data.x, labels)
-    visit = client.visit(2, guided=True)
-    assert told(visit, "size") == 20
-    assert (visit.chosen.y == 1).all()
+    request = client.request(2, guided=True)
+    assert told(request, "size") == 20
+    assert (request.chosen.y == 1).all()
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "nearest", "agreement"])
 def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
     client = Client(selector)
     client.unknown_to_server = 3
-    visit = client.visit(2, guided=True)
-    assert (told(visit, "round"), told(visit, "size")) == (2, round(0.1 * SIZE))
-    assert (visit.chosen.y == 3).any()
+    request = client.request(2, guided=True)
+    assert (told(request, "round"), told(request, "size")) == (2, round(0.1 * SIZE))
+    assert (request.chosen.y == 3).any()
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
@@ -221,33 +221,33 @@ def test_labels_out_of_range_are_an_error_that_says_so(selector):
     client = Client(selector)
     client.data = Split(client.data.x, client.data.y + 5)
     with pytest.raises(ValueError, match="labels: expected 0 to 9, got 1"):
-        client.visit(2, guided=True)
+        client.request(2, guided=True)
 
 
 @pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "crust", "facility-location"])
 def test_weights_are_used_only_if_asked_for(selector):
-    assert Client(selector).visit(2, guided=True).weights is None
+    assert Client(selector).request(2, guided=True).weights is None
     client = Client(selector, coreset__use_weights=True, coreset__radius=0.05)
-    visit = client.visit(2, guided=True)
-    assert visit.weights.dtype == np.float32
-    assert len(visit.weights) == len(visit.chosen)
-    assert (visit.weights > 0).all()
-    assert len(set(visit.weights.tolist())) > 1
+    request = client.request(2, guided=True)
+    assert request.weights.dtype == np.float32
+    assert len(request.weights) == len(request.chosen)
+    assert (request.weights > 0).all()
+    assert len(set(request.weights.tolist())) > 1
 
 
 @pytest.mark.parametrize("rule", ["distance", "projection", "nearest"])
 def test_one_choice_among_all_classes_by_the_whole_head(rule):
     whole = Client("gcfl", coreset__rule=rule, coreset__per_class=False)
     by_class = Client("gcfl", coreset__rule=rule)
-    visit = whole.visit(2, guided=True)
-    assert told(visit, "size") == round(0.1 * SIZE)
-    assert not same(visit, by_class.visit(2, guided=True))
+    request = whole.request(2, guided=True)
+    assert told(request, "size") == round(0.1 * SIZE)
+    assert not same(request, by_class.request(2, guided=True))
 
 
 def test_a_target_of_its_own_needs_no_server():
     own = Client("gcfl", coreset__target="own")
-    assert [told(own.visit(number), "round") for number in (1, 2, 5)] == [0, 2, 5]
-    assert not same(own.visit(5), Client("gcfl").visit(5, guided=True))
+    assert [told(own.request(number), "round") for number in (1, 2, 5)] == [0, 2, 5]
+    assert not same(own.request(5), Client("gcfl").request(5, guided=True))
 
 
 def test_the_targets_of_all_classes_are_the_mean_gradient_of_the_head():
@@ -262,18 +262,18 @@ def test_the_targets_of_all_classes_are_the_mean_gradient_of_the_head():
 def test_the_clean_share_is_told_only_where_the_truth_is_known():
     device = Client()
     device.node = {"data-path": "data.npz"}
-    assert "clean" not in device.visit(2, guided=True).reply[CORESET]
-    assert "clean" not in Client(noise="none").visit(2, guided=True).reply[CORESET]
+    assert "clean" not in device.request(2, guided=True).reply[CORESET]
+    assert "clean" not in Client(noise="none").request(2, guided=True).reply[CORESET]
 
 
 def test_the_skyline_is_what_noise_left_alone():
     client = Client("skyline")
-    visit = client.visit(1)
-    assert torch.equal(visit.chosen.x, client.data.x[client.clean])
-    assert (told(visit, "clean"), told(visit, "size")) == (1.0, int(client.clean.sum()))
+    request = client.request(1)
+    assert torch.equal(request.chosen.x, client.data.x[client.clean])
+    assert (told(request, "clean"), told(request, "size")) == (1.0, int(client.clean.sum()))
     client.node = {"data-path": "data.npz"}
     with pytest.raises(ValueError, match="a device does not know"):
-        client.visit(1)
+        client.request(1)
 
 
 def test_features_are_those_of_the_arrays_and_without_dropout():

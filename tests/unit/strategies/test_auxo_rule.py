@@ -13,7 +13,7 @@ from forager.core.config.run_config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS
-from forager.strategies.build import trained_together
+from forager.strategies.build import single_model_stack
 from forager.strategies.cohort_rules.auxo import AuxoRule
 from forager.strategies.cohort_rules.base import Observed, Scene, asked_losses
 from forager.strategies.cohorts import Cohorts
@@ -148,7 +148,7 @@ def layer_of(rule: AuxoRule, **settings: Any) -> tuple[Cohorts, Notes]:
     config, roster, notes = read_config({}), Roster(), Notes()
 
     def make() -> Strategy:
-        return trained_together(config, roster)
+        return single_model_stack(config, roster)
 
     layer = Cohorts(make, rule, Signal(8), roster, **settings)
     attach_journal(layer, notes)

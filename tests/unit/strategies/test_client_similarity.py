@@ -12,7 +12,12 @@ from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
 from forager.selectors.similarities.index_overlap import overlap_matrix
 from forager.selectors.similarities.signatures import Hashing
-from forager.strategies.client_similarity import MOST_DRAWN, IndexOverlap, SignedOverlap, drawn
+from forager.strategies.client_similarity import (
+    MOST_DRAWN,
+    IndexOverlap,
+    SignedOverlap,
+    matrix_event,
+)
 from forager.strategies.cohort_rules.base import Scene
 from forager.strategies.cohort_rules.similarity import SimilarityRule
 from forager.strategies.support_reader import SupportReader
@@ -46,7 +51,7 @@ def signed(support, tag=TAG, size=SIZE):
 
 
 @pytest.fixture
-def likeness():
+def similarity():
     return SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
 
 
@@ -59,31 +64,31 @@ def supports():
     ("changed", "expected"),
     [({"tag": TAG ^ 1}, "expected model"), ({"size": SIZE + 1}, f"with {SIZE}")],
 )
-def test_other_architectures_and_versions_are_refused(likeness, changed, expected):
+def test_other_architectures_and_versions_are_refused(similarity, changed, expected):
     support = support_of(0, 0)
     with pytest.raises(OtherModel, match=expected):
-        likeness.hear("a", signed(support, **changed), NOTHING)
+        similarity.hear("a", signed(support, **changed), NOTHING)
     plain = IndexOverlap(SupportReader(SHAPES))
     with pytest.raises(OtherModel, match=expected):
         plain.hear("a", sent(support, **changed), NOTHING)
-    assert not likeness.told
+    assert not similarity.told
     assert not plain.told
 
 
 @pytest.mark.parametrize("bad", [b"", b"FRGS", "text"])
-def test_what_is_no_signature_is_refused(likeness, bad):
+def test_what_is_no_signature_is_refused(similarity, bad):
     with pytest.raises(MalformedSupport):
-        likeness.hear("a", reply(SIGNATURE, bad), NOTHING)
+        similarity.hear("a", reply(SIGNATURE, bad), NOTHING)
     with pytest.raises(MalformedSupport, match="no signature"):
-        likeness.hear("a", reply("else", b""), NOTHING)
+        similarity.hear("a", reply("else", b""), NOTHING)
 
 
-def test_a_signature_of_another_length_is_refused(likeness):
+def test_a_signature_of_another_length_is_refused(similarity):
     signature = Hashing(HASHES // 2).sign(support_of(0, 0))
     payload = encode_signature(signature, 100, SIZE, TAG)
     with pytest.raises(ValueError, match="signature: expected 64"):
-        likeness.hear("a", reply(SIGNATURE, payload), NOTHING)
-    assert not likeness.told
+        similarity.hear("a", reply(SIGNATURE, payload), NOTHING)
+    assert not similarity.told
 
 
 def test_who_is_refused_is_named(caplog):
@@ -93,67 +98,67 @@ def test_who_is_refused_is_named(caplog):
     assert "client camera-7: cannot be compared: support is of model" in caplog.text
 
 
-def test_candidates_are_fetched_and_scored_exactly_others_estimated(likeness, supports):
+def test_candidates_are_fetched_and_scored_exactly_others_estimated(similarity, supports):
     keys = list(supports)
     for key, support in supports.items():
-        likeness.hear(key, signed(support), NOTHING)
+        similarity.hear(key, signed(support), NOTHING)
     alone = np.arange(900, 1000)  # overlaps with nobody
-    likeness.hear("alone", signed(alone), NOTHING)
-    assert likeness.missing([*keys, "alone"]) == keys
-    estimates = likeness.matrix(keys)
+    similarity.hear("alone", signed(alone), NOTHING)
+    assert similarity.missing([*keys, "alone"]) == keys
+    estimates = similarity.matrix(keys)
     for key in keys:
-        likeness.hear(key, sent(supports[key]), NOTHING)
-    assert likeness.missing([*keys, "alone"]) == []
+        similarity.hear(key, sent(supports[key]), NOTHING)
+    assert similarity.missing([*keys, "alone"]) == []
     exact = overlap_matrix(supports.values())
-    np.testing.assert_array_equal(likeness.matrix(keys), exact)
+    np.testing.assert_array_equal(similarity.matrix(keys), exact)
     assert 0 < np.abs(estimates - exact).max() < 0.25
-    everyone = likeness.matrix([*keys, "alone"])
+    everyone = similarity.matrix([*keys, "alone"])
     np.testing.assert_array_equal(everyone[:6, :6], exact)
-    account = likeness.account([*keys, "alone"])
+    account = similarity.account([*keys, "alone"])
     assert (account["signatures"], account["pairs"], account["fetched"]) == (7, 21, keys)
     assert 6 <= account["candidate-pairs"] < 21
-    assert likeness.account(keys)["fetched"] == []
+    assert similarity.account(keys)["fetched"] == []
 
 
-def test_a_support_is_kept_only_while_it_is_what_was_signed(likeness, supports):
+def test_a_support_is_kept_only_while_it_is_what_was_signed(similarity, supports):
     a, b, *_ = (key for key in supports if int(key[-1]) % 2 == 0)
     for key in (a, b):
-        likeness.hear(key, signed(supports[key]), NOTHING)
-        likeness.hear(key, sent(supports[key]), NOTHING)
-    likeness.hear(a, signed(supports[a]), NOTHING)  # the same again
-    assert likeness.missing([a, b]) == []
-    likeness.hear(a, signed(support_of(0, 99)), NOTHING)
-    assert likeness.missing([a, b]) == [a]
+        similarity.hear(key, signed(supports[key]), NOTHING)
+        similarity.hear(key, sent(supports[key]), NOTHING)
+    similarity.hear(a, signed(supports[a]), NOTHING)  # the same again
+    assert similarity.missing([a, b]) == []
+    similarity.hear(a, signed(support_of(0, 99)), NOTHING)
+    assert similarity.missing([a, b]) == [a]
 
 
-def test_a_support_that_nobody_signed_is_not_taken(likeness):
-    likeness.hear("a", sent(support_of(0, 0)), NOTHING)
-    assert not likeness.supports
+def test_a_support_that_nobody_signed_is_not_taken(similarity):
+    similarity.hear("a", sent(support_of(0, 0)), NOTHING)
+    assert not similarity.supports
 
 
-def test_state_survives(likeness, supports):
+def test_state_survives(similarity, supports):
     for key, support in supports.items():
-        likeness.hear(key, signed(support), NOTHING)
-    likeness.hear("client-0", sent(supports["client-0"]), NOTHING)
+        similarity.hear(key, signed(support), NOTHING)
+    similarity.hear("client-0", sent(supports["client-0"]), NOTHING)
     again = SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
-    again.load_state_dict(likeness.state_dict())
+    again.load_state_dict(similarity.state_dict())
     keys = list(supports)
-    assert again.missing(keys) == likeness.missing(keys)
-    np.testing.assert_array_equal(again.matrix(keys), likeness.matrix(keys))
+    assert again.missing(keys) == similarity.missing(keys)
+    np.testing.assert_array_equal(again.matrix(keys), similarity.matrix(keys))
 
 
 def test_no_more_clients_are_drawn_than_fit_a_picture():
     keys = [str(i) for i in range(MOST_DRAWN + 50)]
-    shown = drawn(keys, np.eye(len(keys)), dict.fromkeys(keys, "0"))
+    shown = matrix_event(keys, np.eye(len(keys)), dict.fromkeys(keys, "0"))
     assert shown["clients"] == keys[:MOST_DRAWN]
     assert {len(row) for row in shown["matrix"]} == {MOST_DRAWN}
 
 
 def rule_that_knows(supports, **keys):
     rule = SimilarityRule(read_config({"strategy": "ios", **keys}))
-    rule.likeness = IndexOverlap(SupportReader(SHAPES))
+    rule.similarity = IndexOverlap(SupportReader(SHAPES))
     for key, support in supports.items():
-        rule.likeness.hear(key, sent(support), NOTHING)
+        rule.similarity.hear(key, sent(support), NOTHING)
         rule.fresh[key] = 2
     return rule
 

@@ -20,7 +20,7 @@ from forager.core.config.run_config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS
-from forager.strategies.build import trained_together
+from forager.strategies.build import single_model_stack
 from forager.strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene, split_into
 from forager.strategies.cohorts import Cohorts
 from forager.strategies.layer import attach_journal, models_of
@@ -65,7 +65,7 @@ def cohorts(aggregator: str = "fedavg", **settings: Any) -> tuple[Cohorts, Notes
     roster, notes = Roster(), Notes()
 
     def make() -> Strategy:
-        return trained_together(config, roster)
+        return single_model_stack(config, roster)
 
     layer = Cohorts(make, OddAndEven(), Signal(8), roster, **settings)
     attach_journal(layer, notes)

@@ -23,7 +23,7 @@ from forager.core.config.run_config import read_config
 from forager.core.methods.registry import available, resolve
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.strategies.flower_aggregator import RunningMean, StockAggregator, mean_reply
+from forager.strategies.flower_aggregator import FlowerAggregator, RunningMean, mean_reply
 
 KEYS = [str(i) for i in range(8)]
 ALL_OF_THEM: dict[str, Any] = {
@@ -44,10 +44,10 @@ def arrays_of(reply: Message) -> dict[str, Any]:
     return from_record(record)
 
 
-def stock(aggregator: str) -> StockAggregator:
+def stock(aggregator: str) -> FlowerAggregator:
     config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
     layer = resolve("aggregator", aggregator)(config)
-    assert isinstance(layer, StockAggregator)
+    assert isinstance(layer, FlowerAggregator)
     return layer
 
 
@@ -195,7 +195,7 @@ def test_integers_are_hidden_from_the_strategy_and_sent_to_clients() -> None:
             return super().aggregate_train(server_round, replies)
 
     grid = FakeGrid(KEYS)
-    layer = StockAggregator(Watching(**ALL_OF_THEM), mean_like=False)
+    layer = FlowerAggregator(Watching(**ALL_OF_THEM), mean_like=False)
     got, _ = one_round(layer, to_record(small_model()), grid)
     assert seen == [["layer.weight", "layer.bias"]] * (1 + len(KEYS))
     assert got is not None

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ....core.config.run_config import Scalar, default_config, read_config
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
-from ....server_app.app import build_loop, speak
+from ....server_app.app import build_loop, configure_logging
 from ....server_app.callbacks.checkpoint import CheckpointError
 from ....server_app.run_folder import Event, RunFolder
 from ...engine.local import LocalResult
@@ -43,7 +43,7 @@ def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
     quiet : bool (default: True)
         Say nothing but warnings.
     """
-    speak(logging.WARNING if quiet else logging.INFO)
+    configure_logging(logging.WARNING if quiet else logging.INFO)
     budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))
     home = Path(str(overrides["output-dir"])).parent
     folder = RunFolder(home / run_name(overrides))
