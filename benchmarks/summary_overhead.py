@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from numpy.typing import NDArray
 
-from ..client_app.request import visits
+from ..client_app.request import client_requests
 from ..client_app.summaries import summarise_clients
 from ..client_app.training import trainer_of
 from ..core.config.run_config import Scalar, default_config, read_config
@@ -75,7 +75,7 @@ def measure(
     arrays = read_arrays(task.build_model())
     content = RecordDict({CONFIG: _question(arrays), ARRAYS: to_record(arrays)})
     messages = [_message(content, context.node_id, by_wire) for context in contexts]
-    jobs = [visit.job() for visit in visits(messages, contexts, task)]
+    jobs = [visit.job() for visit in client_requests(messages, contexts, task)]
     settings, trainer = summary_settings(config, 2), trainer_of(config)
     ways: dict[str, Callable[[], Any]] = {
         "passes": lambda: trainer.train(jobs, settings, Plain(config)),
