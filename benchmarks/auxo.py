@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw, rows

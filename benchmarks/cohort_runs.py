@@ -13,7 +13,7 @@ from typing import Any
 
 from sklearn.metrics import adjusted_rand_score
 
-from ..core.config.run_config import Scalar, read_config
+from ..core.config import Scalar, read_config
 from ..core.tasks.groups import group_of
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local

@@ -9,7 +9,7 @@ and ``bytes-guidance`` (part of ``bytes-down``).
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
 

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.gradient_rows import sample_rows, server_targets
 from ..core.learning.job import Job
 from ..core.learning.objectives.plain import Plain

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..tools.experiments.command import benchmark_parser, run_benchmark
 from ..tools.experiments.measures import Measure, area, at_round, jitter, series, total, total_bytes
 from ..tools.experiments.plots import plot_curves

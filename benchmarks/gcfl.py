@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..tools.experiments.command import benchmark_parser, run_benchmark
 from ..tools.experiments.measures import at_round, best, final, total
 from ..tools.experiments.plots import plot_curves

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.config.run_config import Scalar, read_config
+from ..core.config import Scalar, read_config
+from ..core.methods.ios import Ios
 from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw
@@ -167,7 +168,7 @@ def _scores(options: Namespace, split: str, seed: int) -> dict[str, Scores]:
     everyone = collect(config, options.clients, options.rounds)
     few = everyone.first(FEW)
     worth = shapley_matrix(few.data)
-    coverage, most = config.ios.coverage, config.ios.most
+    coverage, most = config[Ios].coverage, config[Ios].most
     rows = {}
     for name, (matrix, sent) in matrices(everyone, coverage, most).items():
         recalls = alignment(matrix, everyone.histograms)

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 from torch.nn import functional
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.fisher import fisher_diagonal
 from ..core.learning.job import Job
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer, load_arrays, read_arrays
+from ..core.methods.ios import Ios
 from ..core.tasks import Split, load_task
 from ..core.wire.arrays import flat_floats
 from ..core.wire.supports import encode_support
@@ -80,7 +81,7 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     data = [task.client_data(i, config.num_clients).train for i in range(clients)]
     model = task.build_model()
     trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
-    averages = [ImportanceAverage(config.ios.ema) for _ in data]
+    averages = [ImportanceAverage(config[Ios].ema) for _ in data]
     for number in range(1, rounds + 1):
         jobs = [
             Job(arrays, held, batch_seed(config.seed, str(i), number))

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.config.run_config import RunConfig, read_config
+from ..core.config import RunConfig, read_config
 from ..core.storage import tree
 from ..core.tasks import Split, TaskError, load_task
 from ..core.wire.supports import decode_support
 from ..selectors.similarities.histograms import histogram_similarity
 from ..selectors.similarities.index_overlap import overlap_matrix
-from ..selectors.similarities.minhash import signed_overlaps
+from ..selectors.similarities.minhash import overlaps_by_signature
 from ..selectors.similarities.valuation import kendall_by_client
 from ..server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
 from ..tools.experiments.tables import Table
@@ -119,7 +119,7 @@ def similarities(kept: Mapping[str, Any]) -> tuple[list[str], Matrix]:
     counts = [int(signed[key]["count"]) for key in clients]
     held = {i: supports[key] for i, key in enumerate(clients) if key in supports}
     signatures = [signed[key]["signature"] for key in clients]
-    return clients, signed_overlaps(signatures, counts, held)
+    return clients, overlaps_by_signature(signatures, counts, held)
 
 
 def _data(folder: RunFolder, clients: Sequence[str]) -> tuple[list[Split] | None, int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..server_app.run_folder import RunFolder
 from ..tools.flower.env import PROJECT
 from ..tools.flower.processes import Program

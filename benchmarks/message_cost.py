@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..core.wire.keys import IDENTIFY, SUMMARY
 from ..server_app.run_folder import RunFolder
 from ..tools.flower.env import PROJECT

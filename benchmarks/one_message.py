@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from ..client_app.app import app
-from ..core.config.run_config import default_config
+from ..core.config import default_config
 from ..core.wire.arrays import to_record
 from ..core.wire.keys import ARRAYS, CONFIG, IDENTIFY, LOSS, ROUND, WANTS
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.config.run_config import default_config
+from ..core.config import default_config
 from ..server_app.run_folder import RunFolder
 from ..tools.report import write_report
 from .chromium import Tab, chromium

@@ -21,7 +21,7 @@ from flwr.app import Context, Message
 
 from ..client_app import app
 from ..client_app.identity import client_key
-from ..core.config.run_config import Scalar
+from ..core.config import Scalar
 from ..core.wire.keys import LOSS, METRICS, SIMILARITY
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.config import Scalar, default_config, read_config
 from ..core.tasks import load_task
 from ..server_app.app import build_loop, configure_logging
 from ..tools.engine.local_grid import LocalGrid

@@ -8,7 +8,7 @@ would take longer than a short run.
 import logging
 from typing import Any
 
-from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.config import Scalar, default_config, read_config
 from ..server_app.app import build_loop, configure_logging
 from ..server_app.callbacks.artifacts import Artifacts
 from ..tools.engine.local import LocalResult

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..client_app.request import client_requests
 from ..client_app.summaries import summarise_clients
 from ..client_app.training import trainer_of
-from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.config import Scalar, default_config, read_config
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import summary_settings
 from ..core.learning.trainer import read_arrays

@@ -11,7 +11,7 @@ import torch
 from flwr.app import ArrayRecord
 from torch import nn
 
-from ..core.config.run_config import Scalar, default_config, read_config
+from ..core.config import Scalar, default_config, read_config
 from ..core.learning.trainer import load_arrays
 from ..core.tasks import Split, load_task
 from ..core.wire.arrays import from_record

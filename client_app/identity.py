@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from ..core.config.run_config import RunConfig, read_config
+from ..core.config import RunConfig, read_config
 from ..core.wire.keys import CLIENT, CLIENT_KEY, VERSIONS
 from ..core.wire.records import filled
 from ..core.wire.versions import versions

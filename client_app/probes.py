@@ -41,8 +41,8 @@ def _losses(message: Message, context: Context) -> RecordDict:
 def answer_updates(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Train for as many steps as a message says (0: as in a round) and send the model back."""
     config = client_config(contexts[0])
-    parts = [part for part in hooks_of(config) if part.chooses_data]
-    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), parts)
+    hooks = [hook for hook in hooks_of(config) if hook.chooses_data]
+    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
     steps = int(str(message_config(messages[0])[STEPS]))
     settings = train_settings(config, clients[0].round)
     settings = replace(settings, steps=steps) if steps else settings

@@ -15,10 +15,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from numpy.typing import NDArray
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job, Outcome
-from ..core.methods.registry import client_hooks
+from ..core.methods.base import load
+from ..core.methods.catalogue import chosen
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND
@@ -47,8 +48,12 @@ class ClientRequest:
         How much the client weighs in aggregation; its number of samples by default.
     carried : dict
         Arrays like the model's that the objective needs, by name.
+    metrics : dict
+        Metrics of the reply, once there has been training.
     reply : dict
-        Records to add to the reply.
+        Records of the reply.
+    sends_update : bool
+        Whether a hook has put the update into the reply, so that the model need not be sent.
     support : array, optional
         Indices of the parameters that matter most to the client, once a part has found them.
     """
@@ -60,7 +65,9 @@ class ClientRequest:
     weights: NDArray[np.float32] | None = None
     counts_for: float | None = None
     carried: dict[str, Arrays] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     reply: dict[str, ArrayRecord | ConfigRecord] = field(default_factory=dict)
+    sends_update: bool = False
     support: NDArray[np.int64] | None = None
 
     @cached_property
@@ -141,7 +148,7 @@ def client_requests(
 
 def hooks_of(config: RunConfig) -> list[ClientHook]:
     """Return the parts that a run needs on its clients, in the order in which they act."""
-    return [part(config) for part in client_hooks(config.axes())]
+    return [load(method.hook)(config) for method in chosen(config.axes()) if method.hook]
 
 
 def training_data(context: Context, task: Task) -> Split:

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from ..core.learning.batches import batch_seed
 from ..core.learning.sample_values import Looked, valuation
 from ..core.learning.trainer import load_arrays
-from ..core.methods.registry import stream_rule
+from ..core.methods.base import load
+from ..core.methods.catalogue import methods
+from ..core.methods.ode import Ode
+from ..core.methods.stream import Stream as StreamSettings
 from ..core.tasks import Split
 from ..core.tasks.streams.arrivals import Arrivals, Stream
 from ..core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
@@ -68,13 +71,13 @@ class StreamDevice:
         """What the rule, the model and the gradients that are kept depend on."""
         config = self.config
         what = [config.task, config.data_selector, config.model]
-        return [*what, config.net.hidden, config.ode.layers]
+        return [*what, config.net.hidden, config[Ode].layers]
 
     @property
     def looks(self) -> bool:
         """Whether the rule must know more of a sample than its label."""
         if self.rule.needs == "value":
-            return self.config.ode.estimator != "none"
+            return self.config[Ode].estimator != "none"
         return self.rule.needs != "nothing"
 
     def _open_stream(self) -> Stream:
@@ -88,7 +91,7 @@ class StreamDevice:
         if "stream-source" in node:
             source = str(node["stream-source"])
             return OwnStream(source, task.input_shape, task.num_classes)
-        settings, data = self.config.stream, self.request.data
+        settings, data = self.config[StreamSettings], self.request.data
         speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
         return PartitionStream(
             data.x.numpy(),
@@ -103,11 +106,12 @@ class StreamDevice:
     def _open_rule(self) -> StreamSelector:
         places = self.store.places(np.empty(self.request.task.input_shape, dtype=np.float32))
         seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
-        rule: StreamSelector = stream_rule(self.config.data_selector)(places, seed)
+        core = methods("data-selector")[self.config.data_selector].core
+        rule: StreamSelector = load(core)(places, seed)
         return rule
 
     def _open_store(self) -> SampleStore:
-        settings = self.config.stream
+        settings = self.config[StreamSettings]
         unlimited = self.config.data_selector == "unlimited"
         capacity = _BOUNDLESS if unlimited else settings.capacity
         size = 0 if unlimited else settings.capacity_bytes
@@ -136,7 +140,7 @@ class StreamDevice:
     def _begin_before(self, stream: PartitionStream) -> None:
         """Let a stream that is played from data begin some samples ago."""
         if stream.velocity > 0:
-            rounds = int(np.ceil(self.config.stream.head_start / stream.velocity))
+            rounds = int(np.ceil(self.config[StreamSettings].head_start / stream.velocity))
             self._decide_on(stream.arrivals(rounds))
             stream.arrivals(0)  # from here on it is the run that counts rounds
 
@@ -170,7 +174,7 @@ class StreamDevice:
     def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
         """Return samples with what the rule must know of them."""
         values: NDArray[Any] | None = looked.values
-        if values is not None and looked.norms is not None and self.config.ode.normalize:
+        if values is not None and looked.norms is not None and self.config[Ode].normalize:
             values = values / np.maximum(looked.norms, 1e-12)
         return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
 
@@ -204,7 +208,7 @@ class StreamDevice:
 
         That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
         """
-        if self.config.ode.estimator == "stored":
+        if self.config[Ode].estimator == "stored":
             return self._look(*self.store.read()).mean_gradient
         return self.running.report()
 
@@ -230,7 +234,7 @@ class StreamDevice:
         """Return what the server is told: how fast labels come, how much room there is."""
         classes = self.request.task.num_classes
         told = {
-            "capacity": min(self.rule.capacity, self.config.stream.capacity),
+            "capacity": min(self.rule.capacity, self.config[StreamSettings].capacity),
             "velocity": self.stream.label_velocity(classes).tolist(),
             "stored": np.bincount(self.rule.labels, minlength=classes).tolist(),
             "arrived": self.arrived,

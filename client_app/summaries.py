@@ -14,20 +14,21 @@ from typing import Any
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import summary_settings
 from ..core.learning.trainer import evaluate
+from ..core.methods.selector import Summary
 from ..core.tasks import Task, load_task
-from ..core.wire.arrays import from_record
+from ..core.wire.arrays import flat_change, from_record
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
 from ..core.wire.records import filled, replies_to
 from ..selectors.similarities.power_norm import Reference
+from .hooks.similarity import as_reference, similarity
 from .identity import client_config, client_data, reply_header
 from .model_cache import HeldModel, hold, received_model
 from .request import ClientRequest, client_requests, hooks_of, message_config
-from .similarity import as_reference, flat_change, similarity
 from .training import prepare, trainer_of
 
 
@@ -82,8 +83,8 @@ def _similarities(
 ) -> list[float]:
     if not clients:
         return []
-    parts = [part for part in hooks_of(config) if part.chooses_data]
-    jobs = [request.job() for request in prepare(clients, parts)]
+    hooks = [hook for hook in hooks_of(config) if hook.chooses_data]
+    jobs = [request.job() for request in prepare(clients, hooks)]
     # Without what objectives carry (control variates, ...): a proxy is only compared.
     proxies = trainer_of(config).train(
         jobs, summary_settings(config, clients[0].round), Plain(config)
@@ -103,7 +104,7 @@ def _similarities(
 def _last_change(model: HeldModel, config: RunConfig) -> Reference:
     """Return how a model came about, once for all clients of a process that were sent the same."""
     assert model.difference is not None
-    return as_reference(model.difference, config.summary)
+    return as_reference(model.difference, config[Summary])
 
 
 def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:

@@ -6,45 +6,29 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job, Outcome
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer, evaluate, train_one
-from ..core.methods.registry import resolve
+from ..core.methods.base import load
+from ..core.methods.catalogue import methods
 from ..core.tasks import load_task
-from ..core.wire import sparse
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.keys import (
-    ARRAYS,
-    DENSITY,
-    METRICS,
-    NUM_EXAMPLES,
-    PAYLOAD,
-    REFERENCE,
-    SECONDS,
-    SIMILARITY,
-    SPARSE,
-    TRAIN_LOSS,
-    VALUES,
-    WANTS,
-)
-from ..core.wire.records import entries, filled, replies_to, sent_arrays
+from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES, SECONDS, TRAIN_LOSS
+from ..core.wire.records import filled, replies_to, sent_arrays
 from .identity import client_config, client_data, client_key, client_task, reply_header
 from .request import (
     ClientHook,
     ClientRequest,
     client_requests,
     hooks_of,
-    message_config,
     training_data,
 )
-from .similarity import flat_change, similarity
 
 
 @lru_cache(maxsize=4)
@@ -58,31 +42,34 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     """Train every client from the model it was sent, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
-    parts = hooks_of(config)
-    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), parts)
+    hooks = hooks_of(config)
+    clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
     jobs = [request.job() for request in clients]
-    objective = resolve("objective", config.objective)(config)
+    objective = load(methods("objective")[config.objective].core)(config)
     outcomes = trainer_of(config).train(jobs, train_settings(config, clients[0].round), objective)
-    for part in parts:
+    for request, outcome in zip(clients, outcomes, strict=True):
+        examples = outcome.num_examples if request.counts_for is None else request.counts_for
+        request.metrics = {NUM_EXAMPLES: examples, TRAIN_LOSS: outcome.loss}
+    for hook in hooks:
         outcomes = [
-            part.after(request, job, outcome)
+            hook.after(request, job, outcome)
             for request, job, outcome in zip(clients, jobs, outcomes, strict=True)
         ]
     seconds = (perf_counter() - started) / len(jobs)
     contents = [
-        _train_reply(request, job, outcome, seconds)
-        for request, job, outcome in zip(clients, jobs, outcomes, strict=True)
+        _train_reply(request, outcome, seconds)
+        for request, outcome in zip(clients, outcomes, strict=True)
     ]
     for request in clients:
         request.close()
     return replies_to(messages, contents)
 
 
-def prepare(clients: list[ClientRequest], parts: Sequence[ClientHook]) -> list[ClientRequest]:
-    """Let each part have its say in what each client trains on."""
-    for part in parts:
+def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:
+    """Let each hook have its say in what each client trains on."""
+    for hook in hooks:
         for request in clients:
-            part.before(request)
+            hook.before(request)
     return clients
 
 
@@ -91,40 +78,12 @@ def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
     return from_record(sent_arrays(message, ARRAYS))
 
 
-def _train_reply(request: ClientRequest, job: Job, outcome: Outcome, seconds: float) -> RecordDict:
-    examples = outcome.num_examples if request.counts_for is None else request.counts_for
-    metrics = {NUM_EXAMPLES: examples, SECONDS: seconds}
-    if request.config.privacy != "local-dp":  # a loss would tell of the data what the noise hides
-        metrics[TRAIN_LOSS] = outcome.loss
+def _train_reply(request: ClientRequest, outcome: Outcome, seconds: float) -> RecordDict:
     content = reply_header(request.context) | request.reply
-    config = message_config(request.message)
-    asked = entries(config)
-    if asked.get(WANTS) == SIMILARITY and REFERENCE in asked:
-        change = flat_change(job.arrays, outcome.arrays)
-        metrics[SIMILARITY] = similarity(config, change, request.config)
-    if DENSITY in asked:
-        change = flat_change(job.arrays, outcome.arrays)
-        payload = _sparse_payload(change, request, float(asked[DENSITY]), str(asked[VALUES]))
-        content[SPARSE] = ConfigRecord({PAYLOAD: payload})
-    else:
+    if not request.sends_update:
         content[ARRAYS] = to_record(outcome.arrays)
-    content[METRICS] = filled(MetricRecord, metrics)
+    content[METRICS] = filled(MetricRecord, {**request.metrics, SECONDS: seconds})
     return filled(RecordDict, content)
-
-
-def _sparse_payload(
-    change: NDArray[np.float32], request: ClientRequest, density: float, values: str
-) -> bytes:
-    """Return the largest changes; with error feedback, what is left out is added next time."""
-    k = max(1, round(density * change.size))
-    if not request.config.top_k.error_feedback:
-        return sparse.encode(change, k, values)
-    residual = request.state.get("residual")
-    if residual is not None and residual.size == change.size:
-        change = change + residual
-    payload = sparse.encode(change, k, values)
-    request.state["residual"] = change - sparse.decode(payload, size=change.size)
-    return payload
 
 
 def _own_model(message: Message, context: Context) -> dict[str, NDArray[Any]]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from secrets import token_hex
 
 from connection import DeployedCli, connect
+from forager.core.config import ConfigError, Scalar, default_config, read_config
 from forager.core.config.overrides import parse_overrides
-from forager.core.config.run_config import ConfigError, Scalar, default_config, read_config
 from forager.server_app.run_folder import RunFolder
 from forager.tools.flower.cli import FlowerError, RunStatus
 from forager.tools.flower.env import PROJECT

@@ -7,14 +7,15 @@ from typing import Any
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..core.config.run_config import RunConfig, default_config, read_config
+from ..core.config import RunConfig, default_config, read_config
+from ..core.config.combinations import unused_keys
 from ..core.learning.trainer import evaluate, read_arrays
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.events import Event, RunStarted
 from ..strategies.build import build_strategy
-from ..strategies.layer import attach_journal, describe
-from ..strategies.roster import Roster
+from ..strategies.federation import Federation
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint
@@ -53,26 +54,28 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     task = load_task(config.task_spec())
     model = task.build_model()
     evaluate_model = _evaluator(task, model)
-    roster = Roster()
-    strategy = build_strategy(config, roster)
+    federation = Federation(
+        deadline=min(config.round.question_deadline, config.round.deadline),
+        quorum=config.round.question_quorum,
+        identify_timeout=min(60.0, config.round.deadline),
+    )
+    strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
-    journal = EventLog(folder)
-    attach_journal(strategy, journal)
+    federation.run = folder.path.resolve().name
+    federation.journal = EventLog(folder)
     title = f"{config.strategy} on {config.task}"
     loop = Loop(
         strategy,
         PatientGrid(
             grid,
-            roster,
+            federation,
             deadline=config.round.deadline,
             poll=config.round.poll,
-            journal=journal,
         ),
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
         callbacks=_callbacks(config, folder),
-        journal=journal,
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -82,7 +85,11 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if state is not None:
         loop.load_state(state)
     folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
-    journal("run-started", strategy=title, layers=describe(strategy), config=config.flat())
+    unused = unused_keys(config, run_config)
+    if unused:
+        _log.warning("set, but not used by this run: %s", ", ".join(unused))
+    layers = strategy.describe()
+    federation.note(RunStarted(strategy=title, layers=layers, config=config.flat()))
     return folder, loop
 
 
@@ -134,10 +141,10 @@ class EventLog:
         self._folder = folder
         self._started = time.monotonic()
 
-    def __call__(self, event: str, **fields: Any) -> None:
+    def __call__(self, event: Event) -> None:
         """Write one event down."""
         seconds = round(time.monotonic() - self._started, 6)
-        self._folder.append_event({"event": event, "time": seconds, **fields})
+        self._folder.append_event({**event.to_dict(), "time": seconds})
 
 
 def configure_logging(level: int = logging.INFO) -> None:

@@ -15,18 +15,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.keys import TRAIN_LOSS
+from ..core.wire.events import Aggregated, Evaluated, RoundFinished, RunFinished
+from ..core.wire.keys import RUN, TRAIN_LOSS
 from ..core.wire.records import records_of
 from ..strategies.accuracy_spread import accuracy_spread
-from ..strategies.layer import (
-    Journal,
-    describe,
-    load_strategy_state,
-    models_of,
-    replies_wanted,
-    strategy_state,
-    unchanged_on_failure,
-)
+from ..strategies.layer import as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .interrupt import Interrupted, stop_on_signals
 from .patient_grid import Exchange, PatientGrid
@@ -63,8 +56,6 @@ class Loop:
         Returns accuracy and loss of a model on the server's test data.
     callbacks : sequence of Callback
         Called in this order; those that remember before the one that saves.
-    journal : Journal
-        Where events go.
     evaluate_every : int (default: 1)
         Rounds between two evaluations; the last round is always evaluated.
     min_replies : int (default: 1)
@@ -86,26 +77,25 @@ class Loop:
         num_rounds: int,
         evaluate: Evaluate,
         callbacks: Sequence[Callback],
-        journal: Journal,
         evaluate_every: int = 1,
         min_replies: int = 1,
         give_up_after: float = 600.0,
         title: str = "",
         config: dict[str, Any] | None = None,
     ) -> None:
-        self.strategy = strategy
+        self.strategy = as_layer(strategy)
+        self.federation = grid.federation
         self.grid = grid
         self.arrays = arrays
         self.num_rounds = num_rounds
         self.evaluate = evaluate
         self.callbacks = callbacks
-        self.journal = journal
         self.evaluate_every = evaluate_every
         self.min_replies = min_replies
         self.give_up_after = give_up_after
         self.config = config or {}
 
-        self.title = title or describe(strategy)
+        self.title = title or self.strategy.describe()
         self.round = 0
         self.reason = ""
         self.accuracy: float | None = None
@@ -131,12 +121,13 @@ class Loop:
             self.reason, message = "failed", str(error)
             raise
         finally:
-            self.journal(
-                "run-finished",
-                reason=self.reason or "failed",
-                rounds=self.round,
-                seconds=time.monotonic() - started,
-                message=message,
+            self.federation.note(
+                RunFinished(
+                    reason=self.reason or "failed",
+                    rounds=self.round,
+                    seconds=time.monotonic() - started,
+                    message=message,
+                )
             )
             for callback in self.callbacks:
                 callback.on_run_end(self)
@@ -160,7 +151,7 @@ class Loop:
             self._evaluate_on_server()
             self._evaluate_on_clients()
         self.round_seconds = time.monotonic() - started
-        self.journal("round-finished", round=self.round, seconds=self.round_seconds)
+        self.federation.note(RoundFinished(round=self.round, seconds=self.round_seconds))
         reasons = [callback.on_round_end(self) for callback in self.callbacks]
         self.snapshot = self.state()
         return next(filter(None, reasons), None)
@@ -187,12 +178,12 @@ class Loop:
 
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
-        config = ConfigRecord()
+        config = self._message_config()
         messages = self.strategy.configure_train(server_round, self.arrays, config, self.grid)
         messages = list(messages)
         if not messages:
             raise _RoundFailed("no client is connected, or none could be chosen")
-        replies = self.grid.stream(messages, enough=replies_wanted(self.strategy))
+        replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
         # So many are kept before the first is given away; the rest may be summed up one by one.
         kept = list(islice(replies, self.min_replies))
         self.train_exchange = self.grid.last
@@ -201,7 +192,7 @@ class Loop:
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, chain(kept, replies))
         self.arrays = arrays
-        self.journal("aggregated", round=server_round, metrics=_train_metrics(metrics))
+        self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]
@@ -229,24 +220,28 @@ class Loop:
 
     def _evaluate_on_server(self) -> None:
         """Evaluate the model, or the models of all cohorts: what a client can expect of its own."""
-        models = models_of(self.strategy, self.arrays)
+        models = self.strategy.models(self.arrays)
         results = {name: self.evaluate(arrays) for name, (arrays, _) in models.items()}
         self.accuracy = sum(share * results[name][0] for name, (_, share) in models.items())
         self.loss = sum(share * results[name][1] for name, (_, share) in models.items())
         self.evaluated_round = self.round
-        more = {"cohorts": {name: result[0] for name, result in results.items()}}
-        self.journal(
-            "evaluated",
-            round=self.round,
-            where="server",
-            accuracy=self.accuracy,
-            loss=self.loss,
-            **(more if len(models) > 1 else {}),
+        accuracies = {name: result[0] for name, result in results.items()}
+        self.federation.note(
+            Evaluated(
+                round=self.round,
+                accuracy=self.accuracy,
+                loss=self.loss,
+                cohorts=accuracies if len(models) > 1 else None,
+            )
         )
+
+    def _message_config(self) -> ConfigRecord:
+        """Return what every message says: which run it is of."""
+        return ConfigRecord({RUN: self.federation.run} if self.federation.run else {})
 
     def _evaluate_on_clients(self) -> None:
         messages = self.strategy.configure_evaluate(
-            self.round, self.arrays, ConfigRecord(), self.grid
+            self.round, self.arrays, self._message_config(), self.grid
         )
         messages = list(messages)
         if not messages:
@@ -259,7 +254,7 @@ class Loop:
             _log.warning("evaluation metrics could not be aggregated: %s", error)
         spread = accuracy_spread(metrics)
         if spread:
-            self.journal("evaluated", round=self.round, where="clients", **spread)
+            self.federation.note(Evaluated(round=self.round, where="clients", **spread))
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""
@@ -267,7 +262,7 @@ class Loop:
             "round": self.round,
             "config": self.config,
             "arrays": from_record(self.arrays),
-            "strategy": strategy_state(self.strategy),
+            "strategy": self.strategy.state_dict(),
             "clients": self.grid.clients_state(),
             "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks},
             "accuracy": self.accuracy,
@@ -279,7 +274,7 @@ class Loop:
         """Continue after the round at which the state was taken."""
         self.round = int(state["round"])
         self.arrays = to_record(state["arrays"])
-        load_strategy_state(self.strategy, state["strategy"])
+        self.strategy.load_state_dict(state["strategy"])
         self.grid.load_clients_state(state["clients"])
         for callback in self.callbacks:
             callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))

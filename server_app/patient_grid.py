@@ -5,6 +5,7 @@ and does not tell whose reply is missing. This does, around any Grid.
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,11 +15,11 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from ..core.wire.events import Exchanged, ReplySeconds
 from ..core.wire.records import entries
 from ..core.wire.sizes import payload_bytes, record_bytes
+from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
-from ..strategies.layer import Journal, silent
-from ..strategies.roster import Roster
 
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
@@ -46,17 +47,17 @@ class Exchange:
     started: float = 0.0
     took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
 
-    def reply_seconds(self) -> dict[str, Any]:
+    def reply_seconds(self) -> ReplySeconds:
         """Return how long a reply took in the middle, and those of the slowest clients.
 
-        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds()["median"]
+        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds().median
         2.0
         """
         slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
-        return {
-            "median": median(self.took.values()),
-            "slowest": {client: self.took[client] for client in slowest},
-        }
+        return ReplySeconds(
+            median=median(self.took.values()),
+            slowest={client: self.took[client] for client in slowest},
+        )
 
     def fail(self, client: str, reason: str) -> None:
         """Note a failure; two clients may go by one name."""
@@ -71,30 +72,26 @@ class PatientGrid(GridWrapper):
     ----------
     grid : Grid
         The runtime's grid.
-    roster : Roster
-        Names for the clients that fail.
+    federation : Federation
+        Names for the clients that fail, and where events go.
     deadline : float (default: 600.0)
         Seconds until a message expires; every message carries this as its time to live.
     poll : float (default: 0.2)
         Seconds between looks at what has arrived.
-    journal : Journal
-        Is told of every exchange.
     """
 
     def __init__(
         self,
         grid: Grid,
-        roster: Roster,
+        federation: Federation,
         *,
         deadline: float = 600.0,
         poll: float = 0.2,
-        journal: Journal = silent,
     ) -> None:
         super().__init__(grid)
-        self.roster = roster
+        self.federation = federation
         self.deadline = deadline
         self.poll = poll
-        self.journal = journal
         self.round = 0
         self.last: Exchange | None = None
         self._told: set[tuple[str, str]] = set()  # failures that are in the log already
@@ -106,12 +103,21 @@ class PatientGrid(GridWrapper):
         """Send messages and return the replies with content that came in time."""
         return list(self.stream(messages, deadline=timeout))
 
+    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+        """Send questions and return the answers that came in time.
+
+        Once a share of the clients, the quorum, has answered, the others are waited for only as
+        long again as that took.
+        """
+        return list(self.stream(messages, deadline=timeout, quorum=quorum))
+
     def stream(
         self,
         messages: Iterable[Message],
         *,
         deadline: float | None = None,
         enough: int | None = None,
+        quorum: float = 1.0,
     ) -> Iterator[Message]:
         """Yield replies with content as they arrive.
 
@@ -123,6 +129,8 @@ class PatientGrid(GridWrapper):
             Seconds to wait, at most the grid's own.
         enough : int, optional
             Replies after which the others need not be waited for; all by default.
+        quorum : float (default: 1.0)
+            Share of replies after which the others are waited for only as long again.
         """
         messages = list(messages)
         if not messages:
@@ -143,12 +151,15 @@ class PatientGrid(GridWrapper):
                     if devices is not None and exchange.received >= enough:
                         break
                 if len(waiting) < before:
+                    if exchange.received >= quorum * len(messages):
+                        limit = min(limit, 2 * (time.monotonic() - started) + self.poll)
+                        quorum = math.inf  # the limit is set once
                     continue
                 if time.monotonic() - started > limit:
                     break
                 time.sleep(self.poll)
         finally:
-            exchange.late += [self.roster.key(node) for node in waiting.values()]
+            exchange.late += [self.federation.key(node) for node in waiting.values()]
             exchange.seconds = time.monotonic() - started
             if devices is not None:
                 devices.pass_time(exchange.simulated)
@@ -171,7 +182,7 @@ class PatientGrid(GridWrapper):
             if message.metadata.message_id in accepted:
                 waiting[message.metadata.message_id] = message.metadata.dst_node_id
             else:
-                exchange.fail(self.roster.key(message.metadata.dst_node_id), "not delivered")
+                exchange.fail(self.federation.key(message.metadata.dst_node_id), "not delivered")
         return waiting
 
     def _take(
@@ -190,22 +201,22 @@ class PatientGrid(GridWrapper):
             seconds = self._simulated(reply)
             exchange.simulated = max(exchange.simulated, seconds)
             if reply.has_error() and reply.error.code == _EXPIRED:
-                exchange.late.append(self.roster.key(node))
+                exchange.late.append(self.federation.key(node))
                 continue
             if reply.has_error():
                 reason = reply.error.reason or f"error {reply.error.code}"
-                exchange.fail(self.roster.key(node), reason)
+                exchange.fail(self.federation.key(node), reason)
                 continue
             size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
             exchange.bytes_up += size
             if not hasattr(self.grid, "durations"):
                 seconds = time.monotonic() - exchange.started
             if seconds:  # the local engine answers for all at once, unless its devices are slow
-                exchange.took[self.roster.key(node)] = seconds
-            self.roster.learn(reply)
+                exchange.took[self.federation.key(node)] = seconds
+            self.federation.roster.learn(reply)
             if size > most:
                 reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
-                exchange.fail(self.roster.key(node), reason)
+                exchange.fail(self.federation.key(node), reason)
                 continue
             exchange.received += 1
             yield reply
@@ -229,19 +240,19 @@ class PatientGrid(GridWrapper):
             if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add((client, reason))
                 _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
-        self.journal(
-            "exchange",
-            round=self.round,
-            kind=exchange.kind,
-            sent=exchange.sent,
-            received=exchange.received,
-            failed=exchange.failed,
-            late=exchange.late,
-            **{
-                "bytes-down": exchange.bytes_down,
-                "bytes-up": exchange.bytes_up,
-                "seconds": exchange.seconds,
-            }
-            | ({"simulated-seconds": exchange.simulated} if exchange.simulated else {})
-            | ({"reply-seconds": exchange.reply_seconds()} if exchange.took else {}),
+        took = exchange.reply_seconds() if exchange.took else None
+        self.federation.note(
+            Exchanged(
+                round=self.round,
+                kind=exchange.kind,
+                sent=exchange.sent,
+                received=exchange.received,
+                failed=exchange.failed,
+                late=exchange.late,
+                bytes_down=exchange.bytes_down,
+                bytes_up=exchange.bytes_up,
+                seconds=exchange.seconds,
+                simulated_seconds=exchange.simulated or None,
+                reply_seconds=took,
+            )
         )

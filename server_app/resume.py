@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from .callbacks.checkpoint import CheckpointError
 
 # Keys that may differ between a run and its continuation: they do not change what a round computes.

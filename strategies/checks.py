@@ -2,9 +2,11 @@
 
 import torch
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.features import features_of
 from ..core.learning.trainer import read_arrays
+from ..core.methods.base import Method
+from ..core.methods.stream import Stream
 from ..core.tasks import Split, load_task
 from ..core.tasks.errors import TaskError
 
@@ -22,7 +24,7 @@ def validation_data(config: RunConfig, wanted_by: str) -> Split:
 
 def check_room(config: RunConfig) -> None:
     """Raise an error unless a client may store at least one sample of the task."""
-    room, shape = config.stream.capacity_bytes, load_task(config.task_spec()).input_shape
+    room, shape = config[Stream].capacity_bytes, load_task(config.task_spec()).input_shape
     sample = torch.empty(shape).nbytes
     if 0 < room < sample:
         raise TaskError(
@@ -31,11 +33,13 @@ def check_room(config: RunConfig) -> None:
         )
 
 
-def check_linear_head(config: RunConfig, wanted_by: str) -> None:
-    """Raise an error that says who wants it unless the model ends in a linear layer."""
+def check_model(method: Method, config: RunConfig) -> None:
+    """Raise an error that says who wants it unless the model has what a method needs."""
+    if "linear head" not in method.needs_in(config):
+        return
     task = load_task(config.task_spec())
     model = task.build_model()
     try:
         features_of(model, read_arrays(model), torch.zeros(2, *task.input_shape))
     except TaskError as error:
-        raise TaskError(f"model = {config.model!r}, {wanted_by}: {error}") from error
+        raise TaskError(f"model = {config.model!r}, {method}: {error}") from error

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
+from ..core.methods.base import load
+from ..core.methods.catalogue import methods
+from ..core.methods.ios import Ios
 from ..core.wire.arrays import checked_arrays, flat_floats, from_record
+from ..core.wire.events import SimilarityFound, SupportsFetched
 from ..core.wire.keys import (
     ARRAYS,
     ASK_SUPPORT,
@@ -23,14 +27,15 @@ from ..core.wire.keys import (
     SUMMARY,
     SUPPORT,
 )
-from ..core.wire.records import record_at, records_of
+from ..core.wire.records import record_at
 from ..core.wire.signatures import decode_signature
 from ..core.wire.supports import MalformedSupport
 from ..selectors.similarities.cosine import cosine_matrix
 from ..selectors.similarities.euclidean import euclidean_matrix
 from ..selectors.similarities.histograms import histogram_similarity
 from ..selectors.similarities.index_overlap import overlap_matrix
-from ..selectors.similarities.minhash import MinHashIndex, signed_overlaps
+from ..selectors.similarities.minhash import MinHashIndex, overlaps_by_signature
+from .observations import answered, metrics_in
 from .support_reader import SupportReader, parameter_shapes
 
 Matrix = NDArray[np.float64]
@@ -38,18 +43,22 @@ Matrix = NDArray[np.float64]
 MOST_DRAWN = 200  # clients whose similarities the journal shows
 
 
-def matrix_event(keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]) -> dict[str, Any]:
+def matrix_event(
+    server_round: int, keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]
+) -> SimilarityFound:
     """Return what the journal says of a similarity matrix: no more clients than can be drawn.
 
-    >>> matrix_event(["a", "b"], np.array([[1.0, 0.25], [0.25, 1.0]]), {"a": "0", "b": "1"})
-    {'clients': ['a', 'b'], 'matrix': [[1.0, 0.25], [0.25, 1.0]], 'labels': {'a': '0', 'b': '1'}}
+    >>> found = matrix_event(3, ["a", "b"], np.eye(2), {"a": "0", "b": "1"})
+    >>> found.clients, found.matrix
+    (['a', 'b'], [[1.0, 0.0], [0.0, 1.0]])
     """
     shown = list(keys)[:MOST_DRAWN]
-    return {
-        "clients": shown,
-        "matrix": matrix[: len(shown), : len(shown)].round(3).tolist(),
-        "labels": {key: labels[key] for key in shown},
-    }
+    return SimilarityFound(
+        round=server_round,
+        clients=shown,
+        matrix=matrix[: len(shown), : len(shown)].round(3).tolist(),
+        labels={key: labels[key] for key in shown},
+    )
 
 
 class ClientSimilarity:
@@ -61,8 +70,13 @@ class ClientSimilarity:
     def __init__(self) -> None:
         self.told: dict[str, NDArray[Any]] = {}
 
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return what a config describes."""
+        return cls()
+
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Take what a reply tells; raise ValueError if it cannot be used."""
+        """Take what a reply tells, if anything; ValueError if that makes no sense."""
         raise NotImplementedError
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
@@ -73,9 +87,9 @@ class ClientSimilarity:
         """Return the clients that are to be asked for what they hold before they are compared."""
         return []
 
-    def account(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return what the journal says about what clients were asked for; nothing if nothing."""
-        return {}
+    def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
+        """Return what the journal says about what clients were asked for, if anything."""
+        return None
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep: no values of parameters or data."""
@@ -106,9 +120,17 @@ class IndexOverlap(ClientSimilarity):
         super().__init__()
         self.reader = reader
 
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return the overlap of supports, or of their signatures if clients send these."""
+        reader = SupportReader(parameter_shapes(config))
+        ios = config[Ios]
+        return SignatureOverlap(reader, ios.hashes, ios.bands) if ios.signatures else cls(reader)
+
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take the support of a client; one of another model is refused."""
-        self.told[key] = self.reader.read(reply)
+        if SUPPORT in reply.content:  # else nothing matters to it
+            self.told[key] = self.reader.read(reply)
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the overlaps of all pairs."""
@@ -151,16 +173,20 @@ class Oracle(ClientSimilarity):
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take the histogram, if the reply is the answer to a question for it."""
-        metrics = records_of(reply.content, MetricRecord)
-        if metrics and HISTOGRAM in metrics[0]:
-            self.told[key] = np.asarray(metrics[0][HISTOGRAM])
+        if HISTOGRAM not in metrics_in(reply):
+            return
+        counts = np.asarray(answered(HISTOGRAM)(reply), dtype=np.float64)
+        lengths = {len(other) for other in self.told.values()}
+        if lengths and len(counts) not in lengths:
+            raise ValueError(f"a histogram of {len(counts)} labels, others have {lengths}")
+        self.told[key] = counts
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return one minus the Jensen-Shannon divergence of all pairs."""
         return histogram_similarity([self.told[key] for key in keys])
 
 
-class SignedOverlap(ClientSimilarity):
+class SignatureOverlap(ClientSimilarity):
     """IOS by signatures: supports are asked for where signatures say that two are alike.
 
     Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
@@ -188,6 +214,8 @@ class SignedOverlap(ClientSimilarity):
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take a signature, or the support that was asked for."""
+        if SUPPORT not in reply.content:  # nothing matters to it
+            return
         record = record_at(reply.content, SUPPORT, ConfigRecord)
         if record is not None and PAYLOAD in record:
             support = self.reader.read(reply)
@@ -214,22 +242,23 @@ class SignedOverlap(ClientSimilarity):
         wanted = set(keys)
         return [(a, b) for a, b in self.index.candidate_pairs() if a in wanted and b in wanted]
 
-    def account(self, keys: Sequence[str]) -> dict[str, Any]:
+    def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched:
         """Return how many pairs were candidates, and whose supports were fetched."""
         fetched, self._fetched = self._fetched, []
-        return {
-            "signatures": len(keys),
-            "candidate-pairs": len(self._pairs(keys)),
-            "pairs": len(keys) * (len(keys) - 1) // 2,
-            "fetched": fetched,
-        }
+        return SupportsFetched(
+            round=server_round,
+            signatures=len(keys),
+            candidate_pairs=len(self._pairs(keys)),
+            pairs=len(keys) * (len(keys) - 1) // 2,
+            fetched=fetched,
+        )
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the overlaps of all pairs: exact for supports that are held, else estimated."""
         signatures = np.array([self.told[key] for key in keys])
         counts = [self.counts[key] for key in keys]
         held = {i: self.supports[key] for i, key in enumerate(keys) if key in self.supports}
-        return signed_overlaps(signatures, counts, held)
+        return overlaps_by_signature(signatures, counts, held)
 
     def collected(self) -> dict[str, Any]:
         """Return the signatures, and the supports that were fetched."""
@@ -252,9 +281,5 @@ class SignedOverlap(ClientSimilarity):
 
 def client_similarity(config: RunConfig) -> ClientSimilarity:
     """Return what a run compares clients by."""
-    if config.similarity == "index-overlap":
-        reader = SupportReader(parameter_shapes(config))
-        if config.ios.signatures:
-            return SignedOverlap(reader, config.ios.hashes, config.ios.bands)
-        return IndexOverlap(reader)
-    return {"cosine": Cosine, "euclidean": Euclidean, "oracle": Oracle}[config.similarity]()
+    found: ClientSimilarity = load(methods("similarity")[config.similarity].layer)(config)
+    return found

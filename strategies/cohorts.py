@@ -9,30 +9,25 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from ..core.config import RunConfig
+from ..core.methods.base import load
+from ..core.methods.catalogue import methods
+from ..core.methods.cohort import CohortMethod
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.keys import CONFIG, NUM_EXAMPLES, ROUND
+from ..core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
+from ..core.wire.keys import CONFIG, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, records_of
 from ..selectors.cohorts.matching import equal_shares
 from .accuracy_spread import accuracy_spread
-from .cohort_rules.base import CohortRule, Observed, Regrouping, Scene
+from .cohort_rules.base import CohortRule, CohortSignals, Regrouping, Scene
 from .flower_aggregator import RunningMean
 from .grids import GridView
-from .layer import (
-    Layer,
-    attach_journal,
-    load_strategy_state,
-    replies_wanted,
-    strategy_state,
-    unchanged_on_failure,
-    walk,
-)
-from .roster import Roster
-from .selection import Selection
-from .signals import Signal
+from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
+from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
 
@@ -48,56 +43,75 @@ class Cohorts(Layer):
     Parameters
     ----------
     make_inner : callable
-        Returns a new strategy for a cohort, with a :class:`Selection` in it.
+        Returns a new strategy for a cohort, with a :class:`Selection` in it. The first one made is
+        that of the first cohort, and tells what the others are like.
     rule : CohortRule
         Who belongs where.
     signal : Signal
         What of a client's reply the rule compares.
-    roster : Roster
-        Stable names of the clients.
     count : int (default: 0)
         Clients a round in all cohorts together; 0 takes ``fraction`` instead.
     fraction : float (default: 1.0)
         Share of the connected clients that train in a round.
-    timeout : float (default: 60.0)
-        Seconds to wait for answers to a rule's questions.
     """
 
     def __init__(
         self,
-        make_inner: Callable[[], Strategy],
+        make_inner: Callable[[], Layer],
         rule: CohortRule,
         signal: Signal,
-        roster: Roster,
         *,
         count: int = 0,
         fraction: float = 1.0,
-        timeout: float = 60.0,
     ) -> None:
-        super().__init__(make_inner())
+        self.first = make_inner()
+        super().__init__(self.first)
         self.make_inner = make_inner
         self.rule = rule
         self.signal = signal
-        self.roster = roster
         self.count = count
         self.fraction = fraction
-        self.timeout = timeout
         self.own_records = (*rule.own_records, *signal.own_records)
-        self.wanted: int | None = None
-        self.models: dict[str, ArrayRecord] = {}
-        self.strategies: dict[str, Strategy] = {}
+        self._wanted: int | None = None
+        self.leaf_models: dict[str, ArrayRecord] = {}
+        self.strategies: dict[str, Layer] = {}
         self.rounds: dict[str, int] = {}
         self.members: dict[str, str] = {}  # the cohort of each client
         self._noted: dict[str, str] = {}  # what the journal knows of them
         self._where: dict[int, str] = {}  # the cohort of each node asked in this round
+
+    @classmethod
+    def of_run(cls, make_inner: Callable[[], Layer], config: RunConfig) -> "Cohorts":
+        """Return the layer that a config describes, around the rule of its cohorts."""
+        method = methods("cohorts")[config.cohorts]
+        assert isinstance(method, CohortMethod)
+        everyone = config.client_selector == "all"
+        return cls(
+            make_inner,
+            load(method.rule)(config),
+            signal_of(config),
+            count=0 if everyone else config.clients_per_round,
+            fraction=1.0 if everyone else config.fraction_train,
+        )
+
+    def wrapped(self) -> list[Strategy]:
+        """Return Flower's strategies of all cohorts."""
+        return [part for strategy in self.strategies.values() for part in strategy.wrapped()]
+
+    def replies_wanted(self) -> int | None:
+        """Return how many replies are enough for all cohorts together."""
+        return self._wanted
+
+    def models(self, arrays: ArrayRecord) -> Models:
+        """Return every cohort's model and the share of the clients that use it."""
+        return self._shares() or super().models(arrays)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Place clients, then let every cohort's strategy choose and configure its own."""
         self._start(arrays)
-        self.roster.identify(grid, self.timeout)
-        nodes = self.roster.in_order(grid.get_node_ids())
+        nodes = self.federation.nodes(grid)
         scene = self._scene(server_round, nodes, grid, training=True)
         regrouping = self.rule.regroup(scene)
         if regrouping is not None:
@@ -107,25 +121,25 @@ class Cohorts(Layer):
         total = self.count or max(1, round(self.fraction * len(nodes)))
         messages: list[Message] = []
         self._where = {}
-        ready = [cohort for cohort in self.models if views[cohort]]
+        ready = [cohort for cohort in self.leaf_models if views[cohort]]
         for cohort, share in zip(ready, equal_shares(total, max(1, len(ready))), strict=False):
-            self._attach_journal(cohort)
             # Where everyone is to train, also in a cohort that is larger than others.
             everyone = not self.count and self.fraction == 1.0
-            self._selection(cohort).count = len(views[cohort]) if everyone else max(1, share)
-            view = GridView(grid, views[cohort])
+            strategy, view = self.strategies[cohort], GridView(grid, views[cohort])
+            strategy.limit(len(views[cohort]) if everyone else max(1, share))
             own_config = ConfigRecord(dict(config))
-            messages += self.strategies[cohort].configure_train(
-                server_round, self.models[cohort], own_config, view
-            )
+            with self.federation.in_cohort(cohort):
+                messages += strategy.configure_train(
+                    server_round, self.leaf_models[cohort], own_config, view
+                )
             for message in messages[len(self._where) :]:
                 self._where[message.metadata.dst_node_id] = cohort
         for message in messages:
-            key = self.roster.key(message.metadata.dst_node_id)
+            key = self.federation.key(message.metadata.dst_node_id)
             for name, record in self.rule.guidance(key).items():
                 attach(message, name, record)
-        self.signal.sent(messages)
-        self.wanted = sum(replies_wanted(self.strategies[cohort]) or 0 for cohort in ready)
+        self.signal.begin()
+        self._wanted = sum(self.strategies[cohort].replies_wanted() or 0 for cohort in ready)
         return messages
 
     def aggregate_train(
@@ -133,15 +147,20 @@ class Cohorts(Layer):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Message]] = defaultdict(list)
-        started, seconds = perf_counter(), 0.0
-        for reply in replies:
+        seconds = 0.0
+
+        def read(reply: Message) -> None:
+            nonlocal seconds
             started = perf_counter()
-            node = reply.metadata.src_node_id
-            key = self.roster.key(node)
-            self.rule.hear(key, reply, self.models[self._where[node]])
-            if self.signal.add(self._where[node], key, reply):
-                groups[self._where[node]].append(reply)
+            node, key = reply.metadata.src_node_id, self.federation.key_of(reply)
+            cohort, sent = self._where[node], self.federation.sent_model(node)
+            self.rule.hear(key, reply, sent)
+            self.signal.add(cohort, key, sent, reply)
+            groups[cohort].append(reply)
             seconds += perf_counter() - started
+
+        for _ in self.federation.sound(server_round, replies, read):
+            pass  # they are in their groups
         metrics = RunningMean()
         done = [
             cohort
@@ -166,7 +185,7 @@ class Cohorts(Layer):
         """Aggregate one cohort; False if that fails, and then it alone stays as it was."""
         strategy, count = self.strategies[cohort], len(replies)
         try:
-            with unchanged_on_failure(strategy):
+            with self.federation.in_cohort(cohort), unchanged_on_failure(strategy):
                 arrays, own = strategy.aggregate_train(server_round, replies)
                 if arrays is None:
                     raise ValueError("too few replies could be used")
@@ -174,9 +193,9 @@ class Cohorts(Layer):
                     raise ValueError("the aggregated model is not finite")
         except Exception as error:  # whatever it is, the other cohorts go on
             _log.warning("cohort %s repeats its round: %s", cohort, error)
-            self.journal("cohort-failed", round=server_round, cohort=cohort, reason=str(error))
+            self.federation.note(CohortFailed(round=server_round, cohort=cohort, reason=str(error)))
             return False
-        self.models[cohort] = arrays
+        self.leaf_models[cohort] = arrays
         self.rounds[cohort] += 1
         metrics.add({}, dict(entries(own)) if own is not None else {}, weight=count)
         return True
@@ -186,20 +205,19 @@ class Cohorts(Layer):
     ) -> Iterable[Message]:
         """Let clients evaluate the model of the cohort they fit best."""
         self._start(arrays)
-        if not self._selection(next(iter(self.strategies))).fraction_evaluate:
+        if not self.evaluates():
             return []
-        self.roster.identify(grid, self.timeout)  # those that came while others trained
-        nodes = self.roster.in_order(grid.get_node_ids())
+        nodes = self.federation.nodes(grid)  # with those that came while others trained
         scene = self._scene(server_round, nodes, grid, training=False)
         views = self._views(nodes, self.rule.place(scene))
         messages: list[Message] = []
         for cohort, own in views.items():
             if own:
-                self._attach_journal(cohort)
                 own_config = ConfigRecord(dict(config))
-                messages += self.strategies[cohort].configure_evaluate(
-                    server_round, self.models[cohort], own_config, GridView(grid, own)
-                )
+                with self.federation.in_cohort(cohort):
+                    messages += self.strategies[cohort].configure_evaluate(
+                        server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
+                    )
         return messages
 
     def aggregate_evaluate(
@@ -209,35 +227,38 @@ class Cohorts(Layer):
         replies = list(replies)
         found: dict[str, list[MetricRecord]] = defaultdict(list)
         for reply in replies:
-            cohort = self.members.get(self.roster.key(reply.metadata.src_node_id), "")
+            cohort = self.members.get(self.federation.key_of(reply), "")
             found[cohort] += records_of(reply.content, MetricRecord)[:1]
         spreads = {cohort: accuracy_spread(metrics) for cohort, metrics in found.items() if cohort}
         means = {cohort: s["accuracy-mean"] for cohort, s in sorted(spreads.items()) if s}
-        self.journal("cohorts-evaluated", round=server_round, accuracy=means)
+        self.federation.note(CohortsEvaluated(round=server_round, accuracy=means))
         return super().aggregate_evaluate(server_round, replies)
 
-    def models_to_evaluate(self) -> dict[str, tuple[ArrayRecord, float]]:
-        """Return every cohort's model and the share of the clients that use it."""
+    def _shares(self) -> Models:
         sizes = Counter(self.members.values())
-        total = sum(sizes[cohort] for cohort in self.models) or 1
-        return {cohort: (arrays, sizes[cohort] / total) for cohort, arrays in self.models.items()}
+        total = sum(sizes[cohort] for cohort in self.leaf_models) or 1
+        return {
+            cohort: (arrays, sizes[cohort] / total) for cohort, arrays in self.leaf_models.items()
+        }
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep for analysis."""
         return self.rule.collected()
 
     def _start(self, arrays: ArrayRecord) -> None:
-        if not self.models:
-            self.models = dict(self.rule.start(arrays))
-            self.strategies = {cohort: self.make_inner() for cohort in self.models}
-            self.rounds = dict.fromkeys(self.models, 0)
+        if not self.leaf_models:
+            self.leaf_models = dict(self.rule.start(arrays))
+            first, *others = self.leaf_models
+            self.strategies = {first: self.first} | {name: self.make_inner() for name in others}
+            self.rounds = dict.fromkeys(self.leaf_models, 0)
 
     def _scene(
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
     ) -> Scene:
-        keys = [self.roster.key(node) for node in nodes]
+        keys = self.federation.keys(nodes)
         ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
-        return Scene(server_round, keys, self.models, self.rounds, training, ask, self.journal)
+        models, note = self.leaf_models, self.federation.note
+        return Scene(server_round, keys, models, self.rounds, training, ask, note)
 
     def _ask(
         self,
@@ -248,38 +269,37 @@ class Cohorts(Layer):
         kind: str,
         models: Mapping[str, ArrayRecord],
         settings: Mapping[str, int | str],
-    ) -> dict[str, Message]:
-        content = RecordDict({**models, CONFIG: ConfigRecord({ROUND: server_round, **settings})})
-        questions = [Message(content, dst_node_id=nodes[key], message_type=kind) for key in keys]
-        replies = grid.send_and_receive(questions, timeout=self.timeout)
-        sound = [reply for reply in replies if not reply.has_error()]
-        return {self.roster.key(reply.metadata.src_node_id): reply for reply in sound}
+        read: Callable[[str, Message], Any],
+    ) -> dict[str, Any]:
+        asked, content = [nodes[key] for key in keys], {**models, CONFIG: settings}
+        answers = self.federation.ask(grid, server_round, kind, asked, content)
+
+        def by_key(reply: Message) -> Any:
+            return read(self.federation.key_of(reply), reply)
+
+        found = self.federation.readable(server_round, answers, by_key)
+        return {self.federation.key(node): value for node, value in found.items()}
 
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
-        views: dict[str, list[int]] = {cohort: [] for cohort in self.models}
+        views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
         for node, cohort in zip(nodes, cohorts, strict=True):
             if cohort:  # some may have no place
                 views[cohort].append(node)
-                self.members.pop(self.roster.nameless(node), None)  # it has told its name since
-                self.members[self.roster.key(node)] = cohort
+                # It may have told its name since
+                self.members.pop(self.federation.roster.nameless(node), None)
+                self.members[self.federation.key(node)] = cohort
         return views
-
-    def _selection(self, cohort: str) -> Selection:
-        return next(p for p in walk(self.strategies[cohort]) if isinstance(p, Selection))
-
-    def _attach_journal(self, cohort: str) -> None:
-        attach_journal(self.strategies[cohort], partial(self.journal, cohort=cohort))
 
     def _regroup(self, server_round: int, regrouping: Regrouping) -> None:
         """Replace the cohorts; each new one starts from the mean of those it came from."""
-        old_models, old_strategies, old_rounds = self.models, self.strategies, self.rounds
-        self.models, self.strategies, self.rounds = {}, {}, {}
+        old_models, old_strategies, old_rounds = self.leaf_models, self.strategies, self.rounds
+        self.leaf_models, self.strategies, self.rounds = {}, {}, {}
         for cohort, origins in regrouping.items():
             mean = RunningMean()
             for origin, weight in origins.items():
                 mean.add(from_record(old_models[origin]), {}, weight=weight)
             main = max(origins, key=lambda origin: origins[origin])
-            self.models[cohort] = to_record(mean.arrays)
+            self.leaf_models[cohort] = to_record(mean.arrays)
             self.rounds[cohort] = old_rounds[main]
             if cohort in old_strategies:
                 self.strategies[cohort] = old_strategies[cohort]
@@ -287,32 +307,33 @@ class Cohorts(Layer):
                 self.strategies[cohort] = self.make_inner()
                 state = copy.deepcopy(strategy_state(old_strategies[main]))
                 load_strategy_state(self.strategies[cohort], state)
-        self.journal("regrouped", round=server_round, cohorts=regrouping)
-        _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.models))
+        self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
+        _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
 
     def _mean_model(self) -> ArrayRecord:
         """Return the mean of the cohorts' models by their members: one model for all, if any."""
-        if len(self.models) == 1:
-            return next(iter(self.models.values()))
+        if len(self.leaf_models) == 1:
+            return next(iter(self.leaf_models.values()))
         mean = RunningMean()
-        for arrays, share in self.models_to_evaluate().values():
+        for arrays, share in self.leaf_models_to_evaluate().values():
             mean.add(from_record(arrays), {}, weight=max(share, 1e-9))
         return to_record(mean.arrays)
 
-    def _note(self, server_round: int, seen: Mapping[str, Observed], seconds: float) -> None:
+    def _note(self, server_round: int, seen: Mapping[str, CohortSignals], seconds: float) -> None:
         belong = self.rule.settled(self.members)
         moved = {key: name for key, name in belong.items() if self._noted.get(key) != name}
         self.members, self._noted = belong, dict(belong)
         sizes = Counter(belong.values())
-        self.journal(
-            "cohorts",
-            round=server_round,
-            members={cohort: sizes[cohort] for cohort in self.models},
-            participants={cohort: len(seen[cohort].keys) for cohort in seen},
-            rounds=dict(self.rounds),
-            moved=moved,
-            seconds=seconds,
-            **self.rule.report(),
+        self.federation.note(
+            CohortsTrained(
+                round=server_round,
+                members={cohort: sizes[cohort] for cohort in self.leaf_models},
+                participants={cohort: len(seen[cohort].keys) for cohort in seen},
+                rounds=dict(self.rounds),
+                moved=moved,
+                seconds=seconds,
+                **self.rule.report(),
+            )
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -320,11 +341,11 @@ class Cohorts(Layer):
         cohorts = [
             {
                 "name": cohort,
-                "model": from_record(self.models[cohort]),
+                "model": from_record(self.leaf_models[cohort]),
                 "strategy": strategy_state(self.strategies[cohort]),
                 "rounds": self.rounds[cohort],
             }
-            for cohort in self.models
+            for cohort in self.leaf_models
         ]
         return {"cohorts": cohorts, "members": self.members, "rule": self.rule.state_dict()}
 
@@ -336,10 +357,10 @@ class Cohorts(Layer):
             raise ValueError(
                 f"checkpoint: models of {sorted(names)}, but the tree has {sorted(known)}"
             )
-        self.models, self.strategies, self.rounds = {}, {}, {}
+        self.leaf_models, self.strategies, self.rounds = {}, {}, {}
         for cohort in state["cohorts"]:
             name = str(cohort["name"])
-            self.models[name] = to_record(cohort["model"])
+            self.leaf_models[name] = to_record(cohort["model"])
             self.strategies[name] = self.make_inner()
             load_strategy_state(self.strategies[name], cohort["strategy"])
             self.rounds[name] = int(cohort["rounds"])

@@ -1,7 +1,7 @@
 """On what: clients train on coresets, and the server sends what they choose them by."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
@@ -11,18 +11,19 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.gradient_rows import server_targets
-from ..core.methods.coreset_plan import coreset_plan
+from ..core.methods.catalogue import methods
+from ..core.methods.coreset import Coreset
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.events import CoresetsUsed
 from ..core.wire.keys import CORESET, TARGETS
 from ..core.wire.records import attach, detach, entries
 from ..core.wire.sizes import record_bytes
-from .checks import check_linear_head, validation_data
+from .checks import validation_data
+from .federation import BadReply
 from .layer import Layer
-from .quarantine import BadReply, set_aside
-from .roster import Roster
 
 Targets = Callable[[ArrayRecord], ArrayRecord]
 
@@ -39,8 +40,6 @@ class Coresets(Layer):
     ----------
     inner : Strategy
         Gets replies without what this layer asked for.
-    roster : Roster
-        Stable names of the clients.
     targets : callable, optional
         Returns the gradients to match at a model. Called only in rounds in which somebody needs
         them.
@@ -55,14 +54,12 @@ class Coresets(Layer):
     def __init__(
         self,
         inner: Strategy,
-        roster: Roster,
         *,
         targets: Targets | None = None,
         every: int = 10,
         first_round: int = 1,
     ) -> None:
         super().__init__(inner)
-        self.roster = roster
         self.targets = targets
         self.every = every
         self.first_round = first_round
@@ -71,17 +68,15 @@ class Coresets(Layer):
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
 
     @classmethod
-    def of_run(cls, inner: Strategy, roster: Roster, config: RunConfig) -> "Coresets":
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
         """Return the layer that a config describes; an error if the task cannot have it."""
-        plan, wanted_by = coreset_plan(config), f"data-selector = {config.data_selector!r}"
-        if plan is not None and plan.looks_at == "gradients":
-            check_linear_head(config, wanted_by)
+        method = methods("data-selector")[config.data_selector]
+        guided = "server data" in method.needs_in(config)
         return cls(
             inner,
-            roster,
-            targets=_targets(config, wanted_by) if plan is not None and plan.guided else None,
-            every=config.coreset.every,
-            first_round=config.coreset.first_round,
+            targets=_targets(config, str(method)) if guided else None,
+            every=config[Coreset].every,
+            first_round=config[Coreset].first_round,
         )
 
     def configure_train(
@@ -103,7 +98,7 @@ class Coresets(Layer):
         return messages
 
     def _is_due(self, node_id: int, server_round: int) -> bool:
-        chosen = self._chosen.get(self.roster.key(node_id), 0)
+        chosen = self._chosen.get(self.federation.key(node_id), 0)
         return not chosen or server_round - chosen >= self.every
 
     def aggregate_train(
@@ -111,46 +106,40 @@ class Coresets(Layer):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate, and write down what clients trained on."""
         told: list[_Told] = []
+
+        def read(reply: Message) -> None:
+            told.append(_Told.by(reply, server_round))
+            key = self.federation.key_of(reply)
+            self._chosen[key] = told[-1].round
+            if told[-1].labels:
+                self._labels[key] = told[-1].labels
+
         try:
-            return super().aggregate_train(server_round, self._reading(server_round, replies, told))
+            sound = self.federation.sound(server_round, replies, read)
+            return super().aggregate_train(server_round, sound)
         finally:
-            self.journal("coresets", round=server_round, **self._summary(server_round, told))
+            self.federation.note(self._summary(server_round, told))
 
-    def _reading(
-        self, server_round: int, replies: Iterable[Message], told: "list[_Told]"
-    ) -> Iterator[Message]:
-        for reply in replies:
-            try:
-                if not reply.has_error():
-                    told.append(_Told.by(reply, server_round))
-                    key = self.roster.key(reply.metadata.src_node_id)
-                    self._chosen[key] = told[-1].round
-                    if told[-1].labels:
-                        self._labels[key] = told[-1].labels
-            except BadReply as error:
-                set_aside(self, self.roster, server_round, reply.metadata.src_node_id, str(error))
-            else:
-                yield reply
-
-    def _summary(self, server_round: int, told: "list[_Told]") -> dict[str, Any]:
+    def _summary(self, server_round: int, told: "list[_Told]") -> CoresetsUsed:
         known = [t for t in told if t.clean is not None]
         samples = sum(t.size for t in known)
         clean = sum(t.size * t.clean for t in known if t.clean is not None)
-        return {
-            "chose": sum(t.round == server_round for t in told),
-            "without": sum(t.round == 0 for t in told),
-            "sizes": [t.size for t in told],
-            "samples": {
+        return CoresetsUsed(
+            round=server_round,
+            chose=sum(t.round == server_round for t in told),
+            without=sum(t.round == 0 for t in told),
+            sizes=[t.size for t in told],
+            samples={
                 "new": sum(t.size for t in told if t.round == server_round),
                 "kept": sum(t.size for t in told if 0 < t.round < server_round),
                 "random": sum(t.size for t in told if t.round == 0),
             },
-            "labels": [sum(counts) for counts in zip_longest(*self._labels.values(), fillvalue=0)],
-            "clean-share": clean / samples if samples else None,
-            "seconds": sum(t.seconds for t in told),
-            "server-seconds": self._seconds,
-            "guidance-bytes": self._bytes,
-        }
+            labels=[sum(counts) for counts in zip_longest(*self._labels.values(), fillvalue=0)],
+            clean_share=clean / samples if samples else None,
+            seconds=sum(t.seconds for t in told),
+            server_seconds=self._seconds,
+            guidance_bytes=self._bytes,
+        )
 
     def own_state(self) -> dict[str, Any]:
         """Return whose coreset is how old."""
@@ -203,7 +192,7 @@ def _targets(config: RunConfig, wanted_by: str) -> Targets:
     model = load_task(config.task_spec()).build_model()
 
     def at(arrays: ArrayRecord) -> ArrayRecord:
-        means = server_targets(model, from_record(arrays), data, config.coreset.per_class)
+        means = server_targets(model, from_record(arrays), data, config[Coreset].per_class)
         return to_record({"means": means})
 
     return at

@@ -7,7 +7,7 @@ from time import perf_counter
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job
 from ..core.learning.objectives.plain import Plain
@@ -15,6 +15,7 @@ from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import train_one
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.events import FineTuned
 from .checks import validation_data
 from .layer import Layer
 
@@ -51,7 +52,6 @@ class FineTune(Layer):
         seed = batch_seed(self.config.seed, "server", server_round)
         job = Job(from_record(arrays), self.data, seed)
         tuned = train_one(self.model, job, settings, Plain(self.config))
-        self.journal(
-            "fine-tuned", round=server_round, loss=tuned.loss, seconds=perf_counter() - started
-        )
+        seconds = perf_counter() - started
+        self.federation.note(FineTuned(round=server_round, loss=tuned.loss, seconds=seconds))
         return to_record(tuned.arrays), metrics

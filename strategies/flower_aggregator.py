@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..core.wire.arrays import from_record, to_record, view
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from ..core.wire.records import entries, filled, records_of
+from .federation import Federation
 from .layer import Layer
 
 
@@ -40,6 +41,8 @@ class FlowerAggregator(Layer):
         Metrics, not negative, without which the strategy cannot aggregate a reply.
     equal_weights : bool (default: False)
         Whether clients count the same, however much data they have.
+    federation : Federation, optional
+        The clients.
     """
 
     def __init__(
@@ -49,12 +52,17 @@ class FlowerAggregator(Layer):
         mean_like: bool,
         needs: Sequence[str] = (),
         equal_weights: bool = False,
+        federation: Federation | None = None,
     ) -> None:
-        super().__init__(inner)
+        super().__init__(inner, federation)
         self.mean_like = mean_like
-        self.needs = needs
+        self.needs = tuple(needs)
         self.equal_weights = equal_weights
         self._dtypes: dict[str, str] = {}
+
+    def metrics_needed(self) -> tuple[str, ...]:
+        """Return the metrics without which the strategy cannot aggregate a reply."""
+        return self.needs
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

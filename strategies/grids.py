@@ -58,6 +58,12 @@ class GridWrapper(Grid):
         """Send messages and wait for their replies."""
         return self.grid.send_and_receive(messages, timeout=timeout)
 
+    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+        """Send questions and return the answers; see :meth:`PatientGrid.ask`, which is patient."""
+        if isinstance(self.grid, GridWrapper):
+            return self.grid.ask(messages, timeout, quorum)
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
 
 class GridView(GridWrapper):
     """A grid that shows some of its nodes.

@@ -1,4 +1,4 @@
-"""The base of all layers, and the journal they write to.
+"""The base of all layers.
 
 A layer is a Flower ``Strategy`` that holds another one and delegates everything. A subclass
 overrides only what it changes. Layers work under this project's round loop and under Flower's own
@@ -7,7 +7,7 @@ overrides only what it changes. Layers work under this project's round loop and 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -15,39 +15,37 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
+from .federation import Federation
 
-
-class Journal(Protocol):
-    """Where layers report what they decided: ``journal("selected", round=3, chosen=[...])``."""
-
-    def __call__(self, event: str, **fields: Any) -> None:
-        """Write one event down."""
-
-
-def silent(event: str, **fields: Any) -> None:
-    """Keep nothing: the journal of a layer that nobody listens to."""
+Models = dict[str, tuple[ArrayRecord, float]]
 
 
 class Layer(Strategy):
-    """A strategy around a strategy. Delegates all five methods.
+    """A strategy around a strategy. Delegates all five methods, and what layers can do besides.
 
     Parameters
     ----------
     inner : Strategy
         Any Flower strategy, another layer included.
+    federation : Federation, optional
+        The clients; by default those of the layer inside, or new ones.
     """
 
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
 
-    def __init__(self, inner: Strategy) -> None:
+    def __init__(self, inner: Strategy, federation: Federation | None = None) -> None:
         self.inner = inner
-        self.journal: Journal = silent
+        inside = inner.federation if isinstance(inner, Layer) else Federation()
+        self.federation = federation or inside
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of a training round."""
-        return self.inner.configure_train(server_round, arrays, config, grid)
+        messages = self.inner.configure_train(server_round, arrays, config, grid)
+        if isinstance(self.inner, Layer):
+            return messages
+        return self.federation.remember(("train", server_round), messages)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -59,7 +57,10 @@ class Layer(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of an evaluation round."""
-        return self.inner.configure_evaluate(server_round, arrays, config, grid)
+        messages = self.inner.configure_evaluate(server_round, arrays, config, grid)
+        if isinstance(self.inner, Layer):
+            return messages
+        return self.federation.remember(("evaluate", server_round), messages)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -70,6 +71,47 @@ class Layer(Strategy):
     def summary(self) -> None:
         """Log the settings of the strategy inside."""
         self.inner.summary()
+
+    def describe(self) -> str:
+        """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
+        return f"{type(self).__name__}({describe(self.inner)})"
+
+    def replies_wanted(self) -> int | None:
+        """Return how many replies of the round just configured are enough; None for all."""
+        return self.inner.replies_wanted() if isinstance(self.inner, Layer) else None
+
+    def limit(self, count: int) -> None:
+        """Let the next round train this many clients, whatever the settings say."""
+        if isinstance(self.inner, Layer):
+            self.inner.limit(count)
+
+    def evaluates(self) -> bool:
+        """Tell whether clients are asked to evaluate at all."""
+        return self.inner.evaluates() if isinstance(self.inner, Layer) else True
+
+    def models(self, arrays: ArrayRecord) -> Models:
+        """Return the models that clients use, each with the share of clients that use it.
+
+        Most strategies have one, the global model; cohorts have one each.
+        """
+        return self.inner.models(arrays) if isinstance(self.inner, Layer) else {"": (arrays, 1.0)}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.inner.collected() if isinstance(self.inner, Layer) else {}
+
+    def reply_records(self) -> frozenset[str]:
+        """Return the names of all records that this layer and those inside read from replies."""
+        inside = self.inner.reply_records() if isinstance(self.inner, Layer) else frozenset()
+        return inside.union(self.own_records)
+
+    def metrics_needed(self) -> tuple[str, ...]:
+        """Return the metrics, not negative, without which a reply cannot be aggregated."""
+        return self.inner.metrics_needed() if isinstance(self.inner, Layer) else ()
+
+    def wrapped(self) -> list[Strategy]:
+        """Return Flower's own strategies at the bottom of the stack."""
+        return self.inner.wrapped() if isinstance(self.inner, Layer) else [self.inner]
 
     def own_state(self) -> dict[str, Any]:
         """Return what this layer itself remembers between rounds."""
@@ -88,42 +130,14 @@ class Layer(Strategy):
         load_strategy_state(self.inner, state["inner"])
 
 
-def walk(strategy: Strategy) -> Iterator[Strategy]:
-    """Yield a strategy and everything it wraps, outermost first."""
-    current: Strategy | None = strategy
-    while current is not None:
-        yield current
-        current = getattr(current, "inner", None)
+def as_layer(strategy: Strategy) -> Layer:
+    """Return a strategy as a layer: itself, or a layer around it that changes nothing."""
+    return strategy if isinstance(strategy, Layer) else Layer(strategy)
 
 
 def describe(strategy: Strategy) -> str:
-    """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
-    names = [type(part).__name__ for part in walk(strategy)]
-    return "(".join(names) + ")" * (len(names) - 1)
-
-
-def replies_wanted(strategy: Strategy) -> int | None:
-    """Return how many replies of the round just configured are enough, if a layer says so."""
-    counts = (getattr(part, "wanted", None) for part in walk(strategy))
-    return next((count for count in counts if count is not None), None)
-
-
-def models_of(strategy: Strategy, arrays: ArrayRecord) -> dict[str, tuple[ArrayRecord, float]]:
-    """Return the models that clients use, each with the share of clients that use it.
-
-    Most strategies have one, the global model; cohorts have one each.
-    """
-    for part in walk(strategy):
-        models = part.models_to_evaluate() if hasattr(part, "models_to_evaluate") else {}
-        if models:
-            return dict(models)
-    return {"": (arrays, 1.0)}
-
-
-def collected_of(strategy: Strategy) -> dict[str, Any]:
-    """Return what clients have sent that a run may keep for analysis, if a layer collects any."""
-    parts = (part for part in walk(strategy) if hasattr(part, "collected"))
-    return next((found for part in parts if (found := dict(part.collected()))), {})
+    """Return a strategy and all inside it as one line."""
+    return strategy.describe() if isinstance(strategy, Layer) else type(strategy).__name__
 
 
 @contextmanager
@@ -133,7 +147,7 @@ def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
     They replace their arrays, never change them in place, so keeping the references is enough.
     Layers keep what they learnt: a repeated round chooses other clients.
     """
-    stock = [part for part in walk(strategy) if not isinstance(part, Layer)]
+    stock = as_layer(strategy).wrapped()
     before = [dict(vars(part)) for part in stock]
     try:
         yield
@@ -141,13 +155,6 @@ def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
         for part, attributes in zip(stock, before, strict=True):
             vars(part).update(attributes)
         raise
-
-
-def attach_journal(strategy: Strategy, journal: Journal) -> None:
-    """Make every layer of a stack report to a journal."""
-    for part in walk(strategy):
-        if isinstance(part, Layer):
-            part.journal = journal
 
 
 def strategy_state(strategy: Strategy) -> dict[str, Any]:

@@ -11,18 +11,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from ..core.config import RunConfig
 from ..core.wire.arrays import checked_view, from_record
 from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
 from ..core.wire.records import entries, records_of, sent_arrays
-from .layer import Layer, walk
-from .roster import Roster
+from .federation import BadReply
+from .layer import Layer
 
 _HISTORY = 200  # accepted updates whose norms and counts say what is usual
 _ABSURD = 1e12  # samples of one client: sums of such counts still are numbers
-
-
-class BadReply(ValueError):
-    """Why a reply is set aside."""
 
 
 class SentModel:
@@ -52,25 +49,28 @@ class Quarantine(Layer):
     def __init__(
         self,
         inner: Strategy,
-        roster: Roster,
         *,
         norm_factor: float = 100.0,
         count_factor: float = 100.0,
         min_replies: int = 1,
     ) -> None:
         super().__init__(inner)
-        self.roster = roster
-        self.min_replies = min_replies
-        self.needs = [name for part in walk(inner) for name in getattr(part, "needs", ())]
-        # Records that layers inside asked for; each of them checks its own.
-        self.expected = frozenset(
-            name for part in walk(inner) for name in getattr(part, "own_records", ())
-        )
         self.norm_factor = norm_factor
         self.count_factor = count_factor
+        self.min_replies = min_replies
         self._norms: deque[float] = deque(maxlen=_HISTORY)
         self._counts: deque[float] = deque(maxlen=_HISTORY)
-        self._sent: dict[int, SentModel] = {}
+        self._sent: dict[int, SentModel] = {}  # of those who have not answered yet
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
+        """Return the layer that a config describes."""
+        return cls(
+            inner,
+            norm_factor=config.quarantine.norm_factor,
+            count_factor=config.quarantine.count_factor,
+            min_replies=config.round.min_replies,
+        )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -88,7 +88,20 @@ class Quarantine(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the sound replies, if there are enough."""
-        sound = self._sound(server_round, replies, True)
+        usual = float(np.median(self._norms)) if self._norms else 0.0
+        most = self.count_factor * float(np.median(self._counts)) if self._counts else _ABSURD
+        # Layers inside check the records that they asked for.
+        expected, needed = self.reply_records(), self.metrics_needed()
+
+        def read(reply: Message) -> None:
+            sent = self._asked(reply)
+            count = check_metrics(reply, needed)
+            if count > most:
+                raise BadReply(f"{NUM_EXAMPLES} = {count:.4g}, more than {most:.4g}")
+            self._norms.append(self._check_size(sent, reply, usual, expected))
+            self._counts.append(count)
+
+        sound = self._answered(self.federation.sound(server_round, replies, read))
         first = list(islice(sound, self.min_replies))
         if len(first) < self.min_replies:
             return None, None
@@ -98,7 +111,17 @@ class Quarantine(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate the sound replies."""
-        return super().aggregate_evaluate(server_round, self._sound(server_round, replies, False))
+
+        def read(reply: Message) -> None:
+            self._asked(reply)
+            check_metrics(reply)
+
+        sound = self._answered(self.federation.sound(server_round, replies, read))
+        return super().aggregate_evaluate(server_round, sound)
+
+    @staticmethod
+    def _answered(replies: Iterable[Message]) -> Iterator[Message]:
+        return (reply for reply in replies if not reply.has_error())
 
     def _remember(self, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)
@@ -111,32 +134,16 @@ class Quarantine(Layer):
             self._sent[message.metadata.dst_node_id] = models[id(record)]
         return messages
 
-    def _sound(
-        self, server_round: int, replies: Iterable[Message], training: bool
-    ) -> Iterator[Message]:
-        usual = float(np.median(self._norms)) if self._norms else 0.0
-        most = self.count_factor * float(np.median(self._counts)) if self._counts else _ABSURD
-        for reply in replies:
-            if reply.has_error():  # counted as a failure where it arrived
-                continue
-            try:
-                sent = self._sent.pop(reply.metadata.src_node_id, None)
-                if sent is None:
-                    raise BadReply("nobody asked for it, or it is a second reply")
-                count = check_metrics(reply, self.needs if training else ())
-                if training:
-                    if count > most:
-                        raise BadReply(f"{NUM_EXAMPLES} = {count:.4g}, more than {most:.4g}")
-                    self._norms.append(self._check_size(sent, reply, usual))
-                    self._counts.append(count)
-            except BadReply as error:
-                node = reply.metadata.src_node_id
-                set_aside(self, self.roster, server_round, node, str(error))
-            else:
-                yield reply
+    def _asked(self, reply: Message) -> SentModel:
+        sent = self._sent.pop(reply.metadata.src_node_id, None)
+        if sent is None:
+            raise BadReply("nobody asked for it, or it is a second reply")
+        return sent
 
-    def _check_size(self, sent: SentModel, reply: Message, usual: float) -> float:
-        norm = update_norm(sent, reply, self.expected)
+    def _check_size(
+        self, sent: SentModel, reply: Message, usual: float, expected: Collection[str]
+    ) -> float:
+        norm = update_norm(sent, reply, expected)
         limit = self.norm_factor * (usual if usual > 1e-9 * sent.norm else max(sent.norm, 1.0))
         if norm > limit:
             raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
@@ -145,20 +152,13 @@ class Quarantine(Layer):
     def own_state(self) -> dict[str, Any]:
         """Return the usual norms and counts, and the strikes."""
         usual = {"norms": list(self._norms), "counts": list(self._counts)}
-        return usual | {"strikes": dict(self.roster.strikes)}
+        return usual | {"strikes": dict(self.federation.strikes)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self._norms = deque(state["norms"], maxlen=_HISTORY)
         self._counts = deque(state["counts"], maxlen=_HISTORY)
-        self.roster.strikes = Counter(state["strikes"])
-
-
-def set_aside(layer: Layer, roster: Roster, server_round: int, node_id: int, reason: str) -> None:
-    """Write down that a reply is not used, and count it against its client."""
-    key = roster.key(node_id)
-    roster.strikes[key] += 1
-    layer.journal("quarantined", round=server_round, client=key, reason=reason)
+        self.federation.strikes = Counter(state["strikes"])
 
 
 def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Iterable
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -45,7 +44,6 @@ class Roster:
         self._holders: dict[str, int] = {}  # whose name it is
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
         self._connected: frozenset[int] = frozenset()
-        self.strikes: Counter[str] = Counter()  # replies set aside, by client
 
     def key(self, node_id: int) -> str:
         """Return the key of a node."""

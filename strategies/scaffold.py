@@ -1,6 +1,6 @@
 """SCAFFOLD's half on the server: the control variate of all clients together."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from ..core.config import RunConfig
 from ..core.wire.arrays import checked_view, from_record, to_record
 from ..core.wire.keys import CONTROL
 from ..core.wire.records import attach, detach, entries
+from .federation import BadReply
 from .layer import Layer
-from .quarantine import BadReply, set_aside
-from .roster import Roster
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -31,18 +31,20 @@ class Scaffold(Layer):
     ----------
     inner : Strategy
         Gets replies without what this layer asked for.
-    roster : Roster
-        Stable names of the clients.
     """
 
     own_records = (CONTROL,)
 
-    def __init__(self, inner: Strategy, roster: Roster) -> None:
+    def __init__(self, inner: Strategy) -> None:
         super().__init__(inner)
-        self.roster = roster
         self.control: Arrays = {}
         self._model: Arrays = {}  # the float arrays that changes must be like
         self._clients = 1
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
+        """Return the layer; it has no settings."""
+        return cls(inner)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -63,26 +65,19 @@ class Scaffold(Layer):
         """Aggregate the models, and the changes of the variates."""
         # In double precision, so that the order of arrival hardly matters
         sums = {n: np.zeros(a.shape) for n, a in self._model.items()}
-        result = super().aggregate_train(server_round, self._summing(server_round, replies, sums))
+
+        def add(reply: Message) -> None:
+            for name, array in self._change(reply).items():
+                sums[name] += array
+
+        sound = self.federation.sound(server_round, replies, add)
+        result = super().aggregate_train(server_round, sound)
         before = self.control or {n: np.zeros_like(a) for n, a in self._model.items()}
         self.control = {
             name: np.asarray(before[name] + total / self._clients, dtype=before[name].dtype)
             for name, total in sums.items()
         }
         return result
-
-    def _summing(
-        self, server_round: int, replies: Iterable[Message], sums: Arrays
-    ) -> Iterator[Message]:
-        for reply in replies:
-            try:
-                change = {} if reply.has_error() else self._change(reply)
-            except BadReply as error:
-                set_aside(self, self.roster, server_round, reply.metadata.src_node_id, str(error))
-                continue
-            for name, array in change.items():
-                sums[name] += array
-            yield reply
 
     def _change(self, reply: Message) -> Arrays:
         """Take the change of a control variate out of a reply; :class:`BadReply` if it is wrong."""

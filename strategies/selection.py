@@ -13,29 +13,20 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from ..core.config import RunConfig
+from ..core.methods.base import load
+from ..core.methods.catalogue import methods
+from ..core.methods.selector import Summary
 from ..core.wire.arrays import from_record
-from ..core.wire.keys import (
-    HISTOGRAM,
-    LOSS,
-    NUM_EXAMPLES,
-    REFERENCE,
-    SECONDS,
-    SIGNATURE,
-    SIMILARITY,
-    SUPPORT,
-    TRAIN_LOSS,
-    WANTS,
-)
-from ..core.wire.records import record_at, records_of
-from ..core.wire.signatures import decode_signature
-from ..core.wire.supports import MalformedSupport
+from ..core.wire.events import Selected
+from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
+from .federation import BadReply
 from .grids import GridView
 from .layer import Layer
-from .quarantine import set_aside
-from .roster import Roster
-from .survey import BadAnswer, Survey, encode_update
+from .observations import ASKED, readers
+from .survey import Survey, encode_update
 
 _log = logging.getLogger("forager")
 
@@ -52,10 +43,8 @@ class Selection(Layer):
         Samples everyone it can see (``fraction_train=1.0``, ``min_*_nodes=1``).
     selector : ClientSelector
         The rule.
-    roster : Roster
-        Stable names of the clients.
     count : int (default: 0)
-        Clients a round; 0 takes ``fraction`` instead.
+        Clients per round; 0 takes ``fraction`` instead.
     fraction : float (default: 1.0)
         Share of the connected clients that train in a round, at least one.
     fraction_evaluate : float (default: 0.0)
@@ -64,50 +53,76 @@ class Selection(Layer):
         Ask this share more than needed, so that late ones need not be waited for.
     seed : int (default: 0)
         The choice repeats for the same seed and the same keys, on every runtime.
-    identify_timeout : float (default: 60.0)
-        Seconds to wait for new nodes to say who they are.
     survey : Survey, optional
-        How clients are asked; needed by selectors that want to know something.
+        How clients are asked.
     summary_mode : str (default: "query")
         "query" or "piggyback".
     ask_at_most : int (default: 0)
-        Ask no more than so many clients a round, the oldest first; 0 for no limit.
+        Ask at most this many clients per round, the oldest first; 0 for no limit.
     """
 
     def __init__(
         self,
         inner: Strategy,
         selector: ClientSelector,
-        roster: Roster,
         *,
         count: int = 0,
         fraction: float = 1.0,
         fraction_evaluate: float = 0.0,
         over_commit: float = 0.0,
         seed: int = 0,
-        identify_timeout: float = 60.0,
         survey: Survey | None = None,
         summary_mode: str = "query",
         ask_at_most: int = 0,
     ) -> None:
         super().__init__(inner)
         self.selector = selector
-        self.roster = roster
         self.count = count
         self.fraction = fraction
         self.fraction_evaluate = fraction_evaluate
         self.over_commit = over_commit
-        self.identify_timeout = identify_timeout
-        self.survey = survey or Survey(roster)
+        self.survey = survey or Survey()
         self.summary_mode = summary_mode
         self.ask_at_most = ask_at_most
         self.memory = ClientMemory()
+        self._readers = readers(selector.needs, self.survey.bounded)
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
         self._short_of = 0
-        self.wanted: int | None = None  # replies that are enough for the round
+        self._wanted: int | None = None  # replies that are enough for the round
         self._before: dict[str, NDArray[Any]] = {}
         self._update: dict[str, NDArray[Any]] | None = None  # the last change of the global model
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Selection":
+        """Return the layer that a config describes, around the rule of its client selector."""
+        method = methods("client-selector")[config.client_selector]
+        own = next((config[kind] for kind in method.settings if kind.section == method.name), None)
+        everyone, summary = config.client_selector == "all", config[Summary]
+        return cls(
+            inner,
+            load(method.core)(**(own.model_dump() if own is not None else {})),
+            count=0 if everyone else config.clients_per_round,
+            fraction=1.0 if everyone else config.fraction_train,
+            fraction_evaluate=config.fraction_evaluate,
+            over_commit=config.round.over_commit,
+            seed=config.seed,
+            survey=Survey(bounded=summary.form == "unit"),
+            summary_mode=summary.mode,
+            ask_at_most=summary.ask_at_most,
+        )
+
+    def limit(self, count: int) -> None:
+        """Let the next round train this many clients."""
+        self.count = count
+
+    def replies_wanted(self) -> int | None:
+        """Return how many replies are enough: fewer than were asked for, with over-commitment."""
+        return self._wanted
+
+    def evaluates(self) -> bool:
+        """Tell whether clients are asked to evaluate at all."""
+        return self.fraction_evaluate > 0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -121,15 +136,14 @@ class Selection(Layer):
         asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
         if not asked:
             return []
-        self.roster.identify(grid, self.identify_timeout)
-        nodes = self.roster.in_order(available)
+        nodes = self.federation.nodes(GridView(grid, available))
         self._before = from_record(arrays)
         pool = self._candidates(nodes, asked, server_round, arrays, grid)
         positions = self.selector.select(pool.candidates, asked, self._rng)
-        self.wanted = min(wanted, len(positions))
+        self._wanted = min(wanted, len(positions))
         chosen = [pool.candidates.keys[i] for i in positions]
         self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
-        self.memory.round_passed([self.roster.key(node) for node in nodes], chosen)
+        self.memory.round_passed(self.federation.keys(nodes), chosen)
         if not chosen:
             return []
         if self.summary_mode == "piggyback" and SIMILARITY in self.selector.needs:
@@ -137,21 +151,22 @@ class Selection(Layer):
             if self._update is not None:
                 config[REFERENCE] = encode_update(self._update)
         view = GridView(grid, [pool.nodes[i] for i in positions])
-        return self._in_order(self.inner.configure_train(server_round, arrays, config, view))
+        return self._in_order(super().configure_train(server_round, arrays, config, view))
 
     def _candidates(
         self, nodes: list[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
     ) -> "_Pool":
         """Return those to choose from and what is known of them, after asking if need be."""
         everyone = self._pool(nodes)
-        wants = next(iter(self.selector.needs & {SIMILARITY, LOSS, HISTOGRAM}), None)
+        wants = next((name for name in ASKED if name in self.selector.needs), None)
         if wants is None:
             return everyone
         shortlist = self.selector.shortlist(everyone.candidates, count, self._rng)
         listed = [nodes[i] for i in shortlist]
         if wants == HISTOGRAM:  # does not change: who has answered once is not asked again
-            listed_unknown = [n for n in listed if not self.memory.knows(self.roster.key(n), wants)]
-            self._ask(grid, listed_unknown, wants, server_round, arrays)
+            known = self.memory.knows
+            unknown = [n for n in listed if not known(self.federation.key(n), wants)]
+            self._ask(grid, unknown, wants, server_round, arrays)
         elif self.summary_mode == "query":
             if self.ask_at_most and len(listed) > self.ask_at_most:
                 ages = everyone.candidates.observations["age"][shortlist]
@@ -167,19 +182,18 @@ class Selection(Layer):
         """Ask clients and remember what they say; return those who gave a usable answer."""
         if wants == SIMILARITY and self._update is None:
             # There is no update yet to be similar to: all are alike, and age or chance decides.
-            for node in nodes:
-                self.memory.learn(self.roster.key(node), wants, 0.0)
-            return set(nodes)
-        reference = self._update if wants == SIMILARITY else None
-        answers, refused = self.survey.ask(grid, nodes, wants, server_round, arrays, reference)
+            answers: dict[int, Any] = dict.fromkeys(nodes, 0.0)
+        else:
+            reference = self._update if wants == SIMILARITY else None
+            answers = self.survey.ask(
+                self.federation, grid, nodes, wants, server_round, arrays, reference
+            )
         for node, value in answers.items():
-            self.memory.learn(self.roster.key(node), wants, value)
-        for node, reason in refused.items():
-            set_aside(self, self.roster, server_round, node, reason)
+            self.memory.learn(self.federation.key(node), wants, value)
         return set(answers)
 
     def _pool(self, nodes: list[int]) -> "_Pool":
-        keys = [self.roster.key(node) for node in nodes]
+        keys = self.federation.keys(nodes)
         observations = self.memory.observations(keys, self.selector.needs)
         if self.summary_mode == "piggyback":
             # Whoever has not been heard yet counts as most worth hearing.
@@ -198,120 +212,92 @@ class Selection(Layer):
         if not self.fraction_evaluate:
             return []
         started = perf_counter()
-        self.roster.identify(grid, self.identify_timeout)  # those that came while others trained
-        nodes = self.roster.in_order(grid.get_node_ids())
+        nodes = self.federation.nodes(grid)  # with those that came while others trained
         if not nodes:
             return []
         count = max(1, round(self.fraction_evaluate * len(nodes)))
         positions = np.sort(self._evaluate_rng.choice(len(nodes), count, replace=False))
-        keys = [self.roster.key(node) for node in nodes]
-        chosen = [keys[i] for i in positions]
-        self._note("evaluate", server_round, len(keys), chosen, perf_counter() - started)
         view = GridView(grid, [nodes[i] for i in positions])
-        return self._in_order(self.inner.configure_evaluate(server_round, arrays, config, view))
+        chosen = self.federation.keys(view.node_ids)
+        self._note("evaluate", server_round, len(nodes), chosen, perf_counter() - started)
+        return self._in_order(super().configure_evaluate(server_round, arrays, config, view))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Learn from those who answered, then aggregate and remember the change."""
-        heard = self._hearing(server_round, self._learning(replies))
+        heard = self._hearing(server_round, replies)
         arrays, metrics = super().aggregate_train(server_round, heard)
         if arrays is not None and SIMILARITY in self.selector.needs:
             after = from_record(arrays)
             self._update = {name: after[name] - self._before[name] for name in self._before}
         return arrays, metrics
 
-    def _hearing(self, server_round: int, replies: Iterable[Message]) -> Iterable[Message]:
-        """Remember what training replies tell of their clients."""
-        for reply in replies:
-            if self.selector.needs and not reply.has_error():
-                self._hear(server_round, reply)
-            yield reply
-
-    def _hear(self, server_round: int, reply: Message) -> None:
-        key = self.roster.key(reply.metadata.src_node_id)
-        record = next(iter(records_of(reply.content, MetricRecord)), MetricRecord())
-        loss, seconds = record.get(TRAIN_LOSS), record.get(SECONDS)
-        examples = record.get(NUM_EXAMPLES)
-        if isinstance(loss, float) and isinstance(examples, int | float):
-            # Oort's statistical utility, |B| * sqrt(mean loss^2), by the mean loss
-            self.memory.learn(key, "utility", examples * loss)
-            self.memory.learn(key, LOSS, loss)
-        if isinstance(seconds, float):
-            self.memory.learn(key, "seconds", seconds)
-        if SIGNATURE in self.selector.needs:
-            self._hear_signature(server_round, reply, key)
-        if SIMILARITY in record:
-            try:
-                self.memory.learn(key, SIMILARITY, self.survey.check(reply, SIMILARITY))
-            except BadAnswer as error:
-                node = reply.metadata.src_node_id
-                set_aside(self, self.roster, server_round, node, str(error))
-            del record[SIMILARITY]
-
-    def _hear_signature(self, server_round: int, reply: Message, key: str) -> None:
-        """Remember the signature of a client's support, if it is like those of the others."""
-        told = record_at(reply.content, SUPPORT, ConfigRecord)
-        if told is None:  # nothing matters to it
-            return
-        known = self.memory.values([key], SIGNATURE)
-        payload = told.get(SIGNATURE)
-        try:
-            signature = decode_signature(payload if isinstance(payload, bytes) else b"").signature
-            if known.ndim == 2 and known.shape[1] != signature.size:
-                raise MalformedSupport(f"{signature.size} hashes, others send {known.shape[1]}")
-        except MalformedSupport as error:
-            reason = f"no signature that can be compared: {error}"
-            set_aside(self, self.roster, server_round, reply.metadata.src_node_id, reason)
-            return
-        self.memory.learn(key, SIGNATURE, signature.tolist())
-
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Learn who answered, then aggregate."""
-        return super().aggregate_evaluate(server_round, self._learning(replies))
+        return super().aggregate_evaluate(server_round, map(self._learn_name, replies))
 
-    def _learning(self, replies: Iterable[Message]) -> Iterable[Message]:
-        for reply in replies:
-            self.roster.learn(reply)
+    def _learn_name(self, reply: Message) -> Message:
+        self.federation.roster.learn(reply)
+        return reply
+
+    def _hearing(self, server_round: int, replies: Iterable[Message]) -> Iterable[Message]:
+        """Remember what training replies say of their clients."""
+        for reply in map(self._learn_name, replies):
+            if not reply.has_error():
+                for name, read in self._readers.items():
+                    self._hear(server_round, reply, name, read)
             yield reply
+
+    def _hear(self, server_round: int, reply: Message, name: str, read: Any) -> None:
+        """Remember one observation; a reply is still trained with if that makes no sense."""
+        node = reply.metadata.src_node_id
+        try:
+            value = read(reply)
+            if isinstance(value, list):
+                known = self.memory.values([self.federation.key(node)], name)
+                if known.ndim == 2 and known.shape[1] != len(value):
+                    raise BadReply(f"{name} of {len(value)}, others send {known.shape[1]}")
+        except BadReply as error:
+            self.federation.set_aside(server_round, node, str(error))
+        else:
+            if value is not None:
+                self.memory.learn(self.federation.key(node), name, value)
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
         """Undo the shuffling of Flower's sampling: sums are taken in the same order every time."""
         by_node = {message.metadata.dst_node_id: message for message in messages}
-        return [by_node[node] for node in self.roster.in_order(by_node)]
+        return [by_node[node] for node in self.federation.roster.in_order(by_node)]
 
     def _say_if_short(self, wanted: int, available: int) -> None:
         if available < wanted != self._short_of:
             self._short_of = wanted
             _log.info(
-                "%d clients a round were asked for, %d are there: training those",
+                "%d clients per round were asked for, %d are there: training those",
                 wanted,
                 available,
             )
 
     def _note(
-        self,
-        phase: str,
-        server_round: int,
-        available: int,
-        chosen: list[str],
-        seconds: float,
+        self, phase: str, server_round: int, available: int, chosen: list[str], seconds: float
     ) -> None:
-        more: dict[str, Any] = {}
+        ages = scores = None
         if phase == "train":
-            more["ages"] = self.memory.ages(chosen)
+            ages = self.memory.ages(chosen)
             for name in sorted(self.selector.needs & {SIMILARITY, LOSS}):
-                more["scores"] = self.memory.values(chosen, name).tolist()
-        self.journal(
-            "selected",
-            round=server_round,
-            phase=phase,
-            available=available,
-            chosen=chosen,
-            seconds=seconds,
-            **more,
+                scores = self.memory.values(chosen, name).tolist()
+        self.federation.note(
+            Selected(
+                round=server_round,
+                phase=phase,
+                available=available,
+                chosen=chosen,
+                seconds=seconds,
+                ages=ages,
+                scores=scores,
+            )
         )
 
     def own_state(self) -> dict[str, Any]:

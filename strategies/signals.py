@@ -1,23 +1,21 @@
 """What cohorts are found by: a short vector for each client that trained in a round."""
 
-import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
+from ..core.config import RunConfig
+from ..core.methods.cohort import Cohort
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, SUPPORT
 from ..core.wire.records import sent_arrays
-from ..core.wire.supports import MalformedSupport
 from ..selectors.cohorts.projection import Projection
-from .cohort_rules.base import Observed
-from .support_reader import SupportReader
-
-_log = logging.getLogger("forager")
+from .cohort_rules.base import CohortSignals
+from .support_reader import SupportReader, parameter_shapes
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -39,25 +37,20 @@ class Signal:
         self.dimension = dimension
         self.seed = seed
         self._projection: Projection | None = None
-        self._sent: dict[int, ArrayRecord] = {}
         self._sketches: dict[int, NDArray[np.float64]] = {}  # of the models sent, by identity
         self._seen: dict[str, list[tuple[str, NDArray[np.float64]]]] = defaultdict(list)
 
-    def sent(self, messages: Iterable[Message]) -> None:
-        """Remember the models that clients start from."""
-        self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in messages}
+    def begin(self) -> None:
+        """Forget the last round."""
         self._sketches = {}
         self._seen.clear()
 
-    def add(self, cohort: str, key: str, reply: Message) -> bool:
-        """Take the signal of a reply; False if it has none and is not to be used."""
-        before = self._sent[reply.metadata.src_node_id]
-        if id(before) not in self._sketches:
-            self._sketches[id(before)] = self.sketch(from_record(before))
+    def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
+        """Take the signal of a reply to the model that was sent; ValueError if it has none."""
+        if id(sent) not in self._sketches:
+            self._sketches[id(sent)] = self.sketch(from_record(sent))
         after = from_record(sent_arrays(reply, ARRAYS))
-        signal = self.sketch(after) - self._sketches[id(before)]
-        self._seen[cohort].append((key, signal))
-        return True
+        self._seen[cohort].append((key, self.sketch(after) - self._sketches[id(sent)]))
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
@@ -67,11 +60,19 @@ class Signal:
             self._projection = Projection(sizes, self.dimension, self.seed)
         return self._projection.sketch(layers)
 
-    def take(self, cohort: str) -> Observed:
+    def take(self, cohort: str) -> CohortSignals:
         """Return what the participants of a cohort did in this round."""
         rows = self._seen.pop(cohort, [])
         signals = np.array([signal for _, signal in rows]).reshape(len(rows), -1)
-        return Observed([key for key, _ in rows], signals.astype(np.float32))
+        return CohortSignals([key for key, _ in rows], signals.astype(np.float32))
+
+
+def signal_of(config: RunConfig) -> Signal:
+    """Return what the cohorts of a run are found by."""
+    dimension, seed = config[Cohort].dimension, config.seed
+    if config.cohorts == "auxo" and config.similarity == "index-overlap":
+        return SupportSignal(SupportReader(parameter_shapes(config)), dimension, seed)
+    return Signal(dimension, seed)
 
 
 class SupportSignal(Signal):
@@ -93,14 +94,9 @@ class SupportSignal(Signal):
         super().__init__(dimension, seed)
         self.reader = reader
 
-    def add(self, cohort: str, key: str, reply: Message) -> bool:
-        """Take the support of a reply; False if it has none that can be read."""
-        try:
-            support = self.reader.read(reply)
-        except MalformedSupport as error:
-            _log.warning("client %s: its reply is not used: %s", key, error)
-            return False
+    def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
+        """Take the support of a reply; ValueError if it has none that can be read."""
+        support = self.reader.read(reply)
         marks = np.zeros(self.reader.size, dtype=np.float32)
         marks[support] = 1.0 / np.sqrt(len(support))
         self._seen[cohort].append((key, self.sketch({"support": marks})))
-        return True

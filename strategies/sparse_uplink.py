@@ -1,20 +1,22 @@
 """Clients send the k largest changes; the strategies inside get dense arrays."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from ..core.config import RunConfig
+from ..core.methods.top_k import TopK
 from ..core.wire.arrays import to_record, view
+from ..core.wire.events import SparseUplinkUsed
 from ..core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
-from ..core.wire.records import record_at, sent_arrays
+from ..core.wire.records import record_at
 from ..core.wire.sizes import record_bytes
 from ..core.wire.sparse import MalformedUpdate, decode_pairs
+from .federation import BadReply
 from .layer import Layer
-from .quarantine import set_aside
-from .roster import Roster
 
 
 class SparseUplink(Layer):
@@ -29,68 +31,64 @@ class SparseUplink(Layer):
     ----------
     inner : Strategy
         Gets dense replies.
-    roster : Roster
-        Stable names of the clients.
     density : float (default: 0.1)
         Share of the entries that a client sends.
     values : str (default: "float32")
         Type of the sent values, or "float16".
     """
 
-    def __init__(
-        self, inner: Strategy, roster: Roster, *, density: float = 0.1, values: str = "float32"
-    ) -> None:
+    def __init__(self, inner: Strategy, *, density: float = 0.1, values: str = "float32") -> None:
         super().__init__(inner)
-        self.roster = roster
         self.density = density
         self.values = values
-        self._sent: dict[int, ArrayRecord] = {}
-        self._sparse_bytes = self._dense_bytes = 0  # of the updates that a round has decoded
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
+        """Return the layer that a config describes."""
+        return cls(inner, density=config[TopK].density, values=config[TopK].values)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Tell clients how much to send, and remember what the change will be relative to."""
+        """Tell clients how much to send."""
         config[DENSITY] = self.density
         config[VALUES] = self.values
-        messages = list(super().configure_train(server_round, arrays, config, grid))
-        self._sent = {m.metadata.dst_node_id: sent_arrays(m, ARRAYS) for m in messages}
-        return messages
+        return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
-        self._sparse_bytes = self._dense_bytes = 0
+        sparse = dense = 0
+
+        def decode(reply: Message) -> None:
+            nonlocal sparse, dense
+            if SPARSE in reply.content:
+                self.federation.roster.learn(reply)
+                payload, arrays = self._decoded(reply)
+                sparse += len(payload)
+                dense += record_bytes(arrays)
+                del reply.content[SPARSE]
+                reply.content[ARRAYS] = arrays
+
         try:
-            return super().aggregate_train(server_round, self._dense(server_round, replies))
+            sound = self.federation.sound(server_round, replies, decode)
+            return super().aggregate_train(server_round, sound)
         finally:
-            sizes = {"bytes-sparse": self._sparse_bytes, "bytes-dense": self._dense_bytes}
-            self.journal("uplink", round=server_round, **sizes)
+            self.federation.note(
+                SparseUplinkUsed(round=server_round, bytes_sparse=sparse, bytes_dense=dense)
+            )
 
-    def _dense(self, server_round: int, replies: Iterable[Message]) -> Iterator[Message]:
-        for reply in replies:
-            try:
-                if not reply.has_error() and SPARSE in reply.content:
-                    self._decode(reply)
-            except MalformedUpdate as error:
-                self.roster.learn(reply)
-                node = reply.metadata.src_node_id
-                set_aside(self, self.roster, server_round, node, f"malformed update: {error}")
-            else:
-                yield reply
-
-    def _decode(self, reply: Message) -> None:
-        sent = self._sent.get(reply.metadata.src_node_id)
+    def _decoded(self, reply: Message) -> tuple[bytes, ArrayRecord]:
         record = record_at(reply.content, SPARSE, ConfigRecord)
         payload = record.get(PAYLOAD) if record is not None else None
-        if sent is None or not isinstance(payload, bytes):
-            raise MalformedUpdate("no sparse update that was asked for")
-        arrays = add_update(sent, payload)
-        self._sparse_bytes += len(payload)
-        self._dense_bytes += record_bytes(arrays)
-        del reply.content[SPARSE]
-        reply.content[ARRAYS] = arrays
+        try:
+            if not isinstance(payload, bytes):
+                raise MalformedUpdate("no sparse update that was asked for")
+            sent = self.federation.sent_model(reply.metadata.src_node_id)
+            return payload, add_update(sent, payload)
+        except MalformedUpdate as error:
+            raise BadReply(f"malformed update: {error}") from error
 
 
 def float_names(record: ArrayRecord) -> list[str]:

@@ -4,26 +4,30 @@ Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with
 section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
 """
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from ..core.config import RunConfig
+from ..core.learning.sample_values import valuation
+from ..core.methods.ode import Ode
+from ..core.methods.stream import Stream
+from ..core.tasks import load_task
 from ..core.wire.arrays import checked_view, to_record
-from ..core.wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
+from ..core.wire.events import Guided, StoragePlanned, StreamsStored
+from ..core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
 from ..core.wire.records import attach, detach, entries, filled
 from ..core.wire.sizes import record_bytes
 from ..selectors.stream_selectors.ode import GlobalGradient, coordinate
+from .checks import check_room
+from .federation import BadReply
 from .layer import Layer
-from .quarantine import BadReply, set_aside
-from .roster import Roster
 
-_log = logging.getLogger("forager")
 _ABSURD = 1e9  # samples per round, or places in a store
 
 
@@ -39,8 +43,6 @@ class Streams(Layer):
     ----------
     inner : Strategy
         Chooses clients and aggregates their models.
-    roster : Roster
-        Stable names of the clients.
     num_classes : int
         Number of labels.
     gradient_size : int
@@ -60,13 +62,11 @@ class Streams(Layer):
         :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
-    drift : float (default: 0.2)
+    replan : float (default: 0.2)
         The plan is made anew when velocities have changed by this share in sum.
     every_round : bool (default: False)
         Whether clients that do not train are told of every round, so that they look at what arrived
         in time; else they do at their next contact.
-    timeout : float (default: 60.0)
-        Seconds to wait for profiles.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -74,7 +74,6 @@ class Streams(Layer):
     def __init__(
         self,
         inner: Strategy,
-        roster: Roster,
         num_classes: int,
         gradient_size: int,
         *,
@@ -85,12 +84,10 @@ class Streams(Layer):
         quantities: str = "even",
         cover: bool = True,
         coordinated: bool = True,
-        drift: float = 0.2,
+        replan: float = 0.2,
         every_round: bool = False,
-        timeout: float = 60.0,
     ) -> None:
         super().__init__(inner)
-        self.roster = roster
         self.num_classes = num_classes
         self._like = np.empty(gradient_size, dtype=np.float32)
         self.plans = plans
@@ -100,9 +97,8 @@ class Streams(Layer):
         self.quantities = quantities
         self.cover = cover
         self.coordinated = coordinated
-        self.drift = drift
+        self.replan = replan
         self.every_round = every_round
-        self.timeout = timeout
         self.profiles: dict[str, dict[str, Any]] = {}
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
@@ -111,20 +107,40 @@ class Streams(Layer):
         self._planned: dict[str, list[float]] = {}  # the velocities that the plan was made for
         self._shares: dict[str, float] = {}  # and those that the estimate was made with
 
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
+        """Return the layer that a config describes; an error if a sample has no room."""
+        check_room(config)
+        plans = config.data_selector == "ode"
+        ode, task = config[Ode], load_task(config.task_spec())
+        return cls(
+            inner,
+            task.num_classes,
+            valuation(task.build_model(), config).size if plans else 0,
+            plans=plans,
+            estimator=ode.estimator,
+            clients_per_label=ode.clients_per_label,
+            labels_per_client=ode.labels_per_client,
+            quantities=ode.quantities,
+            cover=ode.cover,
+            coordinated=ode.coordinate,
+            replan=ode.replan,
+            every_round=config[Stream].ingest == "every-round",
+        )
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let time pass, plan, choose, and tell those who train what they need to know."""
-        self.roster.identify(grid, self.timeout)
-        nodes = self.roster.in_order(grid.get_node_ids())
-        here = {self.roster.key(node) for node in nodes}
+        nodes = self.federation.nodes(grid)
+        here = set(self.federation.keys(nodes))
         self.profiles = {key: told for key, told in self.profiles.items() if key in here}
-        unknown = [node for node in nodes if not self._known(self.roster.key(node))]
+        unknown = [node for node in nodes if not self._known(self.federation.key(node))]
         self._ask(server_round, grid, unknown, None)
         if self.exact:
             self._ask(server_round, grid, nodes, arrays)
         if self.plans:
-            self._plan(server_round, [self.roster.key(node) for node in nodes])
+            self._plan(server_round, [self.federation.key(node) for node in nodes])
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if self.every_round:
             busy = {message.metadata.dst_node_id for message in messages}
@@ -139,36 +155,21 @@ class Streams(Layer):
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
     ) -> None:
         """Tell clients that a round has come, and learn how their streams are."""
-        records: dict[str, Any] = {CONFIG: ConfigRecord({ROUND: server_round})}
-        if arrays is not None:
-            records[ARRAYS] = arrays
-        content = RecordDict(records)
-        questions = [Message(content, dst_node_id=node, message_type=INGEST) for node in nodes]
-        if not questions:
-            return
+        content: dict[str, Any] = {} if arrays is None else {ARRAYS: arrays}
+        answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
         estimates: dict[str, NDArray[np.float32]] = {}
-        for reply in grid.send_and_receive(questions, timeout=self.timeout):
-            if not reply.has_error():
-                self._hear(server_round, reply, estimates)
+        self.federation.readable(server_round, answers, lambda a: self._hear(a, estimates))
         self._report(estimates)
 
-    def _hear(
-        self, server_round: int, reply: Message, estimates: dict[str, NDArray[np.float32]]
-    ) -> bool:
-        """Take this layer's records out of a reply; False if they are no good."""
-        node = reply.metadata.src_node_id
-        key = self.roster.key(node)
-        try:
-            told = detach(reply, PLAN, ConfigRecord)
-            if told is not None or key not in self.profiles:
-                self.profiles[key] = _checked_profile(told, self.num_classes)
-            estimate = detach(reply, ESTIMATE, ArrayRecord)
-            if estimate is not None and self.plans:
-                estimates[key] = self._checked_estimate(estimate)
-        except BadReply as error:
-            set_aside(self, self.roster, server_round, node, str(error))
-            return False
-        return True
+    def _hear(self, reply: Message, estimates: dict[str, NDArray[np.float32]]) -> None:
+        """Take this layer's records out of a reply; :class:`BadReply` if they are no good."""
+        key = self.federation.key_of(reply)
+        told = detach(reply, PLAN, ConfigRecord)
+        if told is not None or key not in self.profiles:
+            self.profiles[key] = _checked_profile(told, self.num_classes)
+        estimate = detach(reply, ESTIMATE, ArrayRecord)
+        if estimate is not None and self.plans:
+            estimates[key] = self._checked_estimate(estimate)
 
     def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:
         if list(record) != ["estimate"]:
@@ -207,12 +208,13 @@ class Streams(Layer):
         self._planned = velocities
         self.quota = {key: row.tolist() for key, row in zip(known, plan.quota, strict=True)}
         self.class_weights = plan.class_weights.tolist()
-        self.journal(
-            "planned",
-            round=server_round,
-            clients=len(known),
-            stored=plan.quota.sum(0).tolist(),
-            **{"class-weights": self.class_weights},
+        self.federation.note(
+            StoragePlanned(
+                round=server_round,
+                clients=len(known),
+                stored=plan.quota.sum(0).tolist(),
+                class_weights=self.class_weights,
+            )
         )
 
     def _outdated(self, velocities: dict[str, list[float]]) -> bool:
@@ -221,7 +223,7 @@ class Streams(Layer):
         now = np.array(list(velocities.values()))
         before = np.array([self._planned[key] for key in velocities])
         new_label = ((now.sum(0) > 0) & (before.sum(0) == 0)).any()
-        return bool(new_label or np.abs(now - before).sum() > self.drift * before.sum())
+        return bool(new_label or np.abs(now - before).sum() > self.replan * before.sum())
 
     def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
         """Add the plan and the estimate to training messages."""
@@ -229,7 +231,7 @@ class Streams(Layer):
         record = to_record({"estimate": estimate.astype(np.float32)}) if estimate.ndim else None
         sent = 0
         for message in messages:
-            key = self.roster.key(message.metadata.dst_node_id)
+            key = self.federation.key(message.metadata.dst_node_id)
             if self.class_weights:
                 told: dict[str, Any] = {"class-weights": self.class_weights}
                 if any(self.quota.get(key, ())):  # else its labels are not known yet
@@ -240,7 +242,7 @@ class Streams(Layer):
             if record is not None:
                 attach(message, ESTIMATE, record)
                 sent += record_bytes(record)
-        self.journal("guidance", round=server_round, layer="streams", **{"bytes-down": sent})
+        self.federation.note(Guided(round=server_round, layer="streams", bytes_down=sent))
         return messages
 
     def aggregate_train(
@@ -248,32 +250,25 @@ class Streams(Layer):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate, and take in what clients say of their streams."""
         estimates: dict[str, NDArray[np.float32]] = {}
-        result = super().aggregate_train(
-            server_round, self._hearing(server_round, replies, estimates)
-        )
+        sound = self.federation.sound(server_round, replies, lambda r: self._hear(r, estimates))
+        result = super().aggregate_train(server_round, sound)
         if not self.exact:
             self._report(estimates)
         self._note(server_round)
         return result
 
-    def _hearing(
-        self, server_round: int, replies: Iterable[Message], estimates: dict[str, Any]
-    ) -> Iterator[Message]:
-        for reply in replies:
-            if reply.has_error() or self._hear(server_round, reply, estimates):
-                yield reply
-
     def _note(self, server_round: int) -> None:
         stored = np.array([p["stored"] for p in self.profiles.values()]).reshape(
             -1, self.num_classes
         )
-        self.journal(
-            "streams",
-            round=server_round,
-            clients=len(stored),
-            stored=stored.sum(0).tolist(),
-            arrived=sum(int(p["arrived"]) for p in self.profiles.values()),
-            classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
+        self.federation.note(
+            StreamsStored(
+                round=server_round,
+                clients=len(stored),
+                stored=stored.sum(0).tolist(),
+                arrived=sum(int(p["arrived"]) for p in self.profiles.values()),
+                classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
+            )
         )
 
     def own_state(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message
 from numpy.typing import NDArray
 
-from ..core.config.run_config import RunConfig
+from ..core.config import RunConfig
 from ..core.tasks import load_task
 from ..core.wire.keys import PAYLOAD, SUPPORT
 from ..core.wire.records import record_at

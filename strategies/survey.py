@@ -4,38 +4,20 @@ Who has answered the last question holds the model that it was about. Such a cli
 changed in it since, which is also the update that a similarity is relative to, and no model.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ..core.wire import sparse
 from ..core.wire.arrays import flat_floats, from_record
 from ..core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_change, tag_of
-from ..core.wire.keys import (
-    ARRAYS,
-    CONFIG,
-    HISTOGRAM,
-    LOSS,
-    REFERENCE,
-    ROUND,
-    SIMILARITY,
-    SUMMARY,
-    WANTS,
-)
-from ..core.wire.records import filled, records_of
-from .roster import Roster
-
-# What an honest client can answer; the printed form of the similarity has no bound.
-_RANGES = {SIMILARITY: (-1.0 - 1e-6, 1.0 + 1e-6), LOSS: (0.0, math.inf)}
-
-
-class BadAnswer(ValueError):
-    """Why an answer is not used."""
+from ..core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
+from .federation import Federation
+from .observations import answered, metrics_in
 
 
 class Survey:
@@ -43,27 +25,14 @@ class Survey:
 
     Parameters
     ----------
-    roster : Roster
-        Stable names of the clients.
     bounded : bool (default: True)
         Whether a similarity must lie in [-1, 1].
-    timeout : float (default: 600.0)
-        Seconds to wait; who has not answered by then is not a candidate in this round.
     resend : bool (default: False)
         Send the whole model every time; else clients are to keep the last one.
     """
 
-    def __init__(
-        self,
-        roster: Roster,
-        *,
-        bounded: bool = True,
-        timeout: float = 600.0,
-        resend: bool = False,
-    ) -> None:
-        self.roster = roster
+    def __init__(self, *, bounded: bool = True, resend: bool = False) -> None:
         self.bounded = bounded
-        self.timeout = timeout
         self.resend = resend
         self._model: dict[str, NDArray[Any]] = {}  # of the last question
         self._tag = ""
@@ -71,19 +40,22 @@ class Survey:
 
     def ask(
         self,
+        federation: Federation,
         grid: Grid,
         nodes: Sequence[int],
         wants: str,
         server_round: int,
         arrays: ArrayRecord,
         reference: Mapping[str, NDArray[Any]] | None,
-    ) -> tuple[dict[int, Any], dict[int, str]]:
-        """Return the answers by node, and why others are not used.
+    ) -> dict[int, Any]:
+        """Return the answers by node; those that make no sense are set aside.
 
         Parameters
         ----------
+        federation : Federation
+            The clients.
         grid : Grid
-            How to reach the clients.
+            How to reach them.
         nodes : sequence of int
             Whom to ask.
         wants : str
@@ -96,27 +68,27 @@ class Survey:
             The last global update, which a similarity is relative to. With a whole model it travels
             as its non-zero entries: the mean of sparse updates is sparse.
         """
-        asked: dict[str, Any] = {ROUND: server_round, WANTS: wants}
+        read, asked = answered(wants, self.bounded), {WANTS: wants}
         if wants == HISTOGRAM:
-            answers, refused, _ = self._exchange(grid, dict.fromkeys(nodes, _content(asked)), wants)
-            return answers, refused
+            answers = federation.ask(grid, server_round, SUMMARY, nodes, {CONFIG: asked})
+            return federation.readable(server_round, answers, read)
         model = from_record(arrays)
         tag = "" if self.resend else tag_of(model)
         whole = asked | ({TAG: tag} if tag else {})
         if reference is not None:
             whole[REFERENCE] = encode_update(reference)
-        in_full, in_short = _content(whole, arrays), self._in_short(asked, tag, model, reference)
-        contents = {
-            node: in_short if in_short is not None and node in self._holders else in_full
-            for node in nodes
-        }
-        answers, refused, lacking = self._exchange(grid, contents, wants)
-        if lacking:
-            more, bad, still = self._exchange(grid, dict.fromkeys(lacking, in_full), wants)
-            answers |= more
-            refused |= bad | dict.fromkeys(still, "lacks a model that it was sent")
-        self._model, self._tag, self._holders = model, tag, set(answers)
-        return answers, refused
+        in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}
+        in_short = self._in_short(asked, tag, model, reference)
+
+        def content(node: int) -> dict[str, Any]:
+            return in_short if in_short is not None and node in self._holders else in_full
+
+        answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
+        lacking = [node for node, answer in answers.items() if _lacks_model(answer)]
+        answers |= federation.ask(grid, server_round, SUMMARY, lacking, in_full)
+        found = federation.readable(server_round, answers, read)
+        self._model, self._tag, self._holders = model, tag, set(found)
+        return found
 
     def _in_short(
         self,
@@ -131,56 +103,16 @@ class Survey:
             return None
         short = asked | {TAG: tag, BASE: self._tag, CHANGE: change}
         if reference is None:
-            return _content(short) if sum(map(len, change)) < flat_floats(model).nbytes else None
+            shorter = sum(map(len, change)) < flat_floats(model).nbytes
+            return {CONFIG: short} if shorter else None
         difference = flat_floats(model) - flat_floats(self._model)
         if not np.array_equal(difference, flat_floats(reference)):  # a round was tried again
             short[REFERENCE] = encode_update(reference)
-        return _content(short)
-
-    def _exchange(
-        self, grid: Grid, contents: Mapping[int, dict[str, Any]], wants: str
-    ) -> tuple[dict[int, Any], dict[int, str], list[int]]:
-        """Return the answers by node, why others are not used, and who lacks the last model."""
-        messages = [
-            Message(filled(RecordDict, content), dst_node_id=node, message_type=SUMMARY)
-            for node, content in contents.items()
-        ]
-        answers: dict[int, Any] = {}
-        refused: dict[int, str] = {}
-        lacking: list[int] = []
-        for reply in grid.send_and_receive(messages, timeout=self.timeout):
-            if reply.has_error():
-                continue
-            self.roster.learn(reply)
-            node = reply.metadata.src_node_id
-            if any(LACKS_BASE in record for record in records_of(reply.content, MetricRecord)):
-                lacking.append(node)
-                continue
-            try:
-                answers[node] = self.check(reply, wants)
-            except BadAnswer as error:
-                refused[node] = str(error)
-        return answers, refused, lacking
-
-    def check(self, reply: Message, wants: str) -> Any:
-        """Return what a reply says, or raise :class:`BadAnswer`."""
-        records = records_of(reply.content, MetricRecord)
-        value = records[0].get(wants) if len(records) == 1 else None
-        if wants == HISTOGRAM:
-            if not isinstance(value, list) or not all(math.isfinite(v) and v >= 0 for v in value):
-                raise BadAnswer(f"{wants} is not a list of counts")
-            return value
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadAnswer(f"{wants} = {value!r} is not a finite number")
-        low, high = _RANGES[wants]
-        if (wants != SIMILARITY or self.bounded) and not low <= value <= high:
-            raise BadAnswer(f"{wants} = {value!r} is not between {low:.3g} and {high:.3g}")
-        return float(value)
+        return {CONFIG: short}
 
 
-def _content(config: dict[str, Any], arrays: ArrayRecord | None = None) -> dict[str, Any]:
-    content: dict[str, Any] = {CONFIG: ConfigRecord(config)}
-    return content if arrays is None else content | {ARRAYS: arrays}
+def _lacks_model(answer: Message) -> bool:
+    return LACKS_BASE in metrics_in(answer)
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:

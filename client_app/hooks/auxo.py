@@ -4,8 +4,9 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
+from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import entries, record_at
 from ...selectors.cohorts.affinity import Affinity, Feedback
@@ -19,7 +20,7 @@ class AffinityRecords(ClientHook):
     """Learn from the server's feedback, remember, and say what cohorts suit this client."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.rate = config.cohort.reward_rate
+        self.rate = config[Cohort].reward_rate
 
     def before(self, request: ClientRequest) -> None:
         """Take in the feedback that came with the message."""

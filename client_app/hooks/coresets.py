@@ -9,10 +9,12 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
 from ...core.learning.gradient_rows import sample_rows
-from ...core.methods.coreset_plan import coreset_plan
+from ...core.methods.catalogue import methods
+from ...core.methods.coreset import Coreset as CoresetSettings
+from ...core.methods.coreset import CoresetMethod
 from ...core.tasks import Split
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import CORESET, TARGETS
@@ -40,9 +42,11 @@ class ChosenCoreset(ClientHook):
     chooses_data = True
 
     def __init__(self, config: RunConfig) -> None:
-        plan = coreset_plan(config)
-        assert plan is not None  # the registry names this part for runs with coresets only
-        self.plan, self.settings = plan, config.coreset
+        method = methods("data-selector")[config.data_selector]
+        assert isinstance(method, CoresetMethod)
+        self.method, self.settings = method, config[CoresetSettings]
+        self.rule, self.target = method.rule_of(self.settings), method.target_of(self.settings)
+        self.guided = self.target == "server"
 
     def before(self, request: ClientRequest) -> None:
         """Put the coreset, or what stands in for it, in place of the client's data."""
@@ -65,7 +69,7 @@ class ChosenCoreset(ClientHook):
             return
         request.state[_KEPT] = kept
         indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
-        if self.plan.redraws:
+        if self.method.redraws:
             indices = indices[
                 draw(kept["weights"], self._budget(request), _rng(request, request.round))
             ]
@@ -76,28 +80,29 @@ class ChosenCoreset(ClientHook):
     def _chooses_now(self, request: ClientRequest, kept: dict[str, Any] | None) -> bool:
         if request.message.metadata.message_type != "train":
             return False  # only a taste: what is kept, or a random subset, will do
-        if self.plan.guided:
+        if self.guided:
             return _targets(request) is not None
-        if self.plan.looks_at == "gradients" and request.round <= self.settings.first_round:
+        if self.method.looks_at == "gradients" and request.round <= self.settings.first_round:
             return False
         if kept is None:
             return True
-        return self.plan.changes and request.round - int(kept["round"]) >= self.settings.every
+        changes = self.method.looks_at != "inputs"
+        return changes and request.round - int(kept["round"]) >= self.settings.every
 
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings
         labels = data.y.numpy()
         rng = _rng(request, request.round)
-        if self.plan.rule == "random":
+        if self.rule == "random":
             indices = uniform(len(data), self._budget(request), rng)
             return Coreset(indices, np.ones(len(indices)))
-        targets = _targets(request) if self.plan.guided else None
-        if self.plan.redraws and targets is not None:
+        targets = _targets(request) if self.guided else None
+        if self.method.redraws and targets is not None:
             return Coreset(*agreeing(self._rows(request), labels, targets, self._budget(request)))
         if targets is not None and not settings.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
-            self.plan.rule,
+            self.rule,
             self._rows(request),
             labels if settings.per_class else np.zeros_like(labels),
             self._budget(request),
@@ -113,10 +118,10 @@ class ChosenCoreset(ClientHook):
         )
 
     def _rows(self, request: ClientRequest) -> NDArray[Any]:
-        if self.plan.looks_at == "inputs":
+        if self.method.looks_at == "inputs":
             return request.data.x.flatten(1).numpy()
         model = trainer_of(request.config).model
-        rule, per_class = self.plan.rule, self.settings.per_class
+        rule, per_class = self.rule, self.settings.per_class
         return sample_rows(model, request.arrays, request.data, rule, per_class)
 
     def _budget(self, request: ClientRequest) -> int:

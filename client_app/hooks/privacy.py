@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
 from ...core.learning.job import Job, Outcome
-from ...strategies.privacy import clipped
+from ...core.methods.privacy import Dp
+from ...core.wire.clipping import clipped, with_noise
+from ...core.wire.keys import TRAIN_LOSS
 from ..request import ClientHook, ClientRequest
 
 
@@ -18,7 +20,7 @@ class LocalNoise(ClientHook):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.settings = config.dp
+        self.settings = config[Dp]
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Return the model with its change clipped and noise added."""
@@ -26,13 +28,8 @@ class LocalNoise(ClientHook):
         arrays = clipped(before, outcome.arrays, self.settings.clip)
         rng = self._generator(request)
         scale = self.settings.noise_multiplier * self.settings.clip
-        noisy = {
-            name: array + rng.normal(scale=scale, size=array.shape).astype(array.dtype)
-            if array.dtype.kind == "f"
-            else array
-            for name, array in arrays.items()
-        }
-        return replace(outcome, arrays=noisy)
+        del request.metrics[TRAIN_LOSS]  # it would tell of the data what the noise hides
+        return replace(outcome, arrays=with_noise(arrays, scale, rng))
 
     def _generator(self, request: ClientRequest) -> np.random.Generator:
         if "partition-id" not in request.context.node_config:

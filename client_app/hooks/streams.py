@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
 from ...core.learning.sample_values import valuation
 from ...core.learning.trainer import load_arrays
+from ...core.methods.ode import Ode
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, replies_to
@@ -24,8 +25,8 @@ class StreamedData(ClientHook):
     chooses_data = True
 
     def __init__(self, config: RunConfig) -> None:
-        self.noise = config.ode.noise
-        self.estimates = config.data_selector == "ode" and config.ode.estimator not in (
+        self.noise = config[Ode].noise
+        self.estimates = config.data_selector == "ode" and config[Ode].estimator not in (
             "exact",
             "none",
         )

@@ -13,12 +13,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.fisher import fisher_diagonal
 from ...core.learning.job import Job, Outcome
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.learning.trainer import load_arrays
+from ...core.methods.ios import Ios
 from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
 from ...core.wire.records import filled, records_of, replies_to
 from ...core.wire.signatures import encode_signature
@@ -43,8 +44,8 @@ class ImportantIndices(ClientHook):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.settings = config.ios
-        self.signs = config.ios.signatures
+        self.settings = config[Ios]
+        self.signs = config[Ios].signatures
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Bring the average importance up to date and tell its largest indices."""
@@ -106,7 +107,7 @@ class ImportantIndices(ClientHook):
         return choose_k(importance, settings.coverage, max(1, round(settings.most * size)))
 
 
-class SignedIndices(ImportantIndices):
+class IndexSignatures(ImportantIndices):
     """Send only a MinHash signature of the support: enough to tell who overlaps with whom."""
 
     def __init__(self, config: RunConfig) -> None:

@@ -1,130 +1,165 @@
-"""Settings that are fine by themselves but not together."""
+"""Settings that are fine by themselves but not together, and settings that nothing uses.
 
-from typing import TYPE_CHECKING
+Nothing here knows a method by name: what cannot be combined follows from what methods declare that
+they need, offer, send and release.
+"""
 
-if TYPE_CHECKING:
-    from .run_config import RunConfig
+from collections.abc import Callable, Mapping
 
-_MATCHING = ("gcfl", "gradmatch", "nearest")  # data selectors that match a gradient
-# By axis, what needs nothing of clients that depends on their data but the model they trained. The
-# others ask for a loss, a similarity, an update, labels or important parameters as they are.
-_ONLY_A_MODEL = {
-    "client-selector": ("random", "all", "round-robin", "aoi"),
-    "data-selector": (
-        *("full", "random", "facility-location", "crust", "skyline", "agreement"),
-        *_MATCHING,
-    ),
-    "cohorts": ("none", "auxo", "cfl", "neighbours"),
-    "similarity": ("none", "cosine", "euclidean"),
-    "objective": ("sgd", "prox", "moon"),
-    "aggregator": (
-        *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
-        *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
-    ),
-}
+from ..methods.base import Method, Settings
+from ..methods.catalogue import all_settings, chosen, methods
+from .run_config import RunConfig, Scalar
+
+Found = list[Method]
 
 
-def method_problems(config: "RunConfig") -> list[str]:
-    """Return what is wrong with the settings of data selectors, objectives and fine-tuning."""
+def impossible(config: RunConfig) -> list[str]:
+    """Return what no single key gets wrong but several do together."""
+    active = chosen(config.axes())
     return [
-        *_of_coresets(config),
-        *_of_server_data(config),
-        *_of_scaffold(config),
-        *_of_cohorts(config),
-        *_of_signatures(config),
-        *_of_privacy(config),
+        *_of_participants(config, active),
+        *(problem for settings in _read_by(config, active) for problem in settings.problems()),
+        *_of_axes(active),
+        *(line for method in active for line in _unmet_needs(method, config, active)),
+        *_of_fine_tuning(config),
     ]
 
 
-def _of_coresets(config: "RunConfig") -> list[str]:
-    problems, coreset = [], config.coreset
-    if coreset.budget > 1 and coreset.budget != int(coreset.budget):
+def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
+    """Return the keys that were set to something else than their default, and nothing reads.
+
+    >>> from .reading import read_config
+    >>> given = {"strategy": "auxo", "cohort.number": 5, "cohort.parts": 2}
+    >>> unused_keys(read_config(given), given)
+    ['cohort.number']
+    """
+    defaults = RunConfig().flat()
+    used = {key for method in chosen(config.axes()) for key in method.keys_read()}
+    known = {key for section in all_settings() for key in section.own_keys()}
+    return [k for k, v in given.items() if k in known - used and v != defaults[k]]
+
+
+def _read_by(config: RunConfig, active: Found) -> list[Settings]:
+    kinds = dict.fromkeys(kind for method in active for kind in method.settings)
+    return [config[kind] for kind in kinds]
+
+
+def participants(config: RunConfig) -> int:
+    """Return how many of ``num-clients`` are asked in a round."""
+    everyone = config.client_selector == "all"
+    share = 1.0 if everyone else config.fraction_train
+    asked = (0 if everyone else config.clients_per_round) or round(share * config.num_clients)
+    return max(1, min(asked, config.num_clients))
+
+
+def _of_participants(config: RunConfig, active: Found) -> list[str]:
+    problems, asked = [], participants(config)
+    if config.client_selector != "all" and not config.clients_per_round + config.fraction_train:
+        problems.append("fraction-train = 0.0: nobody would train; give it or clients-per-round")
+    for method in active:
+        least = method.least_clients(config)
+        if asked < least:
+            problems.append(
+                f"{method}: needs {least} clients a round with these settings, {asked} are asked "
+                "(clients-per-round, or fraction-train of num-clients)"
+            )
+    if config.round.min_replies > asked:
         problems.append(
-            f"coreset.budget = {coreset.budget}: above 1 it is a whole number of samples"
-        )
-    if config.data_selector not in _MATCHING:
-        problems += [
-            f"{key} = {value!r}: only {', '.join(_MATCHING)} match a gradient, not data-selector = "
-            f"{config.data_selector!r}"
-            for key, value in (("coreset.rule", coreset.rule), ("coreset.target", coreset.target))
-            if value != "auto"
-        ]
-    if config.data_selector == "agreement" and not coreset.per_class:
-        problems.append(
-            "coreset.per-class = False: data-selector = 'agreement' compares the classes' gradients"
+            f"round.min-replies = {config.round.min_replies}: only {asked} are asked in a round"
         )
     return problems
 
 
-def _of_server_data(config: "RunConfig") -> list[str]:
+def _of_axes(active: Found) -> list[str]:
+    by_axis = {method.axis: method for method in active}
+    return [
+        f"{method}: needs {axis} = {' or '.join(allowed)}, not {by_axis[axis].name!r}"
+        for method in active
+        for axis, allowed in method.requires.items()
+        if by_axis[axis].name not in allowed
+    ]
+
+
+def _unmet_needs(method: Method, config: RunConfig, active: Found) -> list[str]:
+    found = (_NEEDS[need](method, config, active) for need in method.needs_in(config))
+    return [line for lines in found for line in lines]
+
+
+def _server_data(method: Method, config: RunConfig, active: Found) -> list[str]:
     if config.data.validation_share > 0:
         return []
-    needs = [f"fine-tune.epochs = {config.fine_tune.epochs}"] if config.fine_tune.epochs else []
-    own = "own" if config.data_selector == "gradmatch" else "server"
-    target = own if config.coreset.target == "auto" else config.coreset.target
-    if config.data_selector in (*_MATCHING, "agreement") and target == "server":
-        needs.append(f"data-selector = {config.data_selector!r}")
-    return [f"{what}: needs samples on the server, data.validation-share = 0.0" for what in needs]
+    return [f"{method}: needs samples on the server, data.validation-share = 0.0"]
 
 
-def _of_scaffold(config: "RunConfig") -> list[str]:
-    if config.objective != "scaffold" or config.cohorts == "none":
+def _of_fine_tuning(config: RunConfig) -> list[str]:
+    if not config.fine_tune.epochs or config.data.validation_share > 0:
         return []
-    models = f"the models of cohorts = {config.cohorts!r}"
-    return [
-        f"objective = 'scaffold': a client has one control variate, not one for each of {models}"
-    ]
+    what = f"fine-tune.epochs = {config.fine_tune.epochs}"
+    return [f"{what}: needs samples on the server, data.validation-share = 0.0"]
 
 
-def _of_cohorts(config: "RunConfig") -> list[str]:
-    compares = config.cohorts in ("similarity", "neighbours")
-    if compares and config.similarity == "none":
-        allowed = "index-overlap, cosine, euclidean or oracle"
-        return [f"cohorts = {config.cohorts!r}: needs similarity = {allowed}"]
-    if config.similarity == "none" or compares:
-        return []
-    if config.cohorts == "auxo" and config.similarity == "index-overlap":
-        return []
-    allowed = "allowed there are none, and index-overlap for auxo"
-    unused = f"not used by cohorts = {config.cohorts!r}"
-    return [f"similarity = {config.similarity!r}: {unused}; {allowed}"]
+def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[str]]:
+    """Return a check that another chosen method offers what one needs."""
+
+    def check(method: Method, config: RunConfig, active: Found) -> list[str]:
+        if any(need in other.offers for other in active):
+            return []
+        axis = next(a for a in config.axes() if any(need in m.offers for m in _on(a)))
+        allowed = ", ".join(m.name for m in _on(axis) if need in m.offers)
+        return [f"{method}: {why}; allowed is {axis} = {allowed}, not {config.axes()[axis]!r}"]
+
+    return check
 
 
-def _of_signatures(config: "RunConfig") -> list[str]:
-    ios, problems = config.ios, []
-    if not ios.signatures:
-        return []
-    if config.cohorts not in ("similarity", "neighbours") or config.similarity != "index-overlap":
-        problems.append(
-            "ios.signatures = True: needs cohorts = similarity or neighbours, and similarity = "
-            "index-overlap"
-        )
-    if ios.hashes % ios.bands:
-        problems.append(f"ios.bands = {ios.bands}: must divide ios.hashes = {ios.hashes}")
-    return problems
-
-
-def _of_privacy(config: "RunConfig") -> list[str]:
-    """Return what clients would send besides their noisy model, or cannot be noisy at all."""
+def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[str]:
+    """Return what clients would send besides their noisy model."""
+    flat = config.flat()
     problems = []
-    if config.privacy == "local-dp":
-        axes = config.axes()
-        problems += [
-            f"privacy = 'local-dp': {axis} = {axes[axis]!r} has clients send more than a noisy "
-            f"model; allowed are {', '.join(allowed)}"
-            for axis, allowed in _ONLY_A_MODEL.items()
-            if axes[axis] not in allowed
-        ]
-        if config.cohorts == "auxo" and config.cohort.ask_newcomers:
+    for other in active:
+        if other.sends:
+            allowed = ", ".join(m.name for m in _on(other.axis) if not m.sends)
             problems.append(
-                f"privacy = 'local-dp': cohort.ask-newcomers = {config.cohort.ask_newcomers} has "
-                "clients send more than a noisy model; allowed is 0"
+                f"{method}: {other} has clients send more than a noisy model "
+                f"({', '.join(other.sends)}); allowed are {allowed}"
             )
-    robust = ("median", "trimmed-mean", "krum", "multi-krum", "bulyan", "qfedavg")
-    if config.privacy == "central-dp" and config.aggregator in robust:
-        problems.append(
-            f"privacy = 'central-dp': what one client changes in aggregator = "
-            f"{config.aggregator!r} is not known; allowed are the means: fedavg, fedavgm, fedadam, "
-            "fedyogi, fedadagrad"
-        )
+        problems += [
+            f"{method}: {key} = {flat[key]} has clients send more than a noisy model ({what}); "
+            "allowed is 0"
+            for key, what in other.sends_with.items()
+            if flat[key]
+        ]
     return problems
+
+
+def _only_models_released(method: Method, config: RunConfig, active: Found) -> list[str]:
+    """Return what clients would be sent that the server's noise does not cover."""
+    problems = []
+    for other in active:
+        if other.releases:
+            allowed = ", ".join(m.name for m in _on(other.axis) if not m.releases)
+            problems.append(
+                f"{method}: {other} releases more than models with noise "
+                f"({', '.join(other.releases)}); allowed are {allowed}"
+            )
+    return problems
+
+
+def _on(axis: str) -> Found:
+    return list(methods(axis).values())
+
+
+def _checked_with_the_model(method: Method, config: RunConfig, active: Found) -> list[str]:
+    """Say nothing: ``strategies.checks`` looks once the model is built."""
+    return []
+
+
+_NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
+    "server data": _server_data,
+    "linear head": _checked_with_the_model,
+    "one model": _offered("one model", "a client keeps one state, not one per model"),
+    "mean aggregator": _offered(
+        "mean aggregator", "what one client changes in other aggregators is not known"
+    ),
+    "nothing sent but a model": _only_models_sent,
+    "nothing released but models": _only_models_released,
+}

@@ -1,257 +1,118 @@
-"""The run config, read once into typed models.
+"""The run config as typed models: what every run can set, and the settings of all methods."""
 
-Flower hands an app a flat dict of scalars (``{"learning-rate": 0.1, "top-k.density": 0.1, ...}``)
-and checks neither types nor values. :func:`read_config` does, and collects all that is wrong into
-one :class:`ConfigError`.
-"""
-
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, create_model
 
-from ..methods.registry import AXES, available
+from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share
+from ..methods.catalogue import all_settings, axis_defaults
 from ..tasks.errors import CONFIG_KEYS
 from ..tasks.spec import TaskSpec
-from .combinations import method_problems
-from .presets import AXIS_DEFAULTS, PRESETS, fill_axes
-from .sections import (
-    AtLeastOne,
-    Cohort,
-    Coreset,
-    Count,
-    Devices,
-    Dp,
-    FineTune,
-    Groups,
-    Ios,
-    Moon,
-    NonNegative,
-    Ode,
-    Personalise,
-    Positive,
-    Share,
-    Stream,
-)
-from .sections import Section as _Section
+from . import sections
 
 Scalar = int | float | bool | str
+S = TypeVar("S", bound=Settings)
+
+# What an axis is when neither the user nor the preset says anything.
+AXIS_DEFAULTS: dict[str, str] = {
+    **axis_defaults(),
+    "task": "digits",
+    "partition": "dirichlet",
+    "noise": "none",
+    "model": "softmax",
+}
 
 
 class ConfigError(ValueError):
     """The run config is wrong; the text says which key, which value and what is allowed."""
 
 
-class Schedule(_Section):
-    """Learning rate by round."""
+class General(Settings):
+    """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
-    kind: Literal["constant", "step", "cosine"] = "constant"
-    every: AtLeastOne = 10
-    factor: Positive = 0.5
-    rounds: Count = 0
+    strategy: str = Field(
+        default="fedavg", description="a preset: it fills in the axes that are left empty"
+    )
+    client_selector: str = Field(default="random", description="who trains")
+    data_selector: str = Field(default="full", description="on what")
+    cohorts: str = Field(default="none", description="with whom")
+    similarity: str = Field(default="none", description="what makes clients alike")
+    aggregator: str = Field(default="fedavg", description="how updates become a model")
+    objective: str = Field(default="sgd", description="what clients minimise")
+    uplink: str = Field(default="dense", description="what clients send")
+    privacy: str = Field(default="none", description="who adds noise")
+    weighting: str = Field(default="examples", description="how much a client counts")
+    task: str = Field(
+        default="digits",
+        description="digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, npz, 20news, or "
+        "your own module:attribute",
+    )
+    partition: str = Field(
+        default="dirichlet",
+        description="iid, dirichlet, shards, pathological, class-groups, natural",
+    )
+    noise: str = Field(default="none", description="none, closed-set, open-set, attribute")
+    model: str = Field(
+        default="softmax",
+        description="softmax, mlp, cnn, small-cnn, lenet, cnn1d, dnn, resnet18, resnet50, vgg16, "
+        "frozen:efficientnet-lite0, or your own module:attribute",
+    )
 
+    num_server_rounds: Count = Field(default=10, description="rounds")
+    num_clients: AtLeastOne = Field(
+        default=10,
+        description="clients on the local engine and in `make run`; elsewhere all connected",
+    )
+    fraction_train: Share = Field(
+        default=0.5, description="share of the clients that train in a round"
+    )
+    clients_per_round: Count = Field(default=0, description="a number instead; 0 takes the share")
+    fraction_evaluate: Share = Field(
+        default=0.0, description="share of the clients that test the model on their own data"
+    )
+    evaluate_every: AtLeastOne = Field(default=1, description="rounds between two evaluations")
+    local_epochs: AtLeastOne = Field(default=1, description="passes over a client's data per round")
+    local_steps: Count = Field(
+        default=0, description="mini-batches instead of epochs; 0 takes epochs"
+    )
+    batch_size: AtLeastOne = Field(default=16, description="samples per mini-batch")
+    learning_rate: Positive = Field(default=0.1, description="of the clients")
+    momentum: BelowOne = Field(default=0.0, description="of the clients' SGD")
+    weight_decay: NonNegative = Field(default=0.0, description="of the clients' SGD")
+    seed: Count = Field(
+        default=0, description="the same seed gives the same clients and mini-batches"
+    )
+    output_dir: str = Field(
+        default="runs", description="where run folders go, seen from the ServerApp"
+    )
+    run_name: str = Field(default="", description="name of the run folder; the time by default")
+    resume_from: str = Field(
+        default="", description="a run folder or a checkpoint file to go on from"
+    )
+    tensorboard: bool = Field(default=False, description="write TensorBoard files, too")
+    report: bool = Field(default=True, description="write report.html at the end")
 
-class Round(_Section):
-    """How long a round waits, and for whom."""
+    schedule: sections.Schedule = sections.Schedule()
+    round: sections.Round = sections.Round()
+    early_stop: sections.EarlyStop = sections.EarlyStop()
+    checkpoint: sections.Checkpoint = sections.Checkpoint()
+    data: sections.Data = sections.Data()
+    split: sections.Split = sections.Split()
+    groups: sections.Groups = sections.Groups()
+    corruption: sections.Corruption = sections.Corruption()
+    net: sections.Net = sections.Net()
+    fine_tune: sections.FineTune = sections.FineTune()
+    personalise: sections.Personalise = sections.Personalise()
+    quarantine: sections.Quarantine = sections.Quarantine()
+    local: sections.Local = sections.Local()
+    devices: sections.Devices = sections.Devices()
 
-    deadline: Positive = 600.0
-    min_replies: AtLeastOne = 1
-    over_commit: NonNegative = 0.0
-    give_up_after: NonNegative = 600.0
-    poll: Positive = 0.2
-
-
-class EarlyStop(_Section):
-    """When to end before the last round; 0 switches a rule off."""
-
-    patience: Count = 0
-    min_delta: NonNegative = 0.0
-    target: Share = 0.0
-
-
-class Checkpoint(_Section):
-    """How often the run is saved and how many saves are kept."""
-
-    every: Count = 1
-    keep: AtLeastOne = 2
-
-
-class Data(_Section):
-    """Where data come from and what is set aside."""
-
-    path: str = ""
-    num_classes: Count = 0
-    validation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
-    client_test_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    synthetic_alpha: NonNegative = 1.0
-    synthetic_beta: NonNegative = 1.0
-    cache_dir: str = ""
-
-
-class Split(_Section):
-    """How data are spread over clients."""
-
-    alpha: Positive = 0.3
-    shards_per_client: AtLeastOne = 2
-    classes_per_client: AtLeastOne = 2
-
-
-class Corruption(_Section):
-    """How much of a client's data is spoilt, and how badly."""
-
-    rate: Share = 0.4
-    severity: Annotated[int, Field(ge=1, le=5)] = 5
-    kinds: str = "all"
-
-
-class Net(_Section):
-    """Sizes of the small built-in models."""
-
-    hidden: AtLeastOne = 64
-
-
-class Prox(_Section):
-    """The proximal objective."""
-
-    mu: NonNegative = 0.01
-
-
-class TopK(_Section):
-    """The sparse uplink."""
-
-    density: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    values: Literal["float32", "float16"] = "float32"
-    error_feedback: bool = False
-
-
-class Summary(_Section):
-    """What clients tell before they are chosen, and how."""
-
-    mode: Literal["query", "piggyback"] = "query"
-    batches: AtLeastOne = 4
-    power: Annotated[float, Field(ge=1.0)] = 4.0
-    form: Literal["unit", "printed"] = "unit"
-    ask_at_most: Count = 0
-
-
-class CosAge(_Section):
-    """CosAge's cooldown."""
-
-    silent_ratio: Share = 0.0
-
-
-class PowerOfChoice(_Section):
-    """How many candidates are asked for their loss; 0 for twice as many as are chosen."""
-
-    candidates: Count = 0
-
-
-class Oort(_Section):
-    """How much Oort explores, how it treats the slow, and who has done enough (0: nobody ever)."""
-
-    exploration: Share = 0.9
-    least_exploration: Share = 0.2
-    slow_penalty: NonNegative = 2.0
-    blacklist_after: Count = 10
-
-
-class Aggregation(_Section):
-    """Settings of the aggregators; a learning rate of 0 means Flower's default."""
-
-    learning_rate: NonNegative = 0.0
-    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    beta_1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
-    beta_2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.99
-    tau: Positive = 1e-3
-    q: NonNegative = 0.1
-    trim: Annotated[float, Field(ge=0.0, lt=0.5)] = 0.2
-    malicious: Count = 1
-    keep: AtLeastOne = 5
-
-
-class Quarantine(_Section):
-    """What is absurd: so many times the usual size of an update, or number of samples."""
-
-    norm_factor: Positive = 100.0
-    count_factor: Positive = 100.0
-
-
-class Local(_Section):
-    """The local engine: how clients of one process are trained."""
-
-    trainer: Literal["auto", "stack", "threads", "serial"] = "auto"
-    threads: Count = 0
-    check_wire: bool = False
-
-
-class RunConfig(_Section):
-    """Everything a run can be told. Axes hold resolved names: never empty."""
-
-    strategy: str = "fedavg"
-    client_selector: str = "random"
-    data_selector: str = "full"
-    cohorts: str = "none"
-    similarity: str = "none"
-    aggregator: str = "fedavg"
-    objective: str = "sgd"
-    uplink: str = "dense"
-    privacy: str = "none"
-    weighting: str = "examples"
-    task: str = "digits"
-    partition: str = "dirichlet"
-    noise: str = "none"
-    model: str = "softmax"
-
-    num_server_rounds: Count = 10
-    num_clients: AtLeastOne = 10
-    fraction_train: Share = 0.5
-    clients_per_round: Count = 0
-    fraction_evaluate: Share = 0.0
-    evaluate_every: AtLeastOne = 1
-    local_epochs: AtLeastOne = 1
-    local_steps: Count = 0
-    batch_size: AtLeastOne = 16
-    learning_rate: Positive = 0.1
-    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    weight_decay: NonNegative = 0.0
-    seed: Count = 0
-    output_dir: str = "runs"
-    run_name: str = ""
-    resume_from: str = ""
-    tensorboard: bool = False
-    report: bool = True
-
-    schedule: Schedule = Schedule()
-    round: Round = Round()
-    early_stop: EarlyStop = EarlyStop()
-    checkpoint: Checkpoint = Checkpoint()
-    data: Data = Data()
-    split: Split = Split()
-    groups: Groups = Groups()
-    corruption: Corruption = Corruption()
-    net: Net = Net()
-    prox: Prox = Prox()
-    moon: Moon = Moon()
-    coreset: Coreset = Coreset()
-    fine_tune: FineTune = FineTune()
-    top_k: TopK = TopK()
-    summary: Summary = Summary()
-    cosage: CosAge = CosAge()
-    power_of_choice: PowerOfChoice = PowerOfChoice()
-    oort: Oort = Oort()
-    stream: Stream = Stream()
-    ode: Ode = Ode()
-    cohort: Cohort = Cohort()
-    ios: Ios = Ios()
-    dp: Dp = Dp()
-    personalise: Personalise = Personalise()
-    aggregation: Aggregation = Aggregation()
-    quarantine: Quarantine = Quarantine()
-    local: Local = Local()
-    devices: Devices = Devices()
+    def __getitem__(self, kind: type[S]) -> S:
+        """Return the settings of a method."""
+        settings: S = getattr(self, _field(kind))
+        return settings
 
     def task_spec(self) -> TaskSpec:
         """Return what ``tasks`` needs to know of this config."""
@@ -263,9 +124,33 @@ class RunConfig(_Section):
         """Return the resolved value of every axis."""
         return {axis: getattr(self, axis.replace("-", "_")) for axis in AXIS_DEFAULTS}
 
+    def everyone(self) -> bool:
+        """Tell whether all clients train in every round."""
+        return self.client_selector == "all" or (
+            not self.clients_per_round and self.fraction_train == 1.0
+        )
+
     def flat(self) -> dict[str, Scalar]:
         """Return the resolved config as the flat, dotted dict that it came from."""
         return flattened(self.model_dump(by_alias=True))
+
+
+def _field(kind: type[Settings]) -> str:
+    return kind.section.replace("-", "_")
+
+
+if TYPE_CHECKING:
+
+    class RunConfig(General):
+        """A run config: general settings, and by ``config[CosAge]`` those of a method."""
+
+else:
+    RunConfig = create_model(
+        "RunConfig",
+        __base__=General,
+        __module__=__name__,
+        **{_field(kind): (kind, kind()) for kind in all_settings()},
+    )
 
 
 def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -283,129 +168,3 @@ def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             result[f"{prefix}{key}"] = value
     return result
-
-
-def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for key, value in flat.items():
-        section, _, name = key.rpartition(".")
-        (tree.setdefault(section, {}) if section else tree)[name] = value
-    return tree
-
-
-def nearest(name: str, names: list[str]) -> str:
-    """Return a hint naming the closest valid name, or nothing.
-
-    >>> nearest("fedavgg", ["fedavg", "fedyogi"])
-    "; did you mean 'fedavg'?"
-    """
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _unknown_keys(flat: Mapping[str, Scalar]) -> list[str]:
-    known = list(default_config())
-    return [
-        f"{key} = {value!r}: unknown key{nearest(key, known)}"
-        for key, value in flat.items()
-        if key not in known
-    ]
-
-
-def _wrong_names(axes: Mapping[str, str]) -> list[str]:
-    problems = []
-    for axis, names in AXES.items():
-        value = axes[axis]
-        allowed = ", ".join(available(axis))
-        if value not in names:
-            hint = nearest(value, list(names))
-            problems.append(f"{axis} = {value!r}: unknown; allowed are {allowed}{hint}")
-    return problems
-
-
-def _impossible(config: RunConfig) -> list[str]:
-    """Return what no single key gets wrong but several do together."""
-    problems = []
-    everyone = config.client_selector == "all"
-    if not everyone and config.clients_per_round == 0 and config.fraction_train == 0:
-        problems.append("fraction-train = 0.0: nobody would train; give it or clients-per-round")
-    share = 1.0 if everyone else config.fraction_train
-    asked = (0 if everyone else config.clients_per_round) or round(share * config.num_clients)
-    asked = max(1, min(asked, config.num_clients))
-    malicious = config.aggregation.malicious
-    # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
-    least = {"krum": 2, "multi-krum": 2, "bulyan": 4}.get(config.aggregator, 0) * malicious + 3
-    if config.aggregator in ("krum", "multi-krum", "bulyan") and asked < least:
-        problems.append(
-            f"aggregation.malicious = {malicious}: {config.aggregator} then needs {least} clients "
-            f"a round, {asked} are asked (clients-per-round, or fraction-train of num-clients)"
-        )
-    if config.round.min_replies > asked:
-        problems.append(
-            f"round.min-replies = {config.round.min_replies}: only {asked} are asked in a round"
-        )
-    return problems + method_problems(config)
-
-
-def _explain(error: ValidationError) -> list[str]:
-    lines = []
-    for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"])
-        lines.append(f"{key} = {item['input']!r}: {item['msg'].lower()}")
-    return lines
-
-
-def _error(problems: list[str]) -> ConfigError:
-    return ConfigError("run config: " + "\n            ".join(problems))
-
-
-def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
-    """Return the typed config of Flower's flat run config, presets filled in.
-
-    >>> read_config({"strategy": "fedprox"}).objective
-    'prox'
-    >>> read_config({"learning-rate": "fast"})
-    Traceback (most recent call last):
-    forager...ConfigError: run config: learning-rate = 'fast': input should be a valid ...
-    >>> read_config({"strategy": "cosag"})
-    Traceback (most recent call last):
-    forager...ConfigError: run config: strategy = 'cosag': ... did you mean 'cosage'?
-    """
-    # True, 1 and 1.0 are equal, but not the same setting: the type is part of what is cached.
-    return _read_cached(tuple(sorted((key, value, type(value)) for key, value in flat.items())))
-
-
-@lru_cache(maxsize=16)
-def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
-    flat: dict[str, Any] = {key: value for key, value, _ in items}
-    problems = _unknown_keys(flat)
-    flat = {key: value for key, value in flat.items() if key in default_config()}
-    for axis in ("strategy", *AXIS_DEFAULTS):
-        if not isinstance(flat.get(axis, ""), str):
-            problems.append(f"{axis} = {flat.pop(axis)!r}: must be a text")
-    strategy = flat.get("strategy") or "fedavg"
-    if strategy not in PRESETS:
-        allowed, hint = ", ".join(PRESETS), nearest(strategy, list(PRESETS))
-        problems.append(f"strategy = {strategy!r}: unknown; allowed are {allowed}{hint}")
-        strategy = "fedavg"
-    axes = fill_axes(strategy, {axis: flat.get(axis, "") for axis in AXIS_DEFAULTS})
-    problems += _wrong_names(axes)
-    try:
-        config = RunConfig.model_validate(_nest({**flat, **axes, "strategy": strategy}))
-    except ValidationError as error:
-        raise _error([*problems, *_explain(error)]) from None
-    problems = problems or _impossible(config)
-    if problems:
-        raise _error(problems)
-    return config
-
-
-@lru_cache(maxsize=1)
-def default_config() -> dict[str, Scalar]:
-    """Return every key with its default: axes are empty, the preset fills them.
-
-    >>> defaults = default_config()
-    >>> defaults["strategy"], defaults["aggregator"], defaults["top-k.density"]
-    ('fedavg', '', 0.1)
-    """
-    return {**RunConfig().flat(), **dict.fromkeys(AXIS_DEFAULTS, "")}

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..config.run_config import RunConfig
+from ..methods.ode import Ode
 from ..tasks.models.head import split_at_head
 
 Floats = NDArray[np.float32]
@@ -38,9 +39,9 @@ class Looked:
 
 def valuation(model: nn.Module, config: RunConfig) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
-    if config.data_selector != "ode" or config.ode.layers == 1:
+    if config.data_selector != "ode" or config[Ode].layers == 1:
         return HeadValuation(model)
-    return LayersValuation(model, config.ode.layers, norms=config.ode.normalize)
+    return LayersValuation(model, config[Ode].layers, norms=config[Ode].normalize)
 
 
 class HeadValuation:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..config.run_config import RunConfig
+from ..methods.selector import Summary
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class TrainSettings:
 def learning_rate(config: RunConfig, server_round: int) -> float:
     """Return the learning rate of a round (rounds count from 1).
 
-    >>> from forager.core.config.run_config import read_config
+    >>> from forager.core.config import read_config
     >>> step = read_config({"schedule.kind": "step", "schedule.every": 2, "learning-rate": 0.8})
     >>> [learning_rate(step, r) for r in (1, 2, 3, 5)]
     [0.8, 0.8, 0.4, 0.2]
@@ -41,7 +42,7 @@ def learning_rate(config: RunConfig, server_round: int) -> float:
 
 def summary_settings(config: RunConfig, server_round: int) -> TrainSettings:
     """Return the settings of a proxy update: a few mini-batches."""
-    return replace(train_settings(config, server_round), steps=config.summary.batches)
+    return replace(train_settings(config, server_round), steps=config[Summary].batches)
 
 
 def train_settings(config: RunConfig, server_round: int) -> TrainSettings:

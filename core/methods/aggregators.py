@@ -1,10 +1,11 @@
 """How updates become a model: Flower's strategies."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from .base import AtLeastOne, BelowOne, Count, Method, NonNegative, Positive, Settings
+from .base import AtLeastOne, BelowOne, Configured, Count, Method, NonNegative, Positive, Settings
 
 
 class Aggregation(Settings):
@@ -12,35 +13,49 @@ class Aggregation(Settings):
 
     section = "aggregation"
     learning_rate: NonNegative = Field(
-        0.0, description="learning rate of the server; 0 takes Flower's default"
+        default=0.0, description="learning rate of the server; 0 takes Flower's default"
     )
-    momentum: BelowOne = Field(0.9, description="momentum of fedavgm")
-    beta_1: BelowOne = Field(0.9, description="decay of the first moment")
-    beta_2: BelowOne = Field(0.99, description="decay of the second moment")
-    tau: Positive = Field(1e-3, description="degree of adaptivity")
-    q: NonNegative = Field(0.1, description="how much qfedavg favours clients with a high loss")
+    momentum: BelowOne = Field(default=0.9, description="momentum of fedavgm")
+    beta_1: BelowOne = Field(default=0.9, description="decay of the first moment")
+    beta_2: BelowOne = Field(default=0.99, description="decay of the second moment")
+    tau: Positive = Field(default=1e-3, description="degree of adaptivity")
+    q: NonNegative = Field(
+        default=0.1, description="how much qfedavg favours clients with a high loss"
+    )
     trim: Annotated[float, Field(ge=0.0, lt=0.5)] = Field(
-        0.2, description="share that trimmed-mean cuts off at each end"
+        default=0.2, description="share that trimmed-mean cuts off at each end"
     )
-    malicious: Count = Field(1, description="attackers that krum, multi-krum and bulyan withstand")
-    keep: AtLeastOne = Field(5, description="updates that multi-krum averages")
+    malicious: Count = Field(
+        default=1, description="attackers that krum, multi-krum and bulyan withstand"
+    )
+    keep: AtLeastOne = Field(default=5, description="updates that multi-krum averages")
 
 
-def _aggregator(name: str, about: str, *reads: str, **more: object) -> Method:
+@dataclass(frozen=True, kw_only=True)
+class Aggregator(Method):
+    """One of Flower's strategies.
+
+    Parameters
+    ----------
+    per_attacker : int (default: 0)
+        With f attackers it needs this many times f, and three clients more.
+    """
+
+    axis: str = "aggregator"
+    per_attacker: int = 0
+
+    def least_clients(self, config: Configured) -> int:
+        """Return the fewest updates that it can tell attackers among."""
+        return self.per_attacker * config[Aggregation].malicious + 3 if self.per_attacker else 1
+
+
+def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
     place = f"strategies.aggregators:{name.replace('-', '_')}"
     settings = (Aggregation,) if reads else ()
-    return Method(
-        axis="aggregator",
-        name=name,
-        about=about,
-        core=place,
-        settings=settings,
-        reads=reads,
-        **more,  # type: ignore[arg-type]
-    )
+    return Aggregator(name=name, about=about, core=place, settings=settings, reads=reads, **more)
 
 
-_MEAN = {"offers": ("mean aggregator",)}
+_MEAN: dict[str, Any] = {"offers": ("mean aggregator",)}
 _ADAPTIVE = ("learning-rate", "beta-1", "beta-2", "tau")
 
 METHODS = (
@@ -54,9 +69,10 @@ METHODS = (
     _aggregator("qfedavg", "clients with a high loss count more", "q", sends=("loss",)),
     _aggregator("median", "the median of each entry"),
     _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim"),
-    _aggregator("krum", "the update nearest to most others", "malicious"),
+    # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
+    _aggregator("krum", "the update nearest to most others", "malicious", per_attacker=2),
     _aggregator(
         "multi-krum", "the mean of the updates nearest to most others", "malicious", "keep"
     ),
-    _aggregator("bulyan", "a trimmed mean of what krum chooses", "malicious"),
+    _aggregator("bulyan", "a trimmed mean of what krum chooses", "malicious", per_attacker=4),
 )

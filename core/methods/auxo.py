@@ -1,11 +1,9 @@
 """Auxo: cohorts of similar clients, found while they train and split when that pays."""
 
-from .base import Method
-from .cohort import Cohort
+from .cohort import Cohort, CohortMethod
 
 METHODS = (
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="auxo",
         about="clients explore a growing tree of cohorts and stay where they fit",
         paper="Liu et al., 2023: Auxo, Efficient Federated Learning via Scalable Client Clustering",
@@ -17,7 +15,7 @@ METHODS = (
             *("exploration-decay", "reward-rate", "lies-allowed", "ask-newcomers"),
         ),
         core="selectors.cohorts.auxo:Auxo",
-        layer="strategies.cohort_rules.auxo:AuxoRule",
+        rule="strategies.cohort_rules.auxo:AuxoRule",
         hook="client_app.hooks.auxo:AffinityRecords",
         sends_with={"cohort.ask-newcomers": "loss"},
         releases=("rewards computed from other clients' updates",),

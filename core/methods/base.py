@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 _ROOT = __name__.partition(".")[0]
+
+S = TypeVar("S", bound="Settings")
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 SomeShare = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -56,6 +58,13 @@ class Settings(BaseModel):
     def problems(self) -> list[str]:
         """Return what no single key gets wrong but several do together."""
         return []
+
+
+class Configured(Protocol):
+    """A run config, as far as methods look at it: ``config[CosAge].silent_ratio``."""
+
+    def __getitem__(self, kind: type[S]) -> S:
+        """Return the settings of a method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +129,18 @@ class Method:
     releases: tuple[str, ...] = ()
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def keys(self) -> list[str]:
+    def keys_read(self) -> list[str]:
         """Return the keys of the run config that it reads."""
         found = [key for section in self.settings for key in section.own_keys()]
         return [k for k in found if not self.reads or k.partition(".")[2] in self.reads]
+
+    def needs_in(self, config: "Configured") -> tuple[str, ...]:
+        """Return what it needs with the settings of a run."""
+        return self.needs
+
+    def least_clients(self, config: "Configured") -> int:
+        """Return the fewest clients per round that it works with."""
+        return 1
 
     def __str__(self) -> str:
         return f"{self.axis} = {self.name!r}"

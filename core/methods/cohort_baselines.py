@@ -1,58 +1,53 @@
 """Other ways to put clients into cohorts, which Auxo is compared with."""
 
-from .base import Method
-from .cohort import Cohort
+from .cohort import Cohort, CohortMethod
 
 _ALONE = {"similarity": ("none",)}
 _WHO = ("who is in which cohort",)
 
 METHODS = (
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="ifca",
         about="a given number of models; every client trains the one of lowest loss",
         paper="Ghosh et al., 2020: An Efficient Framework for Clustered Federated Learning",
         settings=(Cohort,),
         reads=("number",),
         core="selectors.cohorts.ifca:Ifca",
-        layer="strategies.cohort_rules.ifca:IfcaRule",
+        rule="strategies.cohort_rules.ifca:IfcaRule",
         sends=("loss",),
         requires=_ALONE,
     ),
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="cfl",
         about="a cohort is split in two once it has converged and its clients have not",
         paper="Sattler, Müller and Samek, 2020: Clustered Federated Learning",
         settings=(Cohort,),
         reads=("dimension", "first-split", "mean-norm"),
         core="selectors.cohorts.cfl:Cfl",
-        layer="strategies.cohort_rules.cfl:CflRule",
+        rule="strategies.cohort_rules.cfl:CflRule",
         releases=_WHO,
         requires=_ALONE,
     ),
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="flexcfl",
         about="a given number of groups, by the updates of some clients' pretraining",
         paper="Duan et al., 2021: Flexible Clustered Federated Learning",
         settings=(Cohort,),
         reads=("dimension", "number", "pretrain-steps"),
         core="selectors.cohorts.flexcfl:FlexCfl",
-        layer="strategies.cohort_rules.grouped:FlexCflRule",
+        rule="strategies.cohort_rules.grouped:FlexCflRule",
         sends=("update",),
         releases=_WHO,
         requires=_ALONE,
     ),
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="fl-hc",
         about="after some joint rounds, clusters of everybody's update, once",
         paper="Briggs, Fan and Andras, 2020: Federated Learning with Hierarchical Clustering",
         settings=(Cohort,),
         reads=("dimension", "first-split", "distance"),
         core="selectors.cohorts.fl_hc:FlHc",
-        layer="strategies.cohort_rules.grouped:FlHcRule",
+        rule="strategies.cohort_rules.grouped:FlHcRule",
         sends=("update",),
         releases=_WHO,
         requires=_ALONE,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, Count, Method, NonNegative, Positive, Settings
+from .base import AtLeastOne, Configured, Count, Method, NonNegative, Positive, Settings
 
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "use-weights"),
@@ -18,40 +18,46 @@ class Coreset(Settings):
 
     section = "coreset"
     budget: Positive = Field(
-        0.1,
+        default=0.1,
         description="samples that a client trains on: up to 1 a share of its data, else a count",
     )
-    every: AtLeastOne = Field(10, description="rounds after which a coreset is chosen again")
+    every: AtLeastOne = Field(
+        default=10, description="rounds after which a coreset is chosen again"
+    )
     first_round: Count = Field(
-        1, description="rounds on a random subset before the first choice; 0 chooses at once"
+        default=1,
+        description="rounds on a random subset before the first choice; 0 chooses at once",
     )
     rule: Literal["auto", "distance", "projection", "nearest"] = Field(
-        "auto",
+        default="auto",
         description='how matching takes the next sample: "distance" (its gradient is nearest to '
         'what is still missing), "projection" (it explains most of that) or "nearest" (to the '
         'target, whatever was taken before); "auto" is each method\'s own',
     )
     target: Literal["auto", "server", "own"] = Field(
-        "auto",
+        default="auto",
         description='the gradient to match: the "server"\'s, on its validation set, or the '
         'client\'s "own"; "auto" is each method\'s own',
     )
     per_class: bool = Field(
-        True,
+        default=True,
         description="choose within each label by the gradient of its own neuron, or among all "
         "samples by the whole head",
     )
-    ridge: NonNegative = Field(0.5, description="regularisation of the weights (lambda of eq. 5)")
-    tolerance: NonNegative = Field(
-        1e-4, description="matching ends when the residual is this share of the target"
+    ridge: NonNegative = Field(
+        default=0.5, description="regularisation of the weights (lambda of eq. 5)"
     )
-    step: AtLeastOne = Field(1, description="samples taken in each step of matching")
-    nonnegative: bool = Field(False, description="keep weights from being negative")
+    tolerance: NonNegative = Field(
+        default=1e-4, description="matching ends when the residual is this share of the target"
+    )
+    step: AtLeastOne = Field(default=1, description="samples taken in each step of matching")
+    nonnegative: bool = Field(default=False, description="keep weights from being negative")
     use_weights: bool = Field(
-        False, description="weigh samples in training as the match does; else all count the same"
+        default=False,
+        description="weigh samples in training as the match does; else all count the same",
     )
     radius: Positive = Field(
-        2.0,
+        default=2.0,
         description="distance of gradients within which crust lets one sample represent another",
     )
 
@@ -86,6 +92,11 @@ class CoresetMethod(Method):
     target: Literal["server", "own", "none"] = "none"
     looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
     redraws: bool = False
+
+    def needs_in(self, config: Configured) -> tuple[str, ...]:
+        """Return what it needs: samples on the server if it matches their gradients."""
+        data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
+        return (*(need for need in self.needs if need != "server data"), *data)
 
     def rule_of(self, settings: Coreset) -> str:
         """Return the rule of a run: the method's own, unless the settings name another."""

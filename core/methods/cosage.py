@@ -11,7 +11,8 @@ class CosAge(Settings):
 
     section = "cosage"
     silent_ratio: Share = Field(
-        0.0, description="share of clients that rest after their turn, the most recent first"
+        default=0.0,
+        description="share of clients that rest after their turn, the most recent first",
     )
 
 

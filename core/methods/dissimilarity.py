@@ -12,7 +12,9 @@ class DissimilarityCooldown(Settings):
     """The rest after a turn in ``dissimilarity-cooldown``."""
 
     section = "dissimilarity-cooldown"
-    silent_ratio: Share = Field(0.5, description="share of clients that rest after their turn")
+    silent_ratio: Share = Field(
+        default=0.5, description="share of clients that rest after their turn"
+    )
 
 
 METHODS = (

@@ -14,32 +14,41 @@ class Ios(Settings):
 
     section = "ios"
     share: Share = Field(
-        0.0,
+        default=0.0,
         description="share of the parameters in a support; 0 takes as many as cover enough "
         "(Algorithm 1)",
     )
-    coverage: SomeShare = Field(0.9, description="share of the importance that a support covers")
-    most: SomeShare = Field(0.25, description="largest share of the parameters in a support")
-    ema: BelowOne = Field(0.8, description="weight of the past in the average importance")
+    coverage: SomeShare = Field(
+        default=0.9, description="share of the importance that a support covers"
+    )
+    most: SomeShare = Field(
+        default=0.25, description="largest share of the parameters in a support"
+    )
+    ema: BelowOne = Field(default=0.8, description="weight of the past in the average importance")
     per_layer: bool = Field(
-        False, description="fill the support layer by layer, in proportion to their sizes"
+        default=False, description="fill the support layer by layer, in proportion to their sizes"
     )
     samples: Count = Field(
-        0, description="samples that importance is estimated from; 0 uses all of the client's"
+        default=0,
+        description="samples that importance is estimated from; 0 uses all of the client's",
     )
-    first_round: AtLeastOne = Field(2, description="first round in which clients are compared")
-    every: AtLeastOne = Field(5, description="rounds between two comparisons")
+    first_round: AtLeastOne = Field(
+        default=2, description="first round in which clients are compared"
+    )
+    every: AtLeastOne = Field(default=5, description="rounds between two comparisons")
     neighbours: AtLeastOne = Field(
-        8, description="other clients that a client's own model is mixed from"
+        default=8, description="other clients that a client's own model is mixed from"
     )
     signatures: bool = Field(
-        False,
+        default=False,
         description="clients send MinHash signatures; supports are fetched only where two "
         "signatures are alike",
     )
-    hashes: Annotated[int, Field(ge=1, le=4096)] = Field(128, description="length of a signature")
+    hashes: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=128, description="length of a signature"
+    )
     bands: AtLeastOne = Field(
-        32, description="bands of a signature; clients that share a whole band are alike"
+        default=32, description="bands of a signature; clients that share a whole band are alike"
     )
 
     def problems(self) -> list[str]:
@@ -59,7 +68,7 @@ METHODS = (
         settings=(Ios,),
         reads=(*SUPPORT_KEYS, "signatures", "hashes", "bands"),
         core="selectors.similarities.index_overlap:overlap_matrix",
-        layer="strategies.client_similarity:index_overlap",
+        layer="strategies.client_similarity:IndexOverlap.of_run",
         hook="client_app.hooks.supports:ImportantIndices",
         sends=("indices",),
     ),

@@ -11,7 +11,7 @@ class PowerOfChoice(Settings):
 
     section = "power-of-choice"
     candidates: Count = Field(
-        0, description="clients asked for their loss; 0 asks twice as many as are chosen"
+        default=0, description="clients asked for their loss; 0 asks twice as many as are chosen"
     )
 
 

@@ -5,19 +5,19 @@ from pydantic import Field
 from .base import Method, NonNegative, Positive, Settings
 
 
-class Prox(Settings):
+class ProxSettings(Settings):
     """The proximal term of FedProx."""
 
     section = "prox"
-    mu: NonNegative = Field(0.01, description="weight of the pull towards the global model")
+    mu: NonNegative = Field(default=0.01, description="weight of the pull towards the global model")
 
 
-class Moon(Settings):
+class MoonSettings(Settings):
     """The contrastive term of MOON."""
 
     section = "moon"
-    mu: NonNegative = Field(1.0, description="weight of the contrastive term")
-    temperature: Positive = Field(0.5, description="temperature of its similarities")
+    mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
+    temperature: Positive = Field(default=0.5, description="temperature of its similarities")
 
 
 METHODS = (
@@ -27,7 +27,7 @@ METHODS = (
         about="stay near the global model",
         paper="Li et al., 2020: Federated Optimization in Heterogeneous Networks (FedProx)",
         presets={"fedprox": {}},
-        settings=(Prox,),
+        settings=(ProxSettings,),
         core="core.learning.objectives.prox:Prox",
     ),
     Method(
@@ -36,7 +36,7 @@ METHODS = (
         about="stay near the global model's representation",
         paper="Li, He and Song, 2021: Model-Contrastive Federated Learning (MOON)",
         presets={"moon": {}},
-        settings=(Moon,),
+        settings=(MoonSettings,),
         core="core.learning.objectives.moon:Moon",
         hook="client_app.hooks.moon:PreviousModel",
         needs=("linear head",),

@@ -13,31 +13,31 @@ class Ode(Settings):
 
     section = "ode"
     estimator: Literal["incremental", "participants", "stored", "exact", "none"] = Field(
-        "incremental",
+        default="incremental",
         description='of the global gradient: "incremental" (eq. 8), "participants" (of the last '
         'round only), "stored" (of what those store), "exact" (an oracle) or "none" (samples are '
         "kept at random)",
     )
-    layers: Count = Field(1, description="last layers whose gradients count; 0 means all")
-    normalize: bool = Field(False, description="value directions, not lengths")
+    layers: Count = Field(default=1, description="last layers whose gradients count; 0 means all")
+    normalize: bool = Field(default=False, description="value directions, not lengths")
     noise: NonNegative = Field(
-        0.0, description="standard deviation of the noise that clients add to the gradient"
+        default=0.0, description="standard deviation of the noise that clients add to the gradient"
     )
-    coordinate: bool = Field(True, description="the server plans who stores which label")
+    coordinate: bool = Field(default=True, description="the server plans who stores which label")
     clients_per_label: Count = Field(
-        5, description="at most this many clients store each label; 0 means no limit"
+        default=5, description="at most this many clients store each label; 0 means no limit"
     )
     labels_per_client: Count = Field(
-        0, description="at most this many labels per client; 0 means no limit"
+        default=0, description="at most this many labels per client; 0 means no limit"
     )
     quantities: Literal["even", "matched"] = Field(
-        "even", description='how a client divides its store: "even", or "matched" to eq. 10'
+        default="even", description='how a client divides its store: "even", or "matched" to eq. 10'
     )
     cover: bool = Field(
-        True, description="a label that nobody would store takes the places of another"
+        default=True, description="a label that nobody would store takes the places of another"
     )
     replan: NonNegative = Field(
-        0.2, description="a new plan is made when velocities have changed by this share"
+        default=0.2, description="a new plan is made when velocities have changed by this share"
     )
 
 

@@ -10,13 +10,15 @@ class Oort(Settings):
     """Oort."""
 
     section = "oort"
-    exploration: Share = Field(0.9, description="share of clients never chosen before, at first")
-    least_exploration: Share = Field(0.2, description="share that exploration falls to")
+    exploration: Share = Field(
+        default=0.9, description="share of clients never chosen before, at first"
+    )
+    least_exploration: Share = Field(default=0.2, description="share that exploration falls to")
     slow_penalty: NonNegative = Field(
-        2.0, description="exponent of the penalty for clients that are slower than wanted"
+        default=2.0, description="exponent of the penalty for clients that are slower than wanted"
     )
     blacklist_after: Count = Field(
-        10, description="rounds after which a client has done enough; 0 means never"
+        default=10, description="rounds after which a client has done enough; 0 means never"
     )
 
 

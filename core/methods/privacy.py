@@ -11,12 +11,12 @@ class Dp(Settings):
     """How long an update may be, and how much noise hides it."""
 
     section = "dp"
-    clip: Positive = Field(1.0, description="norm to which updates are shortened")
+    clip: Positive = Field(default=1.0, description="norm to which updates are shortened")
     noise_multiplier: NonNegative = Field(
-        1.0, description="standard deviation of the noise, divided by the clip"
+        default=1.0, description="standard deviation of the noise, divided by the clip"
     )
     delta: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
-        1e-5, description="the delta at which epsilon is reported"
+        default=1e-5, description="the delta at which epsilon is reported"
     )
 
 

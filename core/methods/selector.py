@@ -13,23 +13,24 @@ class Summary(Settings):
 
     section = "summary"
     mode: Literal["query", "piggyback"] = Field(
-        "query",
+        default="query",
         description='"query" asks clients before choosing; "piggyback" uses what they said in '
         "their last training reply",
     )
     batches: AtLeastOne = Field(
-        4, description="mini-batches of the proxy update that a similarity is computed from"
+        default=4, description="mini-batches of the proxy update that a similarity is computed from"
     )
     power: Annotated[float, Field(ge=1.0)] = Field(
-        4.0, description="the p of the norm that updates are compared in"
+        default=4.0, description="the p of the norm that updates are compared in"
     )
     form: Literal["unit", "printed"] = Field(
-        "unit",
+        default="unit",
         description='"unit" divides both updates by their norm first; "printed" is eq. 8 and 9 '
         "to the letter",
     )
     ask_at_most: Count = Field(
-        0, description="ask at most this many clients per round, the oldest first; 0 asks all"
+        default=0,
+        description="ask at most this many clients per round, the oldest first; 0 asks all",
     )
 
 

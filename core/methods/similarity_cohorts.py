@@ -1,19 +1,19 @@
 """Cohorts and personal models by how similar clients are (IOS, section 5)."""
 
 from .base import Method
+from .cohort import CohortMethod
 from .ios import Ios
 
 _COMPARED = {"similarity": ("index-overlap", "cosine", "euclidean", "oracle")}
 
 METHODS = (
-    Method(
-        axis="cohorts",
+    CohortMethod(
         name="similarity",
         about="one model per cluster of similar clients (affinity propagation)",
         settings=(Ios,),
         reads=("first-round", "every", "signatures"),
         core="selectors.cohorts.similarity_clusters:similarity_clusters",
-        layer="strategies.cohort_rules.similarity:SimilarityRule",
+        rule="strategies.cohort_rules.similarity:SimilarityRule",
         sends=("update",),
         releases=("who is in which cohort",),
         requires=_COMPARED,

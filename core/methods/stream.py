@@ -12,22 +12,25 @@ class Stream(Settings):
     """What arrives at a client, and what it can store."""
 
     section = "stream"
-    capacity: AtLeastOne = Field(10, description="samples that a client can store")
-    capacity_bytes: Count = Field(0, description="bytes that they may take; 0 means no limit")
+    capacity: AtLeastOne = Field(default=10, description="samples that a client can store")
+    capacity_bytes: Count = Field(
+        default=0, description="bytes that they may take; 0 means no limit"
+    )
     velocity: Positive = Field(
-        0.05, description="samples that arrive per round: below 1 a share of the client's data"
+        default=0.05,
+        description="samples that arrive per round: below 1 a share of the client's data",
     )
     head_start: Count = Field(
-        50, description="samples that arrived before the run began, where data are replayed"
+        default=50, description="samples that arrived before the run began, where data are replayed"
     )
     drift: Share = Field(
-        0.0,
+        default=0.0,
         description="how much the mix of classes changes over time: 0 not at all, 1 one class "
         "after the other",
     )
-    burst: AtLeastOne = Field(1, description="rounds whose samples arrive together")
+    burst: AtLeastOne = Field(default=1, description="rounds whose samples arrive together")
     ingest: Literal["contact", "every-round"] = Field(
-        "contact",
+        default="contact",
         description='clients look at what arrived at their next "contact", or in "every-round" '
         "by a light message to those who do not train",
     )

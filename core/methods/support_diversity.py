@@ -10,7 +10,7 @@ METHODS = (
         settings=(Ios,),
         reads=(*SUPPORT_KEYS, "hashes"),
         core="selectors.client_selectors.support_diversity:SupportDiversity",
-        hook="client_app.hooks.supports:SignedIndices",
+        hook="client_app.hooks.supports:IndexSignatures",
         sends=("signature",),
     ),
 )

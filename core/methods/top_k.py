@@ -11,9 +11,13 @@ class TopK(Settings):
     """The sparse uplink."""
 
     section = "top-k"
-    density: SomeShare = Field(0.1, description="share of the entries that a client sends")
-    values: Literal["float32", "float16"] = Field("float32", description="type of the sent values")
-    error_feedback: bool = Field(False, description="what is not sent is added to the next update")
+    density: SomeShare = Field(default=0.1, description="share of the entries that a client sends")
+    values: Literal["float32", "float16"] = Field(
+        default="float32", description="type of the sent values"
+    )
+    error_feedback: bool = Field(
+        default=False, description="what is not sent is added to the next update"
+    )
 
 
 METHODS = (

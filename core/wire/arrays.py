@@ -189,3 +189,15 @@ def num_bytes(array: Array) -> int:
         return array.view().nbytes
     # By what was really sent: a stranger's header may claim anything.
     return max(0, len(array.data) - 10 - int.from_bytes(array.data[8:10], "little"))
+
+
+def flat_change(
+    before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]
+) -> NDArray[np.float32]:
+    """Return the change of the float arrays as one vector, in their order.
+
+    >>> before = {"w": np.zeros((1, 2)), "n": np.array(1)}
+    >>> flat_change(before, {"w": np.ones((1, 2)), "n": np.array(2)})
+    array([1., 1.], dtype=float32)
+    """
+    return flat_floats({name: after[name] - before[name] for name in before})

@@ -12,6 +12,7 @@ CORESET = "coreset"  # ConfigRecord in the reply of one that trained on a corese
 
 # Entries of ARRAYS' companion records
 ROUND = "server-round"
+RUN = "run"  # which run a message is of; it stays the same when the run is resumed
 NUM_EXAMPLES = "num-examples"
 TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
 SECONDS = "seconds"

@@ -24,7 +24,7 @@ from .uniform import uniform
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-BY_CLASS = ("full", "random", "facility-location", "crust", "gradmatch", "gcfl", "nearest")
+BY_CLASS = ("full", "random", "facility-location", "crust", "projection", "distance", "nearest")
 RULES = (*BY_CLASS, "agreement")
 
 
@@ -55,8 +55,8 @@ class RuleSettings:
     Attributes
     ----------
     ridge, tolerance, step, nonnegative
-        Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``gcfl`` and
-        ``gradmatch``. The weights of ``gradmatch`` are never negative.
+        Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``distance`` and
+        ``projection``. The weights of ``projection`` are never negative.
     radius : float
         Of :func:`forager.selectors.data_selectors.crust.crust`.
     """
@@ -87,7 +87,7 @@ def choose_coreset(
     ----------
     rule : str
         ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
-        ``crust``, ``gradmatch``, ``gcfl``, ``nearest`` or ``agreement``.
+        ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL), ``nearest`` or ``agreement``.
     rows : array, shape (n, d), or None
         A gradient or a feature vector a sample. Samples with values that are not finite are never
         chosen. ``full`` and ``random`` do without.
@@ -187,16 +187,16 @@ class _Chooser:
 
     def _pursue(self, rows: NDArray[Any], target: Floats, budget: int) -> tuple[Positions, Floats]:
         """Return what matching pursuit finds, and where it stops early the next nearest."""
-        gradmatch, settings = self.rule == "gradmatch", self.settings
+        settings = self.settings
         found = matching_pursuit(
             rows,
             target,
             budget,
-            rule="projection" if gradmatch else "distance",
+            rule=self.rule,
             ridge=settings.ridge,
             tolerance=settings.tolerance,
             step=settings.step,
-            nonnegative=gradmatch or settings.nonnegative,
+            nonnegative=self.rule == "projection" or settings.nonnegative,
         )
         rest = np.setdiff1d(np.arange(len(rows)), found.indices)
         more = rest[nearest(rows[rest], target, budget - len(found.indices))]

@@ -163,7 +163,7 @@ def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)
     return float(result) if result.ndim == 0 else result
 
 
-def signed_overlaps(
+def overlaps_by_signature(
     signatures: ArrayLike, counts: ArrayLike, held: Mapping[int, ArrayLike] | None = None
 ) -> Floats:
     """Return the overlaps of all pairs of supports: exact where held, else by their signatures.
@@ -181,9 +181,9 @@ def signed_overlaps(
     Examples
     --------
     >>> signatures, counts = [[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]
-    >>> signed_overlaps(signatures, counts).round(3).tolist()
+    >>> overlaps_by_signature(signatures, counts).round(3).tolist()
     [[1.0, 0.667], [0.667, 1.0]]
-    >>> signed_overlaps(signatures, counts, {0: range(10), 1: range(3, 13)}).tolist()
+    >>> overlaps_by_signature(signatures, counts, {0: range(10), 1: range(3, 13)}).tolist()
     [[1.0, 0.7], [0.7, 1.0]]
     """
     sizes = np.asarray(counts, dtype=np.float64)

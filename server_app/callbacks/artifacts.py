@@ -9,7 +9,6 @@ from ...core.methods.base import load
 from ...core.storage import tree
 from ...core.storage.files import write_atomically
 from ...core.wire.arrays import from_record
-from ...strategies.layer import collected_of, models_of
 from ..loop import Loop
 from ..run_folder import SUPPORTS, RunFolder
 from .base import Callback
@@ -53,14 +52,14 @@ class Artifacts(Callback):
 
     def _write_supports(self, loop: Loop) -> None:
         """Write what clients sent of their supports, to be analysed."""
-        collected = collected_of(loop.strategy)
+        collected = loop.strategy.collected()
         if collected:
             tree.save(self.folder.supports_path, collected, SUPPORTS)
 
     def _write_models(self, loop: Loop) -> None:
         """Write the model, and with cohorts also each cohort's own."""
         write_atomically(self.folder.model_path, save(from_record(loop.arrays)))
-        models = models_of(loop.strategy, loop.arrays)
+        models = loop.strategy.models(loop.arrays)
         for name, (arrays, _) in models.items() if len(models) > 1 else ():
             path = self.folder.model_path.with_name(f"model-{name}.safetensors")
             write_atomically(path, save(from_record(arrays)))

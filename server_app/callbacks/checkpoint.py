@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.storage import tree
+from ...core.wire.events import CheckpointSaved
 from ..loop import Loop
 from .base import Callback
 
@@ -72,7 +73,7 @@ class Checkpoints(Callback):
             )
             return
         self._saved = state["round"]
-        loop.journal("checkpoint", round=self._saved, path=path.name)
+        loop.federation.note(CheckpointSaved(round=self._saved, path=path.name))
         for old in _files(self.folder)[: -self.keep]:
             old.unlink(missing_ok=True)
 

@@ -5,28 +5,28 @@ records live with the clients: feedback goes out with a client's next training m
 come back with the reply.
 """
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
+from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import entries, record_at
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
+from ..federation import BadReply
 from .base import (
     CohortRule,
-    Observed,
+    CohortSignals,
     Regrouping,
     Scene,
     asked_losses,
 )
 
-_log = logging.getLogger("forager")
 _MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
 
 
@@ -36,7 +36,7 @@ class AuxoRule(CohortRule):
     own_records = (AFFINITY,)
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config.cohort
+        settings = config[Cohort]
         self.auxo = Auxo(
             parts=settings.parts,
             rule=SplitRule(
@@ -90,22 +90,22 @@ class AuxoRule(CohortRule):
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take the records that a client sends with its reply: they are its request."""
-        record = record_at(reply.content, AFFINITY, ConfigRecord)
         self._requests[key] = None
-        if record is None:
+        if AFFINITY not in reply.content:
             return
+        record = record_at(reply.content, AFFINITY, ConfigRecord)
         try:
-            request, claimed = Affinity(), dict(entries(record))
+            claimed = dict(entries(record)) if record is not None else {}
             if len(claimed["cohorts"]) > _MOST_RECORDS:
-                raise ValueError(f"{len(claimed['cohorts'])} cohorts")
+                raise BadReply(f"{len(claimed['cohorts'])} cohorts")
+            request = Affinity()
             request.load_state_dict(claimed)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            _log.warning("client %s: affinity records that cannot be read: %s", key, error)
-        else:
-            self._requests[key] = request
+            raise BadReply(f"affinity records that cannot be read: {error}") from error
+        self._requests[key] = request
 
     def learn(
-        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Cluster the participants of every leaf, reward them, and split what is due."""
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}

@@ -1,21 +1,36 @@
 """What the :class:`~forager.strategies.cohorts.Cohorts` layer asks of a rule."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
+from ...core.wire.events import Event
 from ...core.wire.keys import ASK_LOSSES, LOSSES
-from ...core.wire.records import records_of
-from ..layer import Journal, silent
+from ..federation import BadReply, silent
+from ..observations import metrics_in
 
 ONLY = "0"  # the cohort that everyone starts in
 
 # The new cohorts, each with the old ones that its model is the weighted mean of
 Regrouping = dict[str, dict[str, float]]
+
+
+class Ask(Protocol):
+    """How a rule asks clients."""
+
+    def __call__(
+        self,
+        keys: Sequence[str],
+        kind: str,
+        models: Mapping[str, ArrayRecord],
+        settings: Mapping[str, int | str],
+        read: Callable[[str, Message], Any],
+    ) -> dict[str, Any]:
+        """Return what clients answer, by their keys."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +50,11 @@ class Scene:
     training : bool
         Whether clients are about to train, so that trying another cohort makes sense.
     ask : callable
-        ``ask(keys, kind, models, settings)`` sends clients a message of that kind and returns the
-        reply of each that answered in time.
-    journal : Journal
-        Where to write down what is found.
+        ``ask(keys, kind, models, settings, read)`` sends clients a message of that kind and returns
+        what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
+        ValueError are set aside.
+    note : callable
+        Writes an event down.
     """
 
     round: int
@@ -46,15 +62,12 @@ class Scene:
     models: Mapping[str, ArrayRecord]
     rounds: Mapping[str, int]
     training: bool
-    ask: Callable[
-        [Sequence[str], str, Mapping[str, ArrayRecord], Mapping[str, int | str]],
-        dict[str, Message],
-    ]
-    journal: Journal = silent
+    ask: "Ask"
+    note: Callable[[Event], None] = silent
 
 
 @dataclass(frozen=True)
-class Observed:
+class CohortSignals:
     """What a cohort's participants of one round did: one row of ``signals`` each."""
 
     keys: list[str]
@@ -87,10 +100,10 @@ class CohortRule:
         return {}
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Read this rule's own records in a client's reply to the model it was sent."""
+        """Read this rule's records in a reply to the model sent; ValueError if senseless."""
 
     def learn(
-        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Look at what the participants of each cohort did; return new cohorts if it is time."""
         return None
@@ -120,17 +133,15 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
 
     Every client is sent all models, which is the price.
     """
-    replies = scene.ask(keys, ASK_LOSSES, dict(scene.models), {}) if keys else {}
-    return {key: _losses_in(reply, scene.models) for key, reply in replies.items()}
+    names = sorted(scene.models)
 
+    def read(key: str, reply: Message) -> dict[str, float]:
+        losses = metrics_in(reply).get(LOSSES)
+        if not isinstance(losses, list) or len(losses) != len(names):
+            raise BadReply(f"{LOSSES} of other than {len(names)} models")
+        return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
 
-def _losses_in(reply: Message, cohorts: Iterable[str]) -> dict[str, float]:
-    """Return the losses in a reply, in which they are in the order of the names; none if unfit."""
-    metrics, names = records_of(reply.content, MetricRecord), sorted(cohorts)
-    losses = metrics[0].get(LOSSES) if metrics else None
-    if not isinstance(losses, list) or len(losses) != len(names):
-        return {}
-    return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
+    return scene.ask(keys, ASK_LOSSES, dict(scene.models), {}, read) if keys else {}
 
 
 def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:

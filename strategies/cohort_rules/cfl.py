@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
+from ...core.methods.cohort import Cohort
 from ...selectors.cohorts.cfl import Cfl
-from .base import CohortRule, Observed, Regrouping, Scene
+from .base import CohortRule, CohortSignals, Regrouping, Scene
 
 
 class CflRule(CohortRule):
@@ -19,8 +20,8 @@ class CflRule(CohortRule):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.share = config.cohort.mean_norm
-        self.cfl = Cfl(max_above=0.0, after_round=config.cohort.first_split)
+        self.share = config[Cohort].mean_norm
+        self.cfl = Cfl(max_above=0.0, after_round=config[Cohort].first_split)
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort."""
@@ -29,7 +30,7 @@ class CflRule(CohortRule):
         return [where[key] for key in scene.keys]
 
     def learn(
-        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Split every cohort that is due."""
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}

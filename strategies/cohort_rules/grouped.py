@@ -1,23 +1,22 @@
 """Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
+from ...core.methods.cohort import Cohort
 from ...core.wire.arrays import checked_arrays, from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from ...core.wire.records import record_at
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
+from ..federation import BadReply
 from ..signals import Signal
 from .base import ONLY, CohortRule, Regrouping, Scene
-
-_log = logging.getLogger("forager")
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ class GroupedRule(CohortRule):
 
     def __init__(self, config: RunConfig, core: FlexCfl | FlHc, steps: int) -> None:
         self.config, self.core, self.steps = config, core, steps
-        self.signal = Signal(config.cohort.dimension, config.seed)
+        self.signal = Signal(config[Cohort].dimension, config.seed)
         self.model: ArrayRecord | None = None  # that updates start from
 
     def place(self, scene: Scene) -> list[str]:
@@ -49,17 +48,16 @@ class GroupedRule(CohortRule):
     def updates(self, scene: Scene, keys: Sequence[str]) -> dict[str, Floats]:
         """Return sketches of the updates of those who answer."""
         assert self.model is not None
-        replies = scene.ask(keys, ASK_UPDATE, {ARRAYS: self.model}, {STEPS: self.steps})
-        before, found = self.signal.sketch(from_record(self.model)), {}
-        for key, reply in replies.items():
+        model, before = self.model, self.signal.sketch(from_record(self.model))
+
+        def read(key: str, reply: Message) -> Floats:
             record = record_at(reply.content, ARRAYS, ArrayRecord)
-            try:
-                after = checked_arrays(record or ArrayRecord(), self.model)
-            except ValueError as error:
-                _log.warning("client %s: no update that can be compared: %s", key, error)
-            else:
-                found[key] = self.signal.sketch(after) - before
-        return found
+            update = self.signal.sketch(checked_arrays(record or ArrayRecord(), model)) - before
+            if not np.isfinite(update @ update):
+                raise BadReply("an update that is too long to compare")
+            return update
+
+        return scene.ask(keys, ASK_UPDATE, {ARRAYS: model}, {STEPS: self.steps}, read)
 
     def leaves(self) -> list[str]:
         """Return the leaves of the tree."""
@@ -80,8 +78,8 @@ class FlexCflRule(GroupedRule):
     """FlexCFL: groups from the start, by some clients' pretraining; newcomers pretrain and join."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.flex = FlexCfl(config.cohort.number)
-        super().__init__(config, self.flex, config.cohort.pretrain_steps)
+        self.flex = FlexCfl(config[Cohort].number)
+        super().__init__(config, self.flex, config[Cohort].pretrain_steps)
         self.rng = np.random.default_rng([config.seed, 11])
 
     def regroup(self, scene: Scene) -> Regrouping | None:
@@ -91,7 +89,7 @@ class FlexCflRule(GroupedRule):
             for key, update in self.updates(scene, new).items() if new else ():
                 self.flex.join(key, update)
             return None
-        count = pretrained(self.config.cohort.number, len(scene.keys))
+        count = pretrained(self.config[Cohort].number, len(scene.keys))
         chosen = np.sort(self.rng.choice(len(scene.keys), count, replace=False))
         self.model = scene.models[ONLY]
         updates = self.updates(scene, [scene.keys[i] for i in chosen])
@@ -107,7 +105,7 @@ class FlHcRule(GroupedRule):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.hc = FlHc(config.cohort.first_split, config.cohort.distance, metric="cosine")
+        self.hc = FlHc(config[Cohort].first_split, config[Cohort].distance, metric="cosine")
         super().__init__(config, self.hc, steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:

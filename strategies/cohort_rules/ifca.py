@@ -5,8 +5,9 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
 from ...core.learning.trainer import read_arrays
+from ...core.methods.cohort import Cohort
 from ...core.tasks import load_task
 from ...core.tasks.models import build_model
 from ...core.wire.arrays import to_record
@@ -19,7 +20,7 @@ class IfcaRule(CohortRule):
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.ifca = Ifca(config.cohort.number)
+        self.ifca = Ifca(config[Cohort].number)
 
     def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
         """Return k models with different initial weights; the first is the run's own."""

@@ -8,11 +8,13 @@ with ``ios.signatures`` clients send signatures, and some are asked for their in
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from flwr.app import ArrayRecord, Message
 
-from ...core.config.run_config import RunConfig
+from ...core.config import RunConfig
+from ...core.methods.ios import Ios
 from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..client_similarity import client_similarity, matrix_event
@@ -27,7 +29,7 @@ class SimilarityRule(CohortRule):
     def __init__(self, config: RunConfig) -> None:
         self.similarity = client_similarity(config)
         self.own_records = (SUPPORT,) if config.similarity == "index-overlap" else ()
-        self.every, self.first = config.ios.every, config.ios.first_round
+        self.every, self.first = config[Ios].every, config[Ios].first_round
         self.seed = config.seed
         self.clusters: dict[str, str] = {}  # the cohort of each clustered client
         self.fresh: dict[str, int] = {}  # the round in which each client told last
@@ -63,8 +65,7 @@ class SimilarityRule(CohortRule):
         self.clusters = {
             key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
         }
-        shown = matrix_event(keys, matrix, self.clusters)
-        scene.journal("similarity", round=scene.round, **shown)
+        scene.note(matrix_event(scene.round, keys, matrix, self.clusters))
         self._report = {"converged": bool(found.converged), "clusters": len(set(labels))}
         return _origins(self.clusters, old)
 
@@ -81,33 +82,31 @@ class SimilarityRule(CohortRule):
             settings[WANTS] = HISTOGRAM
         for cohort, keys in by_model.items():
             model = scene.models[cohort]
-            replies = scene.ask(keys, self.similarity.question, {ARRAYS: model}, settings)
-            for key, reply in replies.items():
-                self.hear(key, reply, model)
+            hear = partial(self._heard, model)
+            scene.ask(keys, self.similarity.question, {ARRAYS: model}, settings, hear)
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""
         missing = self.similarity.missing(keys)
         if missing:
-            replies = scene.ask(missing, self.similarity.question, {}, {})
-            for key, reply in replies.items():
-                self.hear(key, reply, ArrayRecord())
-        account = self.similarity.account(keys)
-        if account:
-            scene.journal("supports", round=scene.round, **account)
+            hear = partial(self._heard, ArrayRecord())
+            scene.ask(missing, self.similarity.question, {}, {}, hear)
+        account = self.similarity.account(scene.round, keys)
+        if account is not None:
+            scene.note(account)
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take what a client tells."""
-        try:
-            self.similarity.hear(key, reply, sent)
-            if key in self.similarity.told:
-                self.fresh[key] = self._round
-        except ValueError as error:
-            _log.warning("client %s: cannot be compared: %s", key, error)
+        self.similarity.hear(key, reply, sent)
+        if key in self.similarity.told:
+            self.fresh[key] = self._round
+
+    def _heard(self, sent: ArrayRecord, key: str, reply: Message) -> None:
+        self.hear(key, reply, sent)
 
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""
-        return {**self._report, "values-used": self.similarity.values}
+        return {**self._report, "values_used": self.similarity.values}
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that may be kept."""

@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeGrid, assert_same, one_round, rounds, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp.strategy import Strategy
-from forager.core.config.run_config import RunConfig, read_config
+from forager.core.config import RunConfig, read_config
 from forager.core.methods.registry import available
 from forager.core.storage import tree
 from forager.core.tasks import load_task

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from forager.core.config import ConfigError, RunConfig, default_config, read_config
 from forager.core.config.overrides import parse_overrides
-from forager.core.config.run_config import ConfigError, RunConfig, default_config, read_config
 from forager.core.methods.registry import AXES
 from fuzzing import fuzz
 from hypothesis import given

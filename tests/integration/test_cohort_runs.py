@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord
 from forager.benchmarks.attacks import fake_affinity
 from forager.client_app import app
-from forager.core.config.run_config import ConfigError, read_config
+from forager.core.config import ConfigError, read_config
 from forager.core.wire.keys import ARRAYS, ASK_UPDATE
 from forager.tools.engine.local import run_local
 from sklearn.metrics import adjusted_rand_score

@@ -8,7 +8,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.app import answer
 from forager.client_app.state import ClientState
-from forager.core.config.run_config import default_config, read_config
+from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks import load_task

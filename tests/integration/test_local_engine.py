@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord
-from forager.core.config.run_config import ConfigError
+from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.server_app.loop import RunFailed

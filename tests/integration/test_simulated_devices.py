@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from forager.core.config.run_config import ConfigError
+from forager.core.config import ConfigError
 from forager.tools.engine.local import run_local
 
 

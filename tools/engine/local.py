@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.config import Scalar, default_config, read_config
 from ...core.config.overrides import parse_overrides
-from ...core.config.run_config import Scalar, default_config, read_config
 from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
 from ...server_app.loop import RunFailed

@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to
 
 from ...client_app.app import answer
 from ...client_app.state import ClientState
-from ...core.config.run_config import read_config
+from ...core.config import read_config
 from ...core.wire.keys import ARRAYS, ASK_LOSSES, CONFIG, NUM_EXAMPLES, SPARSE, STEPS
 from ...core.wire.records import record_at, records_of
 from ...core.wire.sizes import payload_bytes, record_bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.config.run_config import ConfigError, RunConfig
+from ...core.config import ConfigError, RunConfig
 from .availability import Availability
 from .device_speed import DeviceSpeeds
 

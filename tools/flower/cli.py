@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.config.run_config import Scalar
+from ...core.config import Scalar
 from .env import PROGRAMS
 
 _NAME = "forager"  # of the connection in Flower's config file

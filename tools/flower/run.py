@@ -16,8 +16,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...core.config import ConfigError, Scalar, default_config, read_config
 from ...core.config.overrides import parse_overrides, toml_value
-from ...core.config.run_config import ConfigError, Scalar, default_config, read_config
 from ...core.tasks import TaskError, load_task
 from ...server_app.interrupt import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder, new_name

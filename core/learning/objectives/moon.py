@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...config.run_config import RunConfig
+from ...methods.objectives import MoonSettings
 from ...tasks.models import split_at_head
 from ..features import features_of
 from ..job import Job
@@ -32,8 +33,8 @@ class Moon(Plain):
     stackable = False
 
     def __init__(self, config: RunConfig) -> None:
-        self.mu = config.moon.mu
-        self.temperature = config.moon.temperature
+        self.mu = config[MoonSettings].mu
+        self.temperature = config[MoonSettings].temperature
 
     def batch_loss(self, model: nn.Module, job: Job) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions in the job's data."""

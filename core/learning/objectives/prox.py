@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ...config.run_config import RunConfig
+from ...methods.objectives import ProxSettings
 from .plain import Plain, Tensors
 
 
@@ -10,7 +11,7 @@ class Prox(Plain):
     """Add ``mu / 2 * ||w - w_global||^2`` to the loss: ``mu * (w - w_global)`` to its gradient."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.mu = config.prox.mu
+        self.mu = config[ProxSettings].mu
 
     def adjust(
         self,

@@ -16,7 +16,7 @@ from forager.benchmarks.unreliable import (
 )
 from forager.client_app import app
 from forager.client_app.state import ClientState
-from forager.core.config.run_config import Scalar, read_config
+from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
 from forager.strategies.accountant import gaussian_epsilon
 from forager.tools.experiments.records import Record

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from forager.benchmarks.cosage import SETTINGS, VARIANTS, cells, main, variants
 from forager.benchmarks.worst_class import run_watched
-from forager.core.config.run_config import Scalar, read_config
+from forager.core.config import Scalar, read_config
 
 
 @pytest.mark.parametrize("data", [None, Path("features.npz")])

@@ -7,7 +7,7 @@ import pytest
 from forager.benchmarks import gcfl
 from forager.benchmarks.coreset_runs import run_with_coresets
 from forager.benchmarks.data_part import write_part
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 
 
 def options(experiment: str, **given: Any) -> Namespace:

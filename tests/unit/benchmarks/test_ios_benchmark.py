@@ -10,7 +10,7 @@ import pytest
 from forager.benchmarks import ios
 from forager.benchmarks.ios_alignment import alignment, cluster_quality, shapley_matrix
 from forager.benchmarks.ios_analysis import AnalysisError, analyse, donor_table, similarities
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.tasks import Split, load_task
 from forager.core.wire.supports import decode_support, encode_support

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from forager.benchmarks import ode
 from forager.benchmarks.stream_runs import run_stream
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
+from forager.core.methods.stream import Stream
 from forager.tools.experiments.records import Record, Row
 from forager.tools.experiments.results import Results
 
@@ -40,7 +41,7 @@ def test_every_run_has_a_name_of_its_own_and_a_valid_config(
     for cell in cells:
         config = read_config(dict(cell.config))
         assert (config.num_server_rounds, config.num_clients) == (7, 3)
-        assert config.stream.capacity == 3 or "stored" in cell.name
+        assert config[Stream].capacity == 3 or "stored" in cell.name
 
 
 def test_data_are_needed_where_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:

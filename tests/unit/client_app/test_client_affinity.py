@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.hooks.auxo import AffinityRecords
 from forager.client_app.request import ClientRequest
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.wire.keys import AFFINITY
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

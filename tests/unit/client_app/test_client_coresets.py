@@ -9,10 +9,11 @@ import torch
 from flwr.app import ArrayRecord
 from forager.client_app.hooks.coresets import ChosenCoreset
 from forager.client_app.hooks.skyline import CleanOnly
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.learning.features import features_of
 from forager.core.learning.gradient_rows import sample_rows, server_targets
 from forager.core.learning.trainer import read_arrays
+from forager.core.methods.coreset import Coreset
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import CORESET, TARGETS
@@ -25,7 +26,7 @@ SIZE = len(TASK.client_data(0, 6).train)
 def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
     data, model = TASK.server_data().validation, TASK.build_model()
     data = Split(data.x[data.y != without], data.y[data.y != without])
-    return to_record({"means": server_targets(model, arrays, data, config.coreset.per_class)})
+    return to_record({"means": server_targets(model, arrays, data, config[Coreset].per_class)})
 
 
 class Client:

@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.core.config.run_config import default_config
+from forager.core.config import default_config
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks.models import build_model
 from forager.core.wire.arrays import to_record

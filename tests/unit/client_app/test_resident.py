@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app import resident
 from forager.client_app.app import app
 from forager.client_app.state import ClientState
-from forager.core.config.run_config import default_config
+from forager.core.config import default_config
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks.models import build_model
 from forager.core.wire.arrays import from_record, to_record

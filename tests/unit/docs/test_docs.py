@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from forager.core.config import default_config, read_config
 from forager.core.config.help import sections
 from forager.core.config.overrides import parse_overrides
-from forager.core.config.run_config import default_config, read_config
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from fakes import Notes
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.server_app.callbacks.checkpoint import CheckpointError, Checkpoints, load_checkpoint
 from forager.server_app.loop import Loop

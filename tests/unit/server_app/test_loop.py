@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeGrid, Notes, assert_same, failing, honest, small_model
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import FedAvg, Strategy
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.server_app import loop as loop_module

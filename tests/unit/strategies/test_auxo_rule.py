@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeGrid, Notes, answer, honest, honest_records, one_round, rounds, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Strategy
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS

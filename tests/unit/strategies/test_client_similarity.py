@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import answer
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
@@ -15,7 +15,7 @@ from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.client_similarity import (
     MOST_DRAWN,
     IndexOverlap,
-    SignedOverlap,
+    SignatureOverlap,
     matrix_event,
 )
 from forager.strategies.cohort_rules.base import Scene
@@ -52,7 +52,7 @@ def signed(support, tag=TAG, size=SIZE):
 
 @pytest.fixture
 def similarity():
-    return SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    return SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_state_survives(similarity, supports):
     for key, support in supports.items():
         similarity.hear(key, signed(support), NOTHING)
     similarity.hear("client-0", sent(supports["client-0"]), NOTHING)
-    again = SignedOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    again = SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
     again.load_state_dict(similarity.state_dict())
     keys = list(supports)
     assert again.missing(keys) == similarity.missing(keys)

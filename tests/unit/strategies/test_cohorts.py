@@ -16,7 +16,7 @@ from fakes import (
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, honest_records, one_round, rounds
 from flwr.app import Message
-from forager.core.config.run_config import ConfigError, read_config
+from forager.core.config import ConfigError, read_config
 from forager.core.methods.registry import resolve
 from forager.core.wire.arrays import from_record, to_record
 from forager.strategies.accountant import gaussian_delta, gaussian_epsilon

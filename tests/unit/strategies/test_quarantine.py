@@ -18,7 +18,7 @@ from fakes import (
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.methods.registry import available, resolve
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
-from forager.core.config.run_config import ConfigError, read_config
+from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CONTROL

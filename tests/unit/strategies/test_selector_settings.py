@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from forager.core.config.run_config import ConfigError, read_config
+from forager.core.config import ConfigError, read_config
 from forager.selectors.client_selectors.oort import Oort
 from forager.strategies.build import build_strategy
 from forager.strategies.layer import walk

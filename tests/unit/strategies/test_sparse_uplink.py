@@ -14,7 +14,7 @@ from fakes import (
     trained,
 )
 from flwr.app import ConfigRecord, Message, MetricRecord
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ....core.config.overrides import parse_overrides
 from ....core.config.presets import PRESETS
-from ....core.config.run_config import Scalar, default_config, nearest, read_config
+from ....core.config.reading import Scalar, default_config, nearest, read_config
 
 ALL = "all"
 BASELINE = "fedavg"

@@ -9,8 +9,8 @@ from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from ....core.config import ConfigError, Scalar, default_config
 from ....core.config.overrides import parse_overrides
-from ....core.config.run_config import ConfigError, Scalar, default_config
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError
 from ..records import SweepError

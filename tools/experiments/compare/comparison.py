@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ....core.config.run_config import Scalar
+from ....core.config import Scalar
 from ..records import Cell, Record
 from ..sweep import Sweep, open_sweep
 from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget

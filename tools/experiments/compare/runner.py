@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ....core.config.run_config import Scalar, default_config, read_config
+from ....core.config import Scalar, default_config, read_config
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
 from ....server_app.app import build_loop, configure_logging

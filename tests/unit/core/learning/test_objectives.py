@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from forager.client_app.hooks.scaffold import momentum_steps
-from forager.core.config.run_config import default_config, read_config
+from forager.core.config import default_config, read_config
 from forager.core.learning.batches import UNUSED, batch_plans
 from forager.core.learning.job import Job
 from forager.core.learning.objectives.moon import Moon

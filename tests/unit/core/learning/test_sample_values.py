@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.learning.sample_values import HeadValuation, LayersValuation, valuation
 from forager.core.tasks.models import build_model
 from torch import nn

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.learning.batches import UNUSED, batch_plans
 from forager.core.learning.job import Job
 from forager.core.learning.objectives.plain import Plain

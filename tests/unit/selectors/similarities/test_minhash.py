@@ -5,8 +5,8 @@ from forager.selectors.similarities.minhash import (
     MinHashIndex,
     best_matches,
     overlap_from_jaccard,
+    overlaps_by_signature,
     retrieval_probability,
-    signed_overlaps,
 )
 from forager.selectors.similarities.signatures import SCHEMES, Hashing
 from numpy.typing import NDArray
@@ -159,7 +159,9 @@ def test_bad_arguments_are_refused() -> None:
 def test_overlaps_are_estimated_for_supports_of_any_size() -> None:
     supports = [np.arange(400), np.arange(300, 400), np.arange(200, 600)]
     hashing = Hashing(2048, seed=0)
-    estimates = signed_overlaps([hashing.sign(s) for s in supports], [s.size for s in supports])
+    estimates = overlaps_by_signature(
+        [hashing.sign(s) for s in supports], [s.size for s in supports]
+    )
     exact = overlap_matrix(supports)
     np.testing.assert_allclose(estimates, exact, atol=0.06)
     assert estimates.max() <= 1

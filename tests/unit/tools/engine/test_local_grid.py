@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from forager.client_app.state import ClientState
-from forager.core.config.run_config import read_config
+from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from forager.core.config.run_config import ConfigError
+from forager.core.config import ConfigError
 from forager.tools.experiments.compare.budget import Budget
 from forager.tools.experiments.compare.candidates import (
     CandidateError,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forager.core.config.run_config import Scalar
+from forager.core.config import Scalar
 from forager.tools.experiments.compare.runner import run_candidate
 
 SETTINGS: dict[str, Scalar] = {

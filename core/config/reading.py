@@ -1,0 +1,128 @@
+"""Reading the run config.
+
+Flower hands an app a flat dict of scalars (``{"learning-rate": 0.1, "top-k.density": 0.1, ...}``)
+and checks neither types nor values. :func:`read_config` does, and collects all that is wrong into
+one :class:`ConfigError`.
+"""
+
+import difflib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..methods.catalogue import AXES, methods, presets
+from .combinations import impossible
+from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Return a hint naming the closest valid name, or nothing.
+
+    >>> nearest("fedavgg", ["fedavg", "fedyogi"])
+    "; did you mean 'fedavg'?"
+    """
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def fill_axes(preset: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return a value for every axis: the user's where given, else the preset's, else the default.
+
+    >>> fill_axes("fedprox", {"aggregator": "median"})["objective"]
+    'prox'
+    >>> fill_axes("fedprox", {"objective": "sgd"})["objective"]
+    'sgd'
+    """
+    own = {axis: value for axis, value in given.items() if value}
+    return {**AXIS_DEFAULTS, **presets()[preset], **own}
+
+
+def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
+    """Return the typed config of Flower's flat run config, presets filled in.
+
+    >>> read_config({"strategy": "fedprox"}).objective
+    'prox'
+    >>> read_config({"learning-rate": "fast"})
+    Traceback (most recent call last):
+    forager...ConfigError: run config: learning-rate = 'fast': input should be a valid ...
+    >>> read_config({"strategy": "cosag"})
+    Traceback (most recent call last):
+    forager...ConfigError: run config: strategy = 'cosag': ... did you mean 'cosage'?
+    """
+    # True, 1 and 1.0 are equal, but not the same setting: the type is part of what is cached.
+    return _read_cached(tuple(sorted((key, value, type(value)) for key, value in flat.items())))
+
+
+@lru_cache(maxsize=16)
+def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
+    flat: dict[str, Any] = {key: value for key, value, _ in items}
+    problems = _unknown_keys(flat)
+    flat = {key: value for key, value in flat.items() if key in default_config()}
+    for axis in ("strategy", *AXIS_DEFAULTS):
+        if not isinstance(flat.get(axis, ""), str):
+            problems.append(f"{axis} = {flat.pop(axis)!r}: must be a text")
+    strategy = flat.get("strategy") or "fedavg"
+    if strategy not in presets():
+        problems.append(_unknown("strategy", strategy, list(presets())))
+        strategy = "fedavg"
+    axes = fill_axes(strategy, {axis: flat.get(axis, "") for axis in AXIS_DEFAULTS})
+    problems += [
+        _unknown(axis, axes[axis], list(methods(axis)))
+        for axis in AXES
+        if axes[axis] not in methods(axis)
+    ]
+    try:
+        config = RunConfig.model_validate(_nest({**flat, **axes, "strategy": strategy}))
+    except ValidationError as error:
+        raise _error([*problems, *_explain(error)]) from None
+    problems = problems or impossible(config)
+    if problems:
+        raise _error(problems)
+    return config
+
+
+def _unknown(key: str, value: str, allowed: list[str]) -> str:
+    names = ", ".join(allowed)
+    return f"{key} = {value!r}: unknown; allowed are {names}{nearest(value, allowed)}"
+
+
+def _unknown_keys(flat: Mapping[str, Scalar]) -> list[str]:
+    known = list(default_config())
+    return [
+        f"{key} = {value!r}: unknown key{nearest(key, known)}"
+        for key, value in flat.items()
+        if key not in known
+    ]
+
+
+def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for key, value in flat.items():
+        section, _, name = key.rpartition(".")
+        (tree.setdefault(section, {}) if section else tree)[name] = value
+    return tree
+
+
+def _explain(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"])
+        lines.append(f"{key} = {item['input']!r}: {item['msg'].lower()}")
+    return lines
+
+
+def _error(problems: list[str]) -> ConfigError:
+    return ConfigError("run config: " + "\n            ".join(problems))
+
+
+@lru_cache(maxsize=1)
+def default_config() -> dict[str, Scalar]:
+    """Return every key with its default: axes are empty, the preset fills them.
+
+    >>> defaults = default_config()
+    >>> defaults["strategy"], defaults["aggregator"], defaults["top-k.density"]
+    ('fedavg', '', 0.1)
+    """
+    return {**RunConfig().flat(), **dict.fromkeys(AXIS_DEFAULTS, "")}

@@ -1,0 +1,230 @@
+"""One handle for what all layers do: who is there, asking, setting aside, writing events."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from ..core.wire.events import Event, Quarantined
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
+from ..core.wire.records import filled, sent_arrays
+from .grids import GridWrapper
+from .roster import Roster
+
+_log = logging.getLogger("forager")
+_LONGEST_REST = 64  # rounds that a silent client is left alone at most
+_MOST_STRIKES = 10_000  # clients whose bad replies are counted
+
+Journal = Callable[[Event], None]
+
+
+class BadReply(ValueError):
+    """Why a reply, or an answer to a question, is set aside."""
+
+
+def silent(event: Event) -> None:
+    """Keep nothing: the journal of a federation that nobody listens to."""
+
+
+class Federation:
+    """The clients of a run, as all layers of its stack see them.
+
+    Layers that stand around one another share one federation: see :class:`~strategies.layer.Layer`.
+
+    Parameters
+    ----------
+    deadline : float (default: 600.0)
+        Seconds to wait for the answers to a question.
+    quorum : float (default: 0.8)
+        Share of answers after which the others are waited for only as long again.
+    identify_timeout : float (default: 60.0)
+        Seconds to wait for new nodes to say who they are.
+    run : str (default: "")
+        Name of the run, which clients keep their state under; Flower's run id if it has none.
+    """
+
+    def __init__(
+        self,
+        *,
+        deadline: float = 600.0,
+        quorum: float = 0.8,
+        identify_timeout: float = 60.0,
+        run: str = "",
+    ) -> None:
+        self.roster = Roster()
+        self.deadline = deadline
+        self.quorum = quorum
+        self.identify_timeout = identify_timeout
+        self.run = run
+        self.journal: Journal = silent
+        self.strikes: Counter[str] = Counter()  # replies set aside, by client
+        self._occasion = ("", 0)
+        self._sent: dict[int, Message] = {}
+        self._cohort: str | None = None
+        self._misses: Counter[str] = Counter()  # questions in a row without an answer
+        self._rests_until: dict[str, int] = {}
+
+    def nodes(self, grid: Grid) -> list[int]:
+        """Return the nodes in view in the order of their keys; new ones are asked for theirs."""
+        self.roster.identify(grid, self.identify_timeout)
+        return self.roster.in_order(grid.get_node_ids())
+
+    def key(self, node_id: int) -> str:
+        """Return the stable name of a client."""
+        return self.roster.key(node_id)
+
+    def key_of(self, reply: Message) -> str:
+        """Return the stable name of the client that a reply is from."""
+        return self.roster.key(reply.metadata.src_node_id)
+
+    def keys(self, nodes: Iterable[int]) -> list[str]:
+        """Return the stable names of clients."""
+        return [self.roster.key(node) for node in nodes]
+
+    def remember(self, occasion: tuple[str, int], messages: Iterable[Message]) -> list[Message]:
+        """Keep what every client is sent; layers may still change the messages.
+
+        What was sent on another occasion, such as ``("train", 2)`` for round 2, is forgotten.
+        """
+        messages = list(messages)
+        if occasion != self._occasion:
+            self._occasion, self._sent = occasion, {}
+        self._sent.update((message.metadata.dst_node_id, message) for message in messages)
+        return messages
+
+    def sent_model(self, node_id: int) -> ArrayRecord:
+        """Return the model that a client was sent last; :class:`BadReply` if it was sent none."""
+        if node_id not in self._sent:
+            raise BadReply("nobody asked for it")
+        return sent_arrays(self._sent[node_id], ARRAYS)
+
+    def ask(
+        self,
+        grid: Grid,
+        server_round: int,
+        kind: str,
+        nodes: Sequence[int],
+        content: Callable[[int], Mapping[str, Any]] | Mapping[str, Any],
+    ) -> dict[int, Message]:
+        """Ask clients a question and return the answers by node.
+
+        Who does not answer in time is left out, and asked less and less often. Errors are counted
+        where they arrive.
+
+        Parameters
+        ----------
+        grid : Grid
+            How to reach the clients.
+        server_round : int
+            The round that the question is for.
+        kind : str
+            Kind of message.
+        nodes : sequence of int
+            Whom to ask.
+        content : mapping or callable
+            The records to send, or a function of the node that returns them. Settings under
+            ``"config"`` are a plain dict, to which the round is added.
+        """
+        asked = [node for node in nodes if not self._rests(node, server_round)]
+        if not asked:
+            return {}
+        shared = None if callable(content) else self._question(server_round, content)
+        messages = [
+            Message(
+                self._question(server_round, content(node)) if callable(content) else shared,
+                dst_node_id=node,
+                message_type=kind,
+            )
+            for node in asked
+        ]
+        if isinstance(grid, GridWrapper):
+            replies = grid.ask(messages, self.deadline, self.quorum)
+        else:
+            replies = grid.send_and_receive(messages, timeout=self.deadline)
+        answers: dict[int, Message] = {}
+        for reply in replies:
+            if not reply.has_error():
+                self.roster.learn(reply)
+                answers[reply.metadata.src_node_id] = reply
+        self._learn_who_is_silent(server_round, asked, answers)
+        return answers
+
+    def _question(self, server_round: int, content: Mapping[str, Any]) -> RecordDict:
+        settings = {ROUND: server_round, **content.get(CONFIG, {})}
+        if self.run:
+            settings[RUN] = self.run
+        return filled(RecordDict, {**content, CONFIG: filled(ConfigRecord, settings)})
+
+    def _rests(self, node: int, server_round: int) -> bool:
+        return server_round < self._rests_until.get(self.key(node), 0)
+
+    def _learn_who_is_silent(
+        self, server_round: int, asked: Iterable[int], answers: Mapping[int, Message]
+    ) -> None:
+        for node in asked:
+            key = self.key(node)
+            if node in answers:
+                self._misses.pop(key, None)
+                self._rests_until.pop(key, None)
+            else:
+                self._misses[key] += 1
+                rest = min(_LONGEST_REST, 2 ** self._misses[key] - 1)
+                self._rests_until[key] = server_round + 1 + rest
+
+    def sound(
+        self, server_round: int, replies: Iterable[Message], read: Callable[[Message], None]
+    ) -> Iterator[Message]:
+        """Yield the replies that a layer can read; set the others aside.
+
+        ``read`` raises :class:`BadReply`, or the ValueError of a decoder, for a reply that cannot
+        be used. Errors are passed on: they are counted where they arrive.
+        """
+        for reply in replies:
+            try:
+                if not reply.has_error():
+                    read(reply)
+            except ValueError as error:
+                self.set_aside(server_round, reply.metadata.src_node_id, str(error))
+            else:
+                yield reply
+
+    def readable(
+        self,
+        server_round: int,
+        answers: Mapping[int, Message],
+        read: Callable[[Message], Any],
+    ) -> dict[int, Any]:
+        """Return what ``read`` makes of answers, by node; set those aside that it refuses."""
+        found: dict[int, Any] = {}
+        for node, answer in answers.items():
+            try:
+                found[node] = read(answer)
+            except ValueError as error:
+                self.set_aside(server_round, node, str(error))
+        return found
+
+    def set_aside(self, server_round: int, node_id: int, reason: str) -> None:
+        """Write down that a reply is not used, and count it against its client."""
+        key = self.key(node_id)
+        if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
+            self.strikes[key] += 1
+        self.note(Quarantined(round=server_round, client=key, reason=reason))
+
+    def note(self, event: Event) -> None:
+        """Write an event down, under the cohort that is at work."""
+        if self._cohort is not None and event.cohort is None:
+            event = event.model_copy(update={"cohort": self._cohort})
+        self.journal(event)
+
+    @contextmanager
+    def in_cohort(self, cohort: str) -> Iterator[None]:
+        """Let events be those of a cohort."""
+        before, self._cohort = self._cohort, cohort
+        try:
+            yield
+        finally:
+            self._cohort = before
