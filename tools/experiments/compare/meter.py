@@ -11,6 +11,7 @@ from typing import Any
 from flwr.app import Message
 
 from ....client_app.identity import client_data, client_task
+from ....core.wire.events import Count, Event, Exchanged, read_event
 from ....core.wire.keys import IDENTIFY
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
@@ -18,9 +19,18 @@ from ....strategies.layer import Journal
 from ...engine.local_grid import LocalGrid
 from .budget import Budget
 
-EVENT = "metered"
 # Evaluation is for the experimenter; who is who is asked again whenever a run goes on.
 _NOT_COUNTED = ("evaluate", IDENTIFY)
+
+
+class Metered(Event):
+    """What a run has cost up to the end of a round."""
+
+    name = "metered"
+    bytes: Count = 0
+    bytes_selecting: Count = 0
+    client_seconds: float = 0.0
+    simulated_seconds: float = 0.0
 
 
 class MeteredGrid(LocalGrid):
@@ -61,17 +71,17 @@ class Meter(Callback):
         Measures the clients.
     budget : Budget
         What the run may spend.
-    before : dict
-        What it had spent when it was stopped the last time; empty at first.
+    before : Metered
+        What it had spent when it was stopped the last time; nothing at first.
     """
 
-    def __init__(self, grid: MeteredGrid, budget: Budget, before: dict[str, Any]) -> None:
+    def __init__(self, grid: MeteredGrid, budget: Budget, before: Metered) -> None:
         self.grid = grid
         self.budget = budget
-        self._bytes = int(before.get("bytes", 0))
-        self._selecting = int(before.get("bytes-selecting", 0))
-        self._work = float(before.get("client-seconds", 0.0))
-        self._time = float(before.get("simulated-seconds", 0.0))
+        self._bytes = before.bytes
+        self._selecting = before.bytes_selecting
+        self._work = before.client_seconds
+        self._time = before.simulated_seconds
 
     def on_run_start(self, loop: Loop) -> None:
         """Listen to what is sent."""
@@ -79,23 +89,29 @@ class Meter(Callback):
 
     def _listening(self, journal: Journal) -> Journal:
         def listen(event: str, **fields: Any) -> None:
-            if event == "exchange" and fields["kind"] not in _NOT_COUNTED:
-                size = fields["bytes-down"] + fields["bytes-up"]
-                self._bytes += size
-                self._selecting += size if fields["kind"].startswith("query") else 0
-                self._time += fields.get("simulated-seconds", 0.0)
+            told = read_event({**fields, "event": event})
+            if isinstance(told, Exchanged):
+                self._count(told)
             journal(event, **fields)
 
         return listen
 
+    def _count(self, exchange: Exchanged) -> None:
+        if exchange.kind not in _NOT_COUNTED:
+            size = exchange.bytes_down + exchange.bytes_up
+            self._bytes += size
+            self._selecting += size if exchange.kind.startswith("query") else 0
+            self._time += exchange.simulated_seconds or 0.0
+
     def on_round_end(self, loop: Loop) -> str | None:
         """Write down the cost; a text ends the run."""
-        cost = {
-            "round": loop.round,
-            "bytes": self._bytes,
-            "bytes-selecting": self._selecting,
-            "client-seconds": self._work + self.grid.client_seconds,
-            "simulated-seconds": self._time,
-        }
-        loop.journal(EVENT, **cost)
+        metered = Metered(
+            round=loop.round,
+            bytes=self._bytes,
+            bytes_selecting=self._selecting,
+            client_seconds=self._work + self.grid.client_seconds,
+            simulated_seconds=self._time,
+        )
+        cost = metered.to_dict()
+        loop.journal(cost.pop("event"), **cost)
         return "early-stop" if self.budget.spent([cost]) >= self.budget.amount else None
