@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from ..core.config import Scalar, read_config
 from ..core.tasks.groups import group_of
+from ..core.wire.events import CohortsTrained, Exchanged, PrivacySpent, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
 from .unreliable import corrupted_clients, forgetful_clients
@@ -37,7 +38,7 @@ def run_with_cohorts(overrides: dict[str, Scalar], *, quiet: bool = True) -> Loc
     return LocalResult(result.folder, result.reason, rows)
 
 
-def cohort_columns(events: Iterable[Mapping[str, Any]], groups: int) -> dict[int, dict[str, float]]:
+def cohort_columns(log: Iterable[Mapping[str, Any]], groups: int) -> dict[int, dict[str, float]]:
     """Return the additional columns by round; ``groups`` is 0 where the truth is not known.
 
     >>> columns = cohort_columns([
@@ -51,16 +52,16 @@ def cohort_columns(events: Iterable[Mapping[str, Any]], groups: int) -> dict[int
     rows: dict[int, dict[str, float]] = {}
     where: dict[str, str] = {}
     clock = 0.0
-    for event in events:
-        row = rows.setdefault(event["round"], {}) if "round" in event else {}
-        if event["event"] == "exchange":
-            clock += event.get("simulated-seconds", 0.0)
+    for event in as_events(log):
+        row = rows.setdefault(event.round, {}) if event.round is not None else {}
+        if isinstance(event, Exchanged):
+            clock += event.simulated_seconds or 0.0
             row["simulated"] = clock
-        elif event["event"] == "privacy":
-            row["epsilon"] = event["epsilon-most"]
-        elif event["event"] == "cohorts":
-            where |= event["moved"]
-            row["cohorts"] = len(event["members"])
+        elif isinstance(event, PrivacySpent) and event.epsilon_most is not None:
+            row["epsilon"] = event.epsilon_most
+        elif isinstance(event, CohortsTrained):
+            where |= event.moved
+            row["cohorts"] = len(event.members)
             if groups:
                 truth = [group_of(int(key), groups) for key in where]
                 row["ari"] = float(adjusted_rand_score(truth, list(where.values())))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.config import Scalar
+from ..core.wire.events import CoresetsUsed, Exchanged, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
 
@@ -24,7 +25,7 @@ def run_with_coresets(overrides: dict[str, Scalar], *, quiet: bool = True) -> Lo
     return LocalResult(result.folder, result.reason, rows)
 
 
-def coreset_columns(events: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, float]]:
+def coreset_columns(log: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, float]]:
     """Return the additional columns by round.
 
     >>> told = {"sizes": [3, 5], "clean-share": 0.5, "seconds": 1.0, "server-seconds": 0.5}
@@ -36,15 +37,16 @@ def coreset_columns(events: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, 
 'bytes-guidance': 8}
     """
     rows: dict[int, dict[str, float]] = {}
-    for event in events:
-        if event["event"] == "exchange" and event["kind"] == "train":
-            rows[event["round"]] = {"choose-seconds": 0.0, "train-seconds": event["seconds"]}
-        elif event["event"] == "coresets":
-            row = rows[event["round"]]
-            row["choose-seconds"] = event["seconds"] + event["server-seconds"]
-            row["train-seconds"] -= event["seconds"]
-            row["coreset-size"] = sum(event["sizes"])
-            if event["clean-share"] is not None:
-                row["clean-share"] = event["clean-share"]
-            row["bytes-guidance"] = event["guidance-bytes"]
+    for event in as_events(log):
+        current = event.round or 0
+        if isinstance(event, Exchanged) and event.kind == "train":
+            rows[current] = {"choose-seconds": 0.0, "train-seconds": event.seconds or 0.0}
+        elif isinstance(event, CoresetsUsed):
+            row, seconds = rows[current], event.seconds or 0.0
+            row["choose-seconds"] = seconds + (event.server_seconds or 0.0)
+            row["train-seconds"] -= seconds
+            row["coreset-size"] = sum(event.sizes)
+            if event.clean_share is not None:
+                row["clean-share"] = event.clean_share
+            row["bytes-guidance"] = event.guidance_bytes
     return rows

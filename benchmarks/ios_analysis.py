@@ -7,7 +7,7 @@ Where the data cannot be loaded again, what needs no truth is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from ..core.config import RunConfig, read_config
 from ..core.storage import tree
 from ..core.tasks import Split, TaskError, load_task
+from ..core.wire.events import AlignmentFound, SimilarityFound, as_events
 from ..core.wire.supports import decode_support
 from ..selectors.similarities.histograms import histogram_similarity
 from ..selectors.similarities.index_overlap import overlap_matrix
@@ -141,9 +142,9 @@ def _config(folder: RunFolder) -> RunConfig:
     return read_config({key: value for key, value in kept.items() if key != "overrides"})
 
 
-def _last_labels(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    drawn = [event for event in events if event.get("event") == "similarity"]
-    return dict(drawn[-1]["labels"]) if drawn else {}
+def _last_labels(log: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    drawn = [event for event in as_events(log) if isinstance(event, SimilarityFound)]
+    return drawn[-1].labels if drawn else {}
 
 
 def donor_table(found: Analysis, target: str = "") -> Table:
@@ -182,8 +183,15 @@ def score_table(scores: Scores) -> Table:
 def write_down(path: str | Path, found: Analysis) -> None:
     """Add the agreement with the truth to the run's log, and write its report again."""
     folder = _open(path)
-    truths = {"tau-labels": found.truth, "tau-shapley": found.worth}
-    taus = {n: kendall_by_client(found.matrix, m) for n, m in truths.items() if m is not None}
-    fields = {"clients": found.clients, "scores": found.scores, **taus}
-    folder.append_event({"event": "alignment", **fields})
+    labels, shapley = (
+        [] if truth is None else list(kendall_by_client(found.matrix, truth))
+        for truth in _truths(found)
+    )
+    event = AlignmentFound(
+        clients=found.clients,
+        scores=dict(found.scores),
+        tau_labels=labels,
+        tau_shapley=shapley,
+    )
+    folder.append_event(event.to_dict())
     write_report(folder)

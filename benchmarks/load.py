@@ -10,13 +10,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.config import Scalar
+from ..core.wire.events import Exchanged, RoundFinished, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.flower.env import PROJECT
 from ..tools.flower.processes import Program
@@ -128,7 +129,7 @@ def _dismiss(crowd: Sequence[LightClient]) -> None:
         client.join(10)
 
 
-def measured(events: list[Any], clients: int, memory: dict[str, int]) -> Load:
+def measured(log: Iterable[Mapping[str, Any]], clients: int, memory: dict[str, int]) -> Load:
     """Return what a run's events tell.
 
     >>> events = [
@@ -139,10 +140,11 @@ def measured(events: list[Any], clients: int, memory: dict[str, int]) -> Load:
     >>> found.lost, found.rounds_a_minute
     (1, 10.0)
     """
-    exchanges = [e for e in events if e["event"] == "exchange"]
-    rounds = [e["seconds"] for e in events if e["event"] == "round-finished"]
-    sent, received = (sum(e[name] for e in exchanges) for name in ("sent", "received"))
-    failed = {key: text for e in exchanges for key, text in e["failed"].items()}
+    events = list(as_events(log))
+    exchanges = [event for event in events if isinstance(event, Exchanged)]
+    rounds = [event.seconds or 0.0 for event in events if isinstance(event, RoundFinished)]
+    sent, received = sum(e.sent for e in exchanges), sum(e.received for e in exchanges)
+    failed = {key: text for e in exchanges for key, text in e.failed.items()}
     return Load(clients, len(rounds), sent, sent - received, failed, rounds, memory)
 
 

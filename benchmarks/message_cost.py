@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.config import Scalar
+from ..core.wire.events import Exchanged, as_events
 from ..core.wire.keys import IDENTIFY, SUMMARY
 from ..server_app.run_folder import RunFolder
 from ..tools.flower.env import PROJECT
@@ -146,9 +147,9 @@ def _seconds_of_run(folder: Path, rounds: int, more: str) -> dict[str, list[floa
     finally:
         started.stop()
     seconds: dict[str, list[float]] = defaultdict(list)
-    for event in RunFolder.open(folder / "runs" / "cost").read_events():
-        if event["event"] == "exchange" and event["received"] == event["sent"]:
-            seconds[str(event["kind"])].append(float(event["seconds"]))
+    for event in as_events(RunFolder.open(folder / "runs" / "cost").read_events()):
+        if isinstance(event, Exchanged) and event.received == event.sent:
+            seconds[event.kind].append(event.seconds or 0.0)
     return seconds
 
 

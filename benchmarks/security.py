@@ -22,6 +22,7 @@ from flwr.app import Context, Message
 from ..client_app import app
 from ..client_app.identity import client_key
 from ..core.config import Scalar
+from ..core.wire.events import Selected, as_events
 from ..core.wire.keys import LOSS, METRICS, SIMILARITY
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
@@ -93,8 +94,8 @@ def turns_of_attackers(config: Config) -> tuple[float, float]:
     """Run one training; return its accuracy and the share of turns that attackers had."""
     with tempfile.TemporaryDirectory() as folder:
         result = run_local({**config, "output-dir": folder})
-        events = RunFolder.open(result.folder).read_events()
-    chosen = [key for e in events if e["event"] == "selected" for key in e["chosen"]]
+        events = list(as_events(RunFolder.open(result.folder).read_events()))
+    chosen = [key for event in events if isinstance(event, Selected) for key in event.chosen]
     share = sum(map(is_hostile, chosen)) / len(chosen)
     return float(result.rounds[-1]["accuracy"]), share
 

@@ -6,9 +6,11 @@ would take longer than a short run.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from ..core.config import Scalar, default_config, read_config
+from ..core.wire.events import StreamsStored
 from ..server_app.app import build_loop, configure_logging
 from ..server_app.callbacks.artifacts import Artifacts
 from ..tools.engine.local import LocalResult
@@ -34,23 +36,22 @@ def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResu
     folder, loop = build_loop(Unsaved(config.num_clients, run_config), run_config)
     loop.callbacks = [part for part in loop.callbacks if not isinstance(part, Artifacts)]
     reason = loop.run()
-    events = list(folder.read_events())
-    stored = {e["round"]: e for e in events if e["event"] == "streams"}
-    rows = History.from_events(events).rows
+    history = History.from_events(folder.read_events())
+    stored, rows = history.noted(StreamsStored), history.rows
     return LocalResult(
         folder.path,
         reason,
-        [{"round": n, **rows[n], **_labels(stored.get(n))} for n in sorted(rows)],
+        [{"round": n, **rows[n], **_labels(stored.get(n, []))} for n in sorted(rows)],
     )
 
 
-def _labels(event: dict[str, Any] | None) -> dict[str, float]:
-    """Return what an event says of the stored labels.
+def _labels(events: Sequence[StreamsStored]) -> dict[str, float]:
+    """Return what the last event of a round says of the stored labels.
 
-    >>> _labels({"stored": [4, 0, 2], "classes": 1.5})
+    >>> _labels([StreamsStored(stored=[4, 0, 2], classes=1.5)])
     {'labels': 2.0, 'labels-per-client': 1.5}
     """
-    if event is None:
+    if not events:
         return {}
-    labels = sum(count > 0 for count in event["stored"])
-    return {"labels": float(labels), "labels-per-client": event["classes"]}
+    labels = sum(count > 0 for count in events[-1].stored)
+    return {"labels": float(labels), "labels-per-client": events[-1].classes or 0.0}

@@ -18,6 +18,7 @@ from secrets import token_hex
 from connection import DeployedCli, connect
 from forager.core.config import ConfigError, Scalar, default_config, read_config
 from forager.core.config.overrides import parse_overrides
+from forager.core.wire.events import RunFinished, read_event
 from forager.server_app.run_folder import RunFolder
 from forager.tools.flower.cli import FlowerError, RunStatus
 from forager.tools.flower.env import PROJECT
@@ -76,7 +77,7 @@ def wait_until_quiet(folder: Path) -> None:
     seen, since = _last_change(folder), time.monotonic()
     while time.time() - seen < _QUIET and time.monotonic() - since < _QUIET:
         events = RunFolder(folder).read_events()
-        if events and events[-1]["event"] == "run-finished":
+        if events and isinstance(read_event(events[-1]), RunFinished):
             return
         time.sleep(5.0)
         if (last := _last_change(folder)) != seen:

@@ -254,7 +254,8 @@ class Loop:
             _log.warning("evaluation metrics could not be aggregated: %s", error)
         spread = accuracy_spread(metrics)
         if spread:
-            self.federation.note(Evaluated(round=self.round, where="clients", **spread))
+            told = {"round": self.round, "where": "clients", **spread}
+            self.federation.note(Evaluated.model_validate(told))
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""

@@ -315,7 +315,7 @@ class Cohorts(Layer):
         if len(self.leaf_models) == 1:
             return next(iter(self.leaf_models.values()))
         mean = RunningMean()
-        for arrays, share in self.leaf_models_to_evaluate().values():
+        for arrays, share in self._shares().values():
             mean.add(from_record(arrays), {}, weight=max(share, 1e-9))
         return to_record(mean.arrays)
 

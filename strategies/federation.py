@@ -132,15 +132,14 @@ class Federation:
         asked = [node for node in nodes if not self._rests(node, server_round)]
         if not asked:
             return {}
-        shared = None if callable(content) else self._question(server_round, content)
-        messages = [
-            Message(
-                self._question(server_round, content(node)) if callable(content) else shared,
-                dst_node_id=node,
-                message_type=kind,
-            )
-            for node in asked
-        ]
+        made: dict[int, RecordDict] = {}  # most clients are asked the same
+        messages = []
+        for node in asked:
+            records = content(node) if callable(content) else content
+            if id(records) not in made:
+                made[id(records)] = self._question(server_round, records)
+            question = made[id(records)]
+            messages.append(Message(question, dst_node_id=node, message_type=kind))
         if isinstance(grid, GridWrapper):
             replies = grid.ask(messages, self.deadline, self.quorum)
         else:

@@ -35,8 +35,8 @@ class Layer(Strategy):
 
     def __init__(self, inner: Strategy, federation: Federation | None = None) -> None:
         self.inner = inner
-        inside = inner.federation if isinstance(inner, Layer) else Federation()
-        self.federation = federation or inside
+        inside: Federation | None = inner.federation if isinstance(inner, Layer) else None
+        self.federation: Federation = federation or inside or Federation()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -74,7 +74,7 @@ class Survey:
             return federation.readable(server_round, answers, read)
         model = from_record(arrays)
         tag = "" if self.resend else tag_of(model)
-        whole = asked | ({TAG: tag} if tag else {})
+        whole: dict[str, Any] = asked | ({TAG: tag} if tag else {})
         if reference is not None:
             whole[REFERENCE] = encode_update(reference)
         in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}

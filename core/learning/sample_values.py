@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from ..config.run_config import RunConfig
+from ..config import RunConfig
 from ..methods.ode import Ode
 from ..tasks.models.head import split_at_head
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from ..config.run_config import RunConfig
+from ..config import RunConfig
 from ..methods.selector import Summary
 
 

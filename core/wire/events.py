@@ -5,22 +5,25 @@ line of another version, or a damaged one, is read as far as it makes sense: see
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: float | None) -> float | None:
     """Let a number that JSON cannot hold stand for an unknown one."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value if value is not None and math.isfinite(value) else None
 
 
-Round = Annotated[int, Field(ge=0, le=10**9)]
+Round = Annotated[int, Field(ge=0, le=10**6)]  # tables over all rounds must fit into memory
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Clients = Annotated[int, Field(ge=0, le=10**7)]
-Number = Annotated[float | None, BeforeValidator(_finite)]
-Numbers = list[Number]
+Float = Annotated[float, Field(allow_inf_nan=True)]
+Number = Annotated[Float | None, AfterValidator(_finite)]
+Numbers = Sequence[Number]
+
+EVENTS: dict[str, type["Event"]] = {}  # every kind by its name
 
 
 class Event(BaseModel):
@@ -31,12 +34,18 @@ class Event(BaseModel):
         extra="ignore",
         alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=True,
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,  # names of clients and cohorts may have been written as numbers
     )
     name: ClassVar[str] = ""
 
     round: Round | None = None
     cohort: str | None = None
     time: Number = None  # seconds since the run began, or was resumed
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        EVENTS[cls.name] = cls
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON can hold it; what is unknown is left out.
@@ -55,6 +64,15 @@ class RunStarted(Event):
     strategy: str = ""
     layers: str = ""
     config: dict[str, Any] = {}
+
+    def number(self, key: str) -> float | None:
+        """Return a setting; None if it is no number, or none of a sensible size.
+
+        >>> RunStarted(config={"num-server-rounds": 5, "task": "digits"}).number("task")
+        """
+        value = self.config.get(key)
+        sensible = isinstance(value, int | float) and abs(value) < 1e15
+        return value if sensible and not isinstance(value, bool) else None
 
 
 class RunFinished(Event):
@@ -93,6 +111,15 @@ class Selected(Event):
     scores: Numbers | None = None
 
 
+class ReplySeconds(BaseModel):
+    """How long replies took: in the middle, and those of the slowest clients."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    median: float
+    slowest: dict[str, float] = {}
+
+
 class Exchanged(Event):
     """Messages of one kind were sent; what came of them."""
 
@@ -106,14 +133,7 @@ class Exchanged(Event):
     bytes_up: Count = 0
     seconds: Number = None
     simulated_seconds: Number = None
-    reply_seconds: "ReplySeconds | None" = None
-
-
-class ReplySeconds(BaseModel):
-    """How long replies took: in the middle, and those of the slowest clients."""
-
-    median: float
-    slowest: dict[str, float] = {}
+    reply_seconds: ReplySeconds | None = None
 
 
 class Quarantined(Event):
@@ -128,7 +148,7 @@ class Aggregated(Event):
     """A round's model was made."""
 
     name = "aggregated"
-    metrics: dict[str, Number] = {}
+    metrics: Mapping[str, Number] = {}
 
 
 class Evaluated(Event):
@@ -138,7 +158,7 @@ class Evaluated(Event):
     where: str = "server"
     accuracy: Number = None
     loss: Number = None
-    cohorts: dict[str, Number] | None = None
+    cohorts: Mapping[str, Number] | None = None
     clients: Clients | None = None
     accuracy_mean: Number = None
     accuracy_variance: Number = None
@@ -192,7 +212,7 @@ class StreamsStored(Event):
 
     name = "streams"
     clients: Clients = 0
-    stored: list[float] = []
+    stored: list[Count] = []  # samples of each class
     arrived: Count = 0
     classes: Number = None
 
@@ -202,7 +222,7 @@ class StoragePlanned(Event):
 
     name = "planned"
     clients: Clients = 0
-    stored: list[float] = []
+    stored: list[Count] = []  # samples of each class
     class_weights: Numbers = []
 
 
@@ -223,7 +243,7 @@ class CohortsTrained(Event):
     rounds: dict[str, Count] = {}
     moved: dict[str, str] = {}
     seconds: Number = None
-    heterogeneity: dict[str, Number] | None = None
+    heterogeneity: Mapping[str, Number] | None = None
     liars: list[str] | None = None
     barred: list[str] | None = None
     strange: list[str] | None = None
@@ -243,7 +263,7 @@ class CohortsEvaluated(Event):
     """How the model of each cohort does on its clients' own data."""
 
     name = "cohorts-evaluated"
-    accuracy: dict[str, Number] = {}
+    accuracy: Mapping[str, Number] = {}
 
 
 class Regrouped(Event):
@@ -258,7 +278,7 @@ class SimilarityFound(Event):
 
     name = "similarity"
     clients: list[str] = []
-    matrix: list[Numbers] = []
+    matrix: Sequence[Numbers] = []
     labels: dict[str, str] = {}
 
 
@@ -280,13 +300,18 @@ class NeighboursFound(Event):
     values: bool = True
 
 
-EVENTS: dict[str, type[Event]] = {kind.name: kind for kind in Event.__subclasses__()}
+class AlignmentFound(Event):
+    """How far similarities agree with the truth, in all and by client: added by an analysis."""
+
+    name = "alignment"
+    clients: list[str] = []
+    scores: Mapping[str, Number] = {}
+    tau_labels: Numbers = []
+    tau_shapley: Numbers = []
 
 
 def read_event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None if its kind is unknown.
-
-    Fields that make no sense are left out, unless the kind has no meaning without them.
+    """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
 
     >>> read_event({"event": "evaluated", "round": 2, "accuracy": 0.5, "loss": "small"})
     Evaluated(round=2, cohort=None, time=None, where='server', accuracy=0.5, ...)
@@ -299,5 +324,17 @@ def read_event(fields: Mapping[str, Any]) -> Event | None:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        wrong = {str(item["loc"][0]) for item in error.errors()}
-        return kind.model_validate({k: v for k, v in fields.items() if k not in wrong})
+        wrong = {item["loc"][0] for item in error.errors()}
+        return read_event({k: v for k, v in fields.items() if k not in wrong})
+
+
+def as_events(told: Iterable[Event | Mapping[str, Any]]) -> Iterator[Event]:
+    """Yield the events of a log, or those given; unknown kinds are passed over.
+
+    >>> [type(event).__name__ for event in as_events([{"event": "uplink"}, {"event": "new"}])]
+    ['SparseUplinkUsed']
+    """
+    for entry in told:
+        event = entry if isinstance(entry, Event) else read_event(entry)
+        if event is not None:
+            yield event

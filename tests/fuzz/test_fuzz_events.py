@@ -1,21 +1,23 @@
 """A run's event log may be damaged or of another version: the report and the watcher read on."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from forager.core.wire.events import EVENTS, Event, ReplySeconds, as_events
 from forager.server_app.run_folder import RunFolder
-from forager.tools.report import story
+from forager.tools.report import page, story
 from forager.tools.report.history import History
-from forager.tools.report.takers import TAKERS
-from fuzzing import fuzz, spoilt
+from forager.tools.report.watch import view
+from forager.tools.report.watch.state import RunState
+from fuzzing import fuzz, little_memory, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
 
-KEYS = ["round", "time", "phase", "chosen", "kind", "sent", "received", "failed", "late", "delta"]
-KEYS += ["bytes-down", "bytes-up", "seconds", "client", "reason", "metrics", "where", "accuracy"]
-KEYS += ["loss", "rounds", "epsilon-most", "config", "strategy", "clients", "ages", "available"]
-
+names = st.one_of(st.sampled_from(["a", "b", "0", "0.1"]), st.text(max_size=8))
 values: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
         st.none(),
@@ -23,24 +25,84 @@ values: st.SearchStrategy[Any] = st.recursive(
         st.integers(-5, 50),
         st.integers(-(2**70), 2**70),
         st.floats(),
-        st.text(max_size=8),
+        names,
     ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(names, inner, max_size=4)),
     max_leaves=5,
 )
-events = st.dictionaries(st.sampled_from(KEYS), values, max_size=8).flatmap(
-    lambda fields: st.sampled_from([*TAKERS, "unknown"]).map(lambda name: {"event": name, **fields})
+reply_seconds = st.fixed_dictionaries(
+    {"median": st.floats(), "slowest": st.dictionaries(names, st.floats(), max_size=3)}
 )
+st.register_type_strategy(ReplySeconds, reply_seconds)
+
+
+def field_values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
+    """Return what a field may hold: values of its type half of the time, small rounds mostly."""
+    if name == "round":
+        return st.one_of(st.integers(0, 5), values)
+    if name == "config":
+        return st.dictionaries(st.just("num-server-rounds"), values)
+    declared: Any = field.annotation
+    return st.one_of(st.from_type(declared), values)
+
+
+def events_of(kind: type[Event]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return lines of a kind, with any of its fields."""
+    fields = {
+        field.alias or name: field_values(name, field) for name, field in kind.model_fields.items()
+    }
+    return st.fixed_dictionaries({"event": st.just(kind.name)}, optional=fields)
+
+
+kinds = [events_of(kind) for kind in EVENTS.values()]
+logs = st.lists(st.one_of(*kinds, st.just({"event": "unknown"}), st.just({})), max_size=8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_pictures() -> Iterator[None]:
+    """Leave out the pictures, which take long; words and tables read the same events."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "CHAPTERS", ())
+        yield
+
+
+def read_on(log: list[dict[str, Any]]) -> None:
+    """Tell a log in all ways."""
+    history = History.from_events(log)
+    assert story.summary(history)
+    assert history.rounds_done >= 0
+    assert page.render("run", {}, history)
+    state = RunState()
+    state.take(log)
+    assert view.panel(state, "run", 100.0)
+    assert view.line(state)
+    assert view.ending(state)
 
 
 @fuzz
-@given(st.lists(events, max_size=8))
-def test_events_of_any_content(told: list[dict[str, Any]]) -> None:
-    history = History.from_events(told)
-    assert story.summary(history)
-    assert history.rounds_done >= 0
+@given(logs)
+def test_events_of_any_content(log: list[dict[str, Any]]) -> None:
+    read_on(log)
+
+
+@fuzz
+@given(logs)
+def test_what_was_read_can_be_written_and_read_again(log: list[dict[str, Any]]) -> None:
+    events = list(as_events(log))
+    lines = [json.dumps(event.to_dict(), allow_nan=False) for event in events]
+    assert [event.to_dict() for event in as_events(map(json.loads, lines))] == [
+        event.to_dict() for event in events
+    ]
+
+
+@pytest.mark.parametrize("count", [2**70, 10**400, -1, 1e300])
+@pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS)
+def test_no_number_takes_memory(kind: type[Event], count: float) -> None:
+    fields = {field.alias or name: count for name, field in kind.model_fields.items()}
+    told = [{"event": kind.name, **fields}, {"event": kind.name, **fields, "round": 1}]
+    read_on(told)  # imports and caches take their memory only once
+    with little_memory(2**20):
+        read_on(told)
 
 
 def test_logs_with_any_damage(tmp_path: Path) -> None:
@@ -52,7 +114,8 @@ def test_logs_with_any_damage(tmp_path: Path) -> None:
     @given(st.one_of(st.binary(max_size=100), spoilt(st.just(honest))))
     def read(data: bytes) -> None:
         folder.events_path.write_bytes(data)
-        assert all(isinstance(event, dict) for event in folder.read_events())
-        History.from_events(folder.read_events())
+        events = folder.read_events()
+        assert all(isinstance(event, dict) for event in events)
+        read_on(events)
 
     read()

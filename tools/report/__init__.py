@@ -5,8 +5,9 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .history import CSV_COLUMNS, History
+from .history import History
 from .page import render
+from .rounds import CSV_COLUMNS
 from .story import summary
 
 if TYPE_CHECKING:  # the run folder itself uses this package's history for its table of rounds
@@ -29,7 +30,7 @@ def write_report(folder: "RunFolder") -> Path:
         The page: one file that needs no other and no network.
     """
     history = History.from_events(folder.read_events())
-    config = folder.read_config() or history.config
+    config = folder.read_config() or history.started.config
     return folder.write_text("report.html", render(folder.path.resolve().name, config, history))
 
 

@@ -2,9 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from .history import History
+from .history import History, Problem
 from .tables import sortable_table, text
-from .takers import Problem
 from .trouble_charts import slow_clients
 
 MOST_PROBLEMS = 200

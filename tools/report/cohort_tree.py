@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from ...core.wire.events import CohortsEvaluated, CohortsTrained, Evaluated, Number, Regrouped
+from .formatting import natural_order
 from .history import History
-from .lenient import by_name, natural_order
 
 
 @dataclass
@@ -56,14 +56,14 @@ class CohortTree:
 
     def __init__(self, history: History) -> None:
         self.cohorts: dict[str, Cohort] = {}
-        self.on_clients = bool(history.noted("cohorts-evaluated"))
+        self.on_clients = bool(history.noted(CohortsEvaluated))
         self._lines = 0
-        changes = history.noted("regrouped")
-        for current, (event,) in history.noted("cohorts").items():
-            sizes = by_name(event.get("members"))
+        changes = history.noted(Regrouped)
+        for current, events in history.noted(CohortsTrained).items():
+            sizes = events[-1].members
             # A change in a round comes before its sizes: they are those of the new cohorts.
             for change in changes.get(current, []):
-                self._descend(change.get("cohorts"))
+                self._descend(change.cohorts)
             for name in sorted(sizes, key=natural_order):
                 if name not in self.cohorts:
                     self._add(name, "", (len(self.cohorts),))
@@ -75,14 +75,13 @@ class CohortTree:
             line, self._lines = self._lines, self._lines + 1
         self.cohorts[name] = Cohort(name, place, line, parent)
 
-    def _descend(self, regrouping: Any) -> None:
+    def _descend(self, regrouping: Mapping[str, Mapping[str, float]]) -> None:
         """Add the new cohorts below those that they mostly came from."""
         children: dict[str, list[str]] = {}
-        for name, origins in regrouping.items() if isinstance(regrouping, Mapping) else ():
-            weights = by_name(origins)
-            if str(name) not in self.cohorts and weights:
+        for name, weights in regrouping.items():
+            if name not in self.cohorts and weights:
                 main = max(weights, key=lambda origin: weights[origin])
-                children.setdefault(main, []).append(str(name))
+                children.setdefault(main, []).append(name)
         for parent, names in children.items():
             if parent not in self.cohorts:  # it was split before it ever trained
                 self._add(parent, "", (len(self.cohorts),))
@@ -93,10 +92,14 @@ class CohortTree:
                 self._add(name, parent, place, None if number else origin.line)
 
     def _read_accuracies(self, history: History) -> None:
-        kind = "cohorts-evaluated" if self.on_clients else "cohorts-on-server"
-        for current, (event,) in history.noted(kind).items():
-            for name, accuracy in by_name(event.get("accuracy")).items():
-                if name in self.cohorts:
+        told: dict[int, Mapping[str, Number]]
+        if self.on_clients:
+            told = {r: events[-1].accuracy for r, events in history.noted(CohortsEvaluated).items()}
+        else:
+            told = {r: events[-1].cohorts or {} for r, events in history.noted(Evaluated).items()}
+        for current, accuracies in told.items():
+            for name, accuracy in accuracies.items():
+                if name in self.cohorts and accuracy is not None:
                     self.cohorts[name].accuracies[current] = accuracy
 
     def rounds(self) -> list[int]:

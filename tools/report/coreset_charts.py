@@ -1,14 +1,14 @@
 """On what clients trained: where the samples of a round came from, how clean and of which class."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...core.wire.events import CoresetsUsed, RunStarted
 from .axes import HEIGHT, finish, percent_axis, stack
 from .formatting import percent
 from .history import History
 from .hover import over_lines
-from .lenient import by_name, number, numbers_in
 from .picture import Picture
 from .store_charts import class_counts, class_picture
 from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
@@ -26,9 +26,8 @@ ORIGINS = {
 def samples_by_origin(history: History) -> dict[int, dict[str, float]]:
     """Return how many samples clients trained on in each round, by how they were chosen."""
     found: dict[int, dict[str, float]] = {}
-    for current, events in history.noted("coresets").items():
-        parts = [by_name(event.get("samples")) for event in events]
-        sums = {name: sum(part.get(name, 0.0) for part in parts) for name in ORIGINS}
+    for current, events in history.noted(CoresetsUsed).items():
+        sums = {name: sum(event.samples.get(name, 0.0) for event in events) for name in ORIGINS}
         if any(sums.values()):
             found[current] = sums
     return found
@@ -42,12 +41,11 @@ def clean_shares(history: History) -> dict[int, float]:
     {2: 0.9}
     """
     found: dict[int, float] = {}
-    for current, events in history.noted("coresets").items():
-        known = [event for event in events if number(event.get("clean-share")) is not None]
-        sizes = [sum(numbers_in(event.get("sizes"))) for event in known]
-        if sum(sizes):
-            shares = [float(event["clean-share"]) for event in known]
-            found[current] = float(np.average(shares, weights=sizes))
+    for current, events in history.noted(CoresetsUsed).items():
+        known = [(e.clean_share, sum(e.sizes)) for e in events if e.clean_share is not None]
+        samples = sum(size for _, size in known)
+        if samples:
+            found[current] = sum(share * size for share, size in known) / samples
     return found
 
 
@@ -71,7 +69,7 @@ def coreset_samples_chart(history: History) -> Plot | None:
 
 def clean_chart(history: History) -> Plot | None:
     """Draw the share of clean samples over rounds, beside that of all data."""
-    shares, all_data = clean_shares(history), _clean_share_of_data(history.config)
+    shares, all_data = clean_shares(history), _clean_share_of_data(history.started)
     if not shares:
         return None
 
@@ -90,19 +88,21 @@ def clean_chart(history: History) -> Plot | None:
     return draw("clean", HEIGHT, paint, over_lines("%", 100))
 
 
-def _clean_share_of_data(config: dict[str, Any]) -> float | None:
-    rate = number(config.get("corruption.rate"))
-    return None if rate is None or config.get("noise") in (None, "", "none") else 1 - rate
+def _clean_share_of_data(run: RunStarted) -> float | None:
+    rate = run.number("corruption.rate")
+    return None if rate is None or run.config.get("noise") in (None, "", "none") else 1 - rate
 
 
 def coreset_classes_chart(history: History) -> Plot | None:
     """Draw how many samples of each class the coresets of all clients hold."""
-    return class_picture("coreset-classes", *class_counts(history, "coresets", "labels"))
+    notes = history.noted(CoresetsUsed)
+    told = {current: [event.labels for event in events] for current, events in notes.items()}
+    return class_picture("coreset-classes", *class_counts(told))
 
 
 def coresets_sentence(history: History) -> str:
     """Say how clean the coresets were."""
-    shares, all_data = clean_shares(history), _clean_share_of_data(history.config)
+    shares, all_data = clean_shares(history), _clean_share_of_data(history.started)
     if not shares:
         return ""
     late = list(shares.values())[-max(1, len(shares) // 5) :]

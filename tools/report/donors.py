@@ -1,11 +1,14 @@
 """Who could help whom: each client's donors, ranked by similarity."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.wire.events import AlignmentFound, Number, SimilarityFound
 from .history import History
-from .lenient import keys_in, number
+from .similarity_charts import matrix_of
 from .tables import table, text
 
 MOST_TARGETS = 50
@@ -23,12 +26,15 @@ _AGREEMENT = (
 
 def donors_section(history: History) -> str:
     """Return the ranking as HTML, or nothing where no similarities were logged."""
-    event = history.latest.get("similarity", {})
-    clients, matrix = keys_in(event.get("clients")), _rows(event.get("matrix"))
-    if len(clients) < 2 or [len(row) for row in matrix] != [len(clients)] * len(clients):
+    event = history.last(SimilarityFound)
+    matrix = None if event is None else matrix_of(event)
+    if event is None or matrix is None or len(event.clients) < 2:
         return ""
-    known = history.latest.get("alignment", {})
-    taus = [_by_client(known, name) for name in ("tau-labels", "tau-shapley")]
+    clients, known = event.clients, history.last(AlignmentFound) or AlignmentFound()
+    taus = [
+        dict(zip(known.clients, values, strict=False))
+        for values in (known.tau_labels, known.tau_shapley)
+    ]
     head = ["client", "donors, the most similar first"]
     head += ["tau, labels", "tau, KNN-Shapley"] if any(taus) else []
     rows = []
@@ -42,31 +48,17 @@ def donors_section(history: History) -> str:
     return f'<h2>Donors</h2><p class="note">{notes}</p>{_scores(known)}{ranking}{rest}'
 
 
-def _ranking(clients: Sequence[str], row: Sequence[float], own: int) -> str:
+def _ranking(clients: Sequence[str], row: NDArray[np.float64], own: int) -> str:
     order = sorted((i for i in range(len(clients)) if i != own), key=lambda i: -row[i])
     return ", ".join(f"{text(clients[i], 40)} ({row[i]:.2f})" for i in order[:DONORS])
 
 
-def _scores(event: Mapping[str, Any]) -> str:
+def _scores(event: AlignmentFound) -> str:
     """Return how well the similarities agree with the truth, where an analysis has added that."""
-    scores = event.get("scores")
-    pairs = scores.items() if isinstance(scores, Mapping) else ()
-    told = [
-        f"{escape(str(name))} {value:.3f}" for name, value in pairs if number(value) is not None
-    ]
+    pairs = event.scores.items()
+    told = [f"{escape(name)} {value:.3f}" for name, value in pairs if value is not None]
     return f'<p class="note">Against the truth: {", ".join(told)}.</p>' if told else ""
 
 
-def _by_client(event: Mapping[str, Any], name: str) -> dict[str, Any]:
-    values = event.get(name)
-    keys = keys_in(event.get("clients"))
-    return dict(zip(keys, values, strict=False)) if isinstance(values, list) else {}
-
-
-def _tau(value: Any) -> str:
-    return "" if number(value) is None else f"{value:.2f}"
-
-
-def _rows(value: Any) -> list[list[float]]:
-    rows = value if isinstance(value, list) else []
-    return [[number(x) or 0.0 for x in row] if isinstance(row, list) else [] for row in rows]
+def _tau(value: Number) -> str:
+    return "" if value is None else f"{value:.2f}"

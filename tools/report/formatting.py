@@ -87,6 +87,21 @@ def shorten(text: str, length: int) -> str:
     return "".join(char if char.isprintable() else "�" for char in cut)
 
 
+def natural_order(key: str) -> list[tuple[int, str]]:
+    """Sort keys the way people count.
+
+    Examples
+    --------
+    >>> sorted(["client-10", "client-9", "a"], key=natural_order)
+    ['a', 'client-9', 'client-10']
+    """
+    parts = re.split(r"([0-9]+)", key)
+    # Digits compare by length first, then as text: int() refuses very long ones.
+    digits = [part.lstrip("0") if part[:1].isdecimal() else None for part in parts]
+    pairs = zip(parts, digits, strict=True)
+    return [(-1, part) if digit is None else (len(digit), digit) for part, digit in pairs]
+
+
 def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> str:
     """Return the command that runs with these keys set; unset ones (None) are left out.
 

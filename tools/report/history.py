@@ -3,37 +3,46 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .lenient import natural_order, number
-from .takers import TAKERS, Problem, Row
-
-CSV_COLUMNS = (
-    "round",
-    "seconds",
-    "select-seconds",
-    "chosen",
-    "received",
-    "failed",
-    "late",
-    "quarantined",
-    "bytes-down",
-    "bytes-up",
-    "bytes-up-dense",
-    "bytes-select",
-    "train-loss",
-    "accuracy",
-    "loss",
-    "clients-accuracy-mean",
-    "clients-accuracy-worst-10",
-    "clients-accuracy-best-10",
-    "clients-accuracy-variance",
-    "epsilon",
+from ...core.wire.events import (
+    CohortsEvaluated,
+    CohortsTrained,
+    CoresetsUsed,
+    Evaluated,
+    Event,
+    Exchanged,
+    PrivacySpent,
+    Quarantined,
+    Regrouped,
+    RunFinished,
+    RunStarted,
+    Selected,
+    StreamsStored,
+    as_events,
 )
+from .formatting import natural_order
+from .rounds import Row, add_numbers
+
+Kind = TypeVar("Kind", bound=Event)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A request to a client that led to nothing.
+
+    `kind` is what was asked for ("train", "evaluate", "query.<x>"), `fate` is "failed", "late" or
+    "quarantined".
+    """
+
+    round: int
+    client: str
+    kind: str
+    fate: str
+    reason: str
 
 
 @dataclass
@@ -55,10 +64,10 @@ class History:
         Number of clients, those never chosen included.
     problems : list of Problem
         What failed, came late or was quarantined, in training or not.
-    notes : dict of str to dict
-        What methods wrote down, by the kind of event, then by round and cohort (empty without
-        cohorts). A round that was tried again counts as it was last.
-    latest : dict of str to mapping
+    notes : dict of type to dict
+        Events that pictures of their own are drawn from, by kind, then by round and cohort (empty
+        without cohorts). A round that was tried again counts as it was last.
+    latest : dict of type to Event
         The last event of each kind.
     """
 
@@ -67,23 +76,19 @@ class History:
     clients: list[str] = field(default_factory=list)
     population: int = 0
     problems: list[Problem] = field(default_factory=list)
-    notes: dict[str, dict[tuple[int, str], Mapping[str, Any]]] = field(default_factory=dict)
-    strategy: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    finish: dict[str, Any] | None = None
+    notes: dict[type[Event], dict[tuple[int, str], Event]] = field(default_factory=dict)
+    latest: dict[type[Event], Event] = field(default_factory=dict)
     last_time: float = 0.0
-    latest: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    delta: float | None = None  # at which the column `epsilon` holds, where a run has one
 
     @classmethod
-    def from_events(cls, events: Iterable[Mapping[str, Any]]) -> "History":
-        """Gather events; unknown ones are passed over, missing values stay unknown.
+    def from_events(cls, events: Iterable[Event | Mapping[str, Any]]) -> "History":
+        """Gather events, or the lines of a log; unknown kinds are passed over.
 
         Examples
         --------
         >>> history = History.from_events([
         ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["b", "a"]},
-        ...     {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5},
+        ...     Evaluated(round=1, where="server", accuracy=0.5),
         ... ])
         >>> history.rows
         {1: {'chosen': 2, 'accuracy': 0.5}}
@@ -91,12 +96,8 @@ class History:
         ['a', 'b']
         """
         history = cls()
-        for event in events:
-            history.last_time = max(history.last_time, number(event.get("time")) or 0.0)
-            history.latest[str(event.get("event"))] = event
-            take = TAKERS.get(str(event.get("event")))
-            if take is not None:
-                take(history, event)
+        for event in as_events(events):
+            history._take(event)
         for row in history.rows.values():
             if "bytes-up-dense" in row:  # so far what the sparse updates have spared
                 row["bytes-up-dense"] += row.get("bytes-up", 0)
@@ -104,24 +105,95 @@ class History:
         history.population = max(history.population, len(history.clients))
         return history
 
-    def series(self, column: str) -> tuple[list[int], list[float]]:
-        """Return the rounds in which a column is known, and its values."""
-        rounds = [number for number in sorted(self.rows) if column in self.rows[number]]
-        return rounds, [self.rows[number][column] for number in rounds]
+    def _take(self, event: Event) -> None:
+        self.last_time = max(self.last_time, event.time or 0.0)
+        self.latest[type(event)] = event
+        if isinstance(event, Selected):
+            self.clients.extend(event.chosen)
+            self.population = max(self.population, event.available)
+        if event.round is not None:
+            add_numbers(self.rows, event.round, event)
+            self._remember(event.round, event)
 
-    def noted(self, kind: str) -> dict[int, list[Mapping[str, Any]]]:
-        """Return what a method wrote down, by round in their order; one note a cohort.
+    def _remember(self, current: int, event: Event) -> None:
+        """Keep what is more than a number of a round."""
+        match event:
+            case Selected(phase="train"):
+                self._selected(current, event)
+            case Exchanged():
+                self._exchanged(current, event)
+            case Quarantined():
+                self._problem(current, event.client, "train", "quarantined", event.reason)
+            case Evaluated() if event.cohorts is not None and event.where != "clients":
+                self._note(current, event)
+            case (
+                CoresetsUsed()
+                | StreamsStored()
+                | CohortsTrained()
+                | CohortsEvaluated()
+                | Regrouped()
+            ):
+                self._note(current, event)
+
+    def _selected(self, current: int, event: Selected) -> None:
+        before = self.chosen.get(current, [])  # cohorts choose one after the other
+        self.chosen[current] = list(dict.fromkeys([*before, *event.chosen]))
+        self.rows.setdefault(current, {})["chosen"] = len(self.chosen[current])
+
+    def _exchanged(self, current: int, event: Exchanged) -> None:
+        for client, reason in event.failed.items():
+            self._problem(current, client, event.kind, "failed", reason)
+        for client in event.late:
+            self._problem(current, client, event.kind, "late", "no reply before the deadline")
+        if event.kind == "train" and event.reply_seconds is not None:
+            self._note(current, event)
+
+    def _problem(self, current: int, client: str, kind: str, fate: str, reason: str) -> None:
+        self.problems.append(Problem(current, client, kind, fate, reason))
+
+    def _note(self, current: int, event: Event) -> None:
+        self.notes.setdefault(type(event), {})[current, event.cohort or ""] = event
+
+    def noted(self, kind: type[Kind]) -> dict[int, list[Kind]]:
+        """Return the notes of a kind, by round in their order; one a cohort.
 
         Examples
         --------
         >>> events = [{"event": "streams", "round": r, "stored": [r, 0]} for r in (2, 1)]
-        >>> list(History.from_events(events).noted("streams"))
+        >>> list(History.from_events(events).noted(StreamsStored))
         [1, 2]
         """
-        found: dict[int, list[Mapping[str, Any]]] = {}
+        found: dict[int, list[Kind]] = {}
         for (current, _), event in sorted(self.notes.get(kind, {}).items(), key=lambda e: e[0]):
-            found.setdefault(current, []).append(event)
+            if isinstance(event, kind):
+                found.setdefault(current, []).append(event)
         return found
+
+    def last(self, kind: type[Kind]) -> Kind | None:
+        """Return the last event of a kind."""
+        event = self.latest.get(kind)
+        return event if isinstance(event, kind) else None
+
+    @property
+    def started(self) -> RunStarted:
+        """What the run said of itself at its beginning, as far as it got there."""
+        return self.last(RunStarted) or RunStarted()
+
+    @property
+    def finish(self) -> RunFinished | None:
+        """How the run ended; None while it goes on, or if it was killed."""
+        return self.last(RunFinished)
+
+    @property
+    def delta(self) -> float | None:
+        """At which the column `epsilon` holds, where a run has one."""
+        spent = self.last(PrivacySpent)
+        return spent.delta if spent else None
+
+    def series(self, column: str) -> tuple[list[int], list[float]]:
+        """Return the rounds in which a column is known, and its values."""
+        rounds = [number for number in sorted(self.rows) if column in self.rows[number]]
+        return rounds, [self.rows[number][column] for number in rounds]
 
     def total(self, column: str) -> float:
         """Return the sum of a column over all rounds."""
@@ -135,14 +207,13 @@ class History:
     @property
     def rounds_done(self) -> int:
         """Number of the last round that was finished."""
-        told = number(self.finish.get("rounds")) if self.finish else None
-        finished = (r for r, row in self.rows.items() if "seconds" in row)
-        return max([int(told or 0), *finished])
+        told = self.finish.rounds if self.finish else None
+        return max([told or 0, *self.series("seconds")[0]])
 
     @property
     def seconds(self) -> float:
         """Length of the run; the rounds count too, since a resumed run's clock starts anew."""
-        told = number(self.finish.get("seconds")) if self.finish else None
+        told = self.finish.seconds if self.finish else None
         return max(told or 0.0, self.last_time, self.total("seconds"))
 
     def times_chosen(self) -> Counter[str]:
@@ -177,20 +248,3 @@ class History:
         """Return the times chosen of all clients, most first, nameless never-chosen included."""
         counts = sorted(self.times_chosen().values(), reverse=True)
         return counts + [0] * (self.population - len(counts))
-
-
-def jain_index(values: list[int]) -> float | None:
-    r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal.
-
-    Examples
-    --------
-    >>> jain_index([3, 3, 3]), jain_index([4, 0, 0, 0]), jain_index([])
-    (1.0, 0.25, None)
-    """
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else None
-
-
-def spread(values: list[int]) -> tuple[int, float, int]:
-    """Return least, median and most of some values."""
-    return min(values), median(values), max(values)

@@ -39,7 +39,7 @@ CHAPTERS: tuple[tuple[str, tuple[Picture, ...]], ...] = (
 
 def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
     """Return the whole page of a run."""
-    title = history.strategy or str(config.get("strategy") or "Federated run")
+    title = history.started.strategy or str(config.get("strategy") or "Federated run")
     chapters, plots = _chapters(history)
     sections = [
         _head(title, run_name, history),

@@ -1,22 +1,25 @@
 """Who is like whom: the last matrix of similarities, ordered by cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.wire.events import SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
-from .formatting import shorten
+from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
-from .lenient import keys_in, natural_order, numbers_in, round_of
 from .picture import Picture
 from .svg import INK, Plot, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
 
 
 @dataclass(frozen=True)
@@ -48,26 +51,32 @@ def last_likeness(history: History) -> Likeness | None:
     >>> found.clients, found.clusters, found.matrix[1].tolist()
     (['b', 'a', 'c'], ['0', '1', '1'], [0.0, 1.0, 0.5])
     """
-    event = history.latest.get("similarity", {})
-    current = round_of(event)
-    keys, rows = keys_in(event.get("clients")), event.get("matrix")
-    if current is None or not keys or not isinstance(rows, list) or len(rows) != len(keys):
+    event = history.last(SimilarityFound)
+    if event is None or event.round is None or not event.clients:
         return None
-    values = [numbers_in(row) for row in rows]
-    if any(len(row) != len(keys) for row in values):
+    matrix = matrix_of(event)
+    if matrix is None:
         return None
-    labels = event.get("labels")
-    cluster_of = _clusters(keys, labels if isinstance(labels, Mapping) else {})
+    keys = event.clients
+    labels = [event.labels.get(key, "") for key in keys]
+    clusters = ["" if label == NO_CLUSTER else label for label in labels]
     order = sorted(
-        range(len(keys)), key=lambda i: (natural_order(cluster_of[i]), natural_order(keys[i]))
+        range(len(keys)), key=lambda i: (natural_order(clusters[i]), natural_order(keys[i]))
     )
-    matrix = np.array(values, dtype=np.float64)[np.ix_(order, order)]
-    return Likeness(current, [keys[i] for i in order], [cluster_of[i] for i in order], matrix)
+    return Likeness(
+        event.round,
+        [keys[i] for i in order],
+        [clusters[i] for i in order],
+        matrix[np.ix_(order, order)],
+    )
 
 
-def _clusters(keys: list[str], labels: Mapping[str, Any]) -> list[str]:
-    found = [labels.get(key) for key in keys]
-    return ["" if label is None or label == -1 else str(label) for label in found]
+def matrix_of(event: SimilarityFound) -> NDArray[np.float64] | None:
+    """Return the similarities, 0 where one is unknown; None if they do not fit the clients."""
+    count = len(event.clients)
+    if [len(row) for row in event.matrix] != [count] * count:
+        return None
+    return np.array([[value or 0.0 for value in row] for row in event.matrix], dtype=np.float64)
 
 
 def within_and_between(likeness: Likeness) -> tuple[float | None, float | None]:

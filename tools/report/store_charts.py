@@ -1,15 +1,16 @@
 """What clients keep of their streams: samples of each class in all stores together, over rounds."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.wire.events import StreamsStored
 from .axes import BLUE, pixel_rows, rows_height, shades
 from .formatting import plural
 from .history import History
 from .hover import over_cells
-from .lenient import number, numbers_in
 from .picture import Picture
 from .svg import Plot, draw
 
@@ -17,20 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def class_counts(history: History, kind: str, name: str) -> tuple[int, NDArray[np.float64]]:
+def class_counts(
+    told: Mapping[int, Sequence[Sequence[int]]],
+) -> tuple[int, NDArray[np.float64]]:
     """Return the first round and how many samples of each class there were: a column a round.
 
-    A round that says nothing is like the one before.
+    A round that says nothing is like the one before. What is told of a round is a list of counts
+    from each cohort.
 
-    >>> events = [{"event": "streams", "round": r, "stored": [r, 1]} for r in (2, 4)]
-    >>> class_counts(History.from_events(events), "streams", "stored")[1].tolist()
+    >>> class_counts({2: [[2, 1]], 4: [[3, 1], [1]]})[1].tolist()
     [[2.0, 2.0, 4.0], [1.0, 1.0, 1.0]]
     """
-    told: dict[int, list[list[float]]] = {}
-    for current, events in history.noted(kind).items():
-        counts = [numbers_in(event.get(name)) for event in events]
-        told[current] = [row for row in counts if row]
-    told = {current: rows for current, rows in told.items() if rows}
+    told = {current: rows for current, rows in told.items() if any(rows)}
     if not told:
         return 0, np.zeros((0, 0))
     first, last = min(told), max(told)
@@ -40,7 +39,7 @@ def class_counts(history: History, kind: str, name: str) -> tuple[int, NDArray[n
         column = current - first
         table[:, column] = table[:, column - 1] if column else 0
         if current in told:
-            padded = [row + [0.0] * (classes - len(row)) for row in told[current]]
+            padded = [[*row, *[0] * (classes - len(row))] for row in told[current]]
             table[:, column] = np.sum(padded, axis=0)
     return first, table
 
@@ -61,19 +60,21 @@ def class_picture(name: str, first: int, table: NDArray[np.float64]) -> Plot | N
 
 def stores_chart(history: History) -> Plot | None:
     """Draw what the stores of all clients hold of each class."""
-    return class_picture("stores", *class_counts(history, "streams", "stored"))
+    return class_picture("stores", *_stored(history))
+
+
+def _stored(history: History) -> tuple[int, NDArray[np.float64]]:
+    notes = history.noted(StreamsStored)
+    return class_counts({current: [e.stored for e in events] for current, events in notes.items()})
 
 
 def stores_sentence(history: History) -> str:
     """Say what the stores hold at the end."""
-    notes = history.noted("streams")
-    if not notes:
-        return ""
-    events = notes[max(notes)]
-    stored = class_counts(history, "streams", "stored")[1]
+    notes = history.noted(StreamsStored)
+    stored = _stored(history)[1]
     if not stored.size:
         return ""
-    arrived = sum(number(event.get("arrived")) or 0 for event in events)
+    arrived = sum(event.arrived for event in notes[max(notes)])
     missing = int((stored[:, -1] == 0).sum())
     gap = f"{plural(missing, 'class', 'classes')} in none of them"
     return (

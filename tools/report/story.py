@@ -2,9 +2,12 @@
 
 from collections import Counter
 
+from ...core.wire.events import CohortsTrained, NeighboursFound
+from .evenness import jain_index, spread
 from .formatting import data_size, duration, percent, plural
-from .history import History, jain_index, spread
+from .history import History
 
+_NO_END = "unknown (no end in the log)"
 ENDINGS = {
     "completed": "The run completed",
     "early-stop": "The run stopped early, as its rule says",
@@ -20,8 +23,7 @@ def ending(history: History) -> str:
             "The log has no end: the run is still going or was killed. "
             f"Known so far: {plural(history.rounds_done, 'round')} in {duration(history.seconds)}."
         )
-    reason = str(history.finish.get("reason", ""))
-    message = str(history.finish.get("message") or "")
+    reason, message = history.finish.reason, history.finish.message
     text = ENDINGS.get(reason, f"The run ended ({reason})")
     text += f" after {plural(history.rounds_done, 'round')} and {duration(history.seconds)}"
     return f"{text}: {message}" if message else f"{text}."
@@ -29,10 +31,7 @@ def ending(history: History) -> str:
 
 def ended_well(history: History) -> bool:
     """Tell whether the run came to the end that it was meant to have."""
-    return history.finish is not None and history.finish.get("reason") in (
-        "completed",
-        "early-stop",
-    )
+    return history.finish is not None and history.finish.reason in ("completed", "early-stop")
 
 
 def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float]] | None:
@@ -82,7 +81,7 @@ def own_data_sentence(history: History) -> str:
     mean, worst = known
     least = f", and {worst} for the worst tenth of clients" if worst else ""
     several = ""
-    if "cohorts" in history.latest or "neighbours" in history.latest:
+    if history.last(CohortsTrained) or history.last(NeighboursFound):
         several = (
             " Clients use models of their own here, so this is what counts for them; the server's "
             "test set asks each model about everybody's data."
@@ -161,10 +160,7 @@ def summary(history: History) -> list[tuple[str, str]]:
     failed, late, quarantined = trouble_counts(history)
     own = own_accuracy(history)
     return [
-        (
-            "ended",
-            str(history.finish.get("reason")) if history.finish else "unknown (no end in the log)",
-        ),
+        ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END),
         ("rounds", f"{history.rounds_done}"),
         ("time", duration(history.seconds)),
         ("final accuracy", f"{percent(last)} (round {last_round})" if known else percent(None)),

@@ -3,7 +3,8 @@
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
-from .history import CSV_COLUMNS, History
+from .history import History
+from .rounds import CSV_COLUMNS
 from .watch.tail import Tail
 
 

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
+from ...core.wire.events import Exchanged, ReplySeconds
 from .axes import HEIGHT, finish, rows_height, stack
 from .formatting import shorten
 from .history import History
 from .hover import over_lines
-from .lenient import by_name, number
 from .picture import Picture
 from .svg import BAD, FIRST, SECOND, THIRD, Plot, draw
 
@@ -60,14 +60,11 @@ def troubled_clients_chart(history: History) -> Plot | None:
     return draw("troubled-clients", rows_height(len(names)), paint)
 
 
-def reply_times(history: History) -> dict[int, tuple[float, dict[str, float]]]:
-    """Return the median seconds of the replies of each round, and those of its slowest clients."""
-    found = {}
-    for current, (event,) in history.noted("reply-times").items():
-        middle, slowest = number(event.get("median")), by_name(event.get("slowest"))
-        if middle is not None and slowest:
-            found[current] = middle, slowest
-    return found
+def reply_times(history: History) -> dict[int, ReplySeconds]:
+    """Return how long replies took in each round, where it is known whose were slowest."""
+    notes = history.noted(Exchanged)
+    times = {current: events[-1].reply_seconds for current, events in notes.items()}
+    return {current: told for current, told in times.items() if told and told.slowest}
 
 
 def slow_chart(history: History) -> Plot | None:
@@ -78,9 +75,9 @@ def slow_chart(history: History) -> Plot | None:
     rounds = list(times)
 
     def paint(axes: "Axes") -> None:
-        slowest = [max(slow.values()) for _, slow in times.values()]
+        slowest = [max(told.slowest.values()) for told in times.values()]
         axes.plot(rounds, slowest, color=SECOND, label="slowest reply")
-        axes.plot(rounds, [middle for middle, _ in times.values()], color=FIRST, label="median")
+        axes.plot(rounds, [told.median for told in times.values()], color=FIRST, label="median")
         axes.set_ylim(bottom=0)
         finish(axes, "seconds")
 
@@ -90,10 +87,10 @@ def slow_chart(history: History) -> Plot | None:
 def slow_clients(history: History) -> list[tuple[str, int, float, float]]:
     """Return who was among the slowest of a round: how often, usual seconds, times the median."""
     seconds, ratios = defaultdict(list), defaultdict(list)
-    for middle, slowest in reply_times(history).values():
-        for client, value in slowest.items():
+    for told in reply_times(history).values():
+        for client, value in told.slowest.items():
             seconds[client].append(value)
-            ratios[client].append(value / middle if middle else 1.0)
+            ratios[client].append(value / told.median if told.median else 1.0)
     rows = [(c, len(v), median(v), median(ratios[c])) for c, v in seconds.items()]
     return sorted(rows, key=lambda row: (-row[1], -row[2]))
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ...config.run_config import RunConfig
+from ...config import RunConfig
 from ...methods.objectives import MoonSettings
 from ...tasks.models import split_at_head
 from ..features import features_of

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ...config.run_config import RunConfig
+from ...config import RunConfig
 from ..job import Job
 
 Tensors = Sequence[torch.Tensor]

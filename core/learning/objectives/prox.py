@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...config.run_config import RunConfig
+from ...config import RunConfig
 from ...methods.objectives import ProxSettings
 from .plain import Plain, Tensors
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....core.config import Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides
-from ....core.config.presets import PRESETS
-from ....core.config.reading import Scalar, default_config, nearest, read_config
+from ....core.config.reading import nearest
+from ....core.methods.catalogue import presets
 
 ALL = "all"
 BASELINE = "fedavg"
@@ -27,9 +28,9 @@ def available_presets() -> list[str]:
     """Return the presets, FedAvg first.
 
     >>> available_presets()[:2]
-    ['fedavg', 'fedprox']
+    ['fedavg', 'agreement']
     """
-    return list(PRESETS)
+    return list(presets())
 
 
 def parse_candidates(texts: Sequence[str]) -> list[Candidate]:

@@ -6,21 +6,29 @@ else a method asks of them (proxies, coresets, ...).
 
 from collections.abc import Iterable
 from time import process_time
-from typing import Any
 
 from flwr.app import Message
 
 from ....client_app.identity import client_data, client_task
+from ....core.wire.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
-from ....strategies.layer import Journal
 from ...engine.local_grid import LocalGrid
 from .budget import Budget
 
-EVENT = "metered"
 # Evaluation is for the experimenter; who is who is asked again whenever a run goes on.
 _NOT_COUNTED = ("evaluate", IDENTIFY)
+
+
+class Metered(Event):
+    """What a run has cost up to the end of a round."""
+
+    name = "metered"
+    bytes: Count = 0
+    bytes_selecting: Count = 0
+    client_seconds: float = 0.0
+    simulated_seconds: float = 0.0
 
 
 class MeteredGrid(LocalGrid):
@@ -61,41 +69,45 @@ class Meter(Callback):
         Measures the clients.
     budget : Budget
         What the run may spend.
-    before : dict
-        What it had spent when it was stopped the last time; empty at first.
+    before : Metered
+        What it had spent when it was stopped the last time; nothing at first.
     """
 
-    def __init__(self, grid: MeteredGrid, budget: Budget, before: dict[str, Any]) -> None:
+    def __init__(self, grid: MeteredGrid, budget: Budget, before: Metered) -> None:
         self.grid = grid
         self.budget = budget
-        self._bytes = int(before.get("bytes", 0))
-        self._selecting = int(before.get("bytes-selecting", 0))
-        self._work = float(before.get("client-seconds", 0.0))
-        self._time = float(before.get("simulated-seconds", 0.0))
+        self._bytes = before.bytes
+        self._selecting = before.bytes_selecting
+        self._work = before.client_seconds
+        self._time = before.simulated_seconds
 
     def on_run_start(self, loop: Loop) -> None:
         """Listen to what is sent."""
-        loop.grid.journal = self._listening(loop.grid.journal)
+        journal = loop.federation.journal
 
-    def _listening(self, journal: Journal) -> Journal:
-        def listen(event: str, **fields: Any) -> None:
-            if event == "exchange" and fields["kind"] not in _NOT_COUNTED:
-                size = fields["bytes-down"] + fields["bytes-up"]
-                self._bytes += size
-                self._selecting += size if fields["kind"].startswith("query") else 0
-                self._time += fields.get("simulated-seconds", 0.0)
-            journal(event, **fields)
+        def listen(event: Event) -> None:
+            if isinstance(event, Exchanged):
+                self._count(event)
+            journal(event)
 
-        return listen
+        loop.federation.journal = listen
+
+    def _count(self, exchange: Exchanged) -> None:
+        if exchange.kind not in _NOT_COUNTED:
+            size = exchange.bytes_down + exchange.bytes_up
+            self._bytes += size
+            self._selecting += size if exchange.kind.startswith("query") else 0
+            self._time += exchange.simulated_seconds or 0.0
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Write down the cost; a text ends the run."""
-        cost = {
-            "round": loop.round,
-            "bytes": self._bytes,
-            "bytes-selecting": self._selecting,
-            "client-seconds": self._work + self.grid.client_seconds,
-            "simulated-seconds": self._time,
-        }
-        loop.journal(EVENT, **cost)
-        return "early-stop" if self.budget.spent([cost]) >= self.budget.amount else None
+        metered = Metered(
+            round=loop.round,
+            bytes=self._bytes,
+            bytes_selecting=self._selecting,
+            client_seconds=self._work + self.grid.client_seconds,
+            simulated_seconds=self._time,
+        )
+        loop.federation.note(metered)
+        spent = self.budget.spent([metered.to_dict()])
+        return "early-stop" if spent >= self.budget.amount else None

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
-from ...report.history import History, jain_index
+from ....core.wire.events import Event, as_events
+from ...report.evenness import jain_index
+from ...report.history import History
 from .measures import EVENNESS, SELECTING
-from .meter import EVENT
-
-COSTS = ("bytes", "bytes-selecting", "client-seconds", "simulated-seconds")
+from .meter import Metered
 
 
-def rows_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row a round, in order; round 0 is the model before training.
 
     Beside the columns of ``rounds.csv`` a row has the bytes, work and seconds of the run up to
-    there (`COSTS`, and what choosing took on the server), and the evenness of participation so far
-    (Jain's index).
+    there (`Metered`, and what choosing took on the server), and the evenness of participation so
+    far (Jain's index).
 
     Examples
     --------
@@ -29,13 +29,14 @@ def rows_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     >>> [row["evenness"] for row in rows], rows[1]["bytes"]
     ([0.5, 1.0], 70)
     """
-    events = list(events)
+    events = list(as_events(log))
     history = History.from_events(events)
-    costs = {event["round"]: event for event in events if event.get("event") == EVENT}
+    costs = {event.round: event for event in events if isinstance(event, Metered)}
     rounds = sorted(history.rows)
     rows: list[dict[str, Any]] = [{"round": number, **history.rows[number]} for number in rounds]
     for row, even in zip(rows, _evenness(history, rounds), strict=True):
-        row |= {name: costs.get(row["round"], {}).get(name, 0) for name in COSTS}
+        cost = costs.get(row["round"], Metered())
+        row |= cost.model_dump(by_alias=True, exclude={"round", "cohort", "time"})
         if even is not None:
             row[EVENNESS] = even
     choosing = accumulate(row.get("select-seconds", 0.0) for row in rows)

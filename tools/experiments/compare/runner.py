@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -19,14 +19,15 @@ from urllib.parse import quote
 from ....core.config import Scalar, default_config, read_config
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
+from ....core.wire.events import as_events
 from ....server_app.app import build_loop, configure_logging
 from ....server_app.callbacks.checkpoint import CheckpointError
-from ....server_app.run_folder import Event, RunFolder
+from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
 from ...engine.simulated_devices import simulated_devices
 from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
-from .meter import EVENT, Meter, MeteredGrid
+from .meter import Meter, Metered, MeteredGrid
 from .rows import rows_of
 
 _LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
@@ -87,9 +88,9 @@ def _play(folder: RunFolder, run_config: dict[str, Any], budget: Budget) -> str:
     return loop.run()
 
 
-def _last_cost(events: list[Event]) -> dict[str, Any]:
-    costs = [event for event in events if event.get("event") == EVENT]
-    return costs[-1] if costs else {}
+def _last_cost(log: Iterable[Mapping[str, Any]]) -> Metered:
+    costs = [event for event in as_events(log) if isinstance(event, Metered)]
+    return costs[-1] if costs else Metered()
 
 
 @lru_cache(maxsize=4)

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from ..lenient import by_name, number
+from ....core.wire.events import (
+    Evaluated,
+    Event,
+    Exchanged,
+    Quarantined,
+    RoundFinished,
+    RunFinished,
+    RunStarted,
+    Selected,
+    as_events,
+)
 
 RECENT = 10  # rounds that the time left is judged by
 OVERDUE = 2.0  # times as long as usual
@@ -44,16 +54,54 @@ class RunState:
     slowest: dict[str, float] = field(default_factory=dict)
     accuracies: list[float] = field(default_factory=list)
     worst: float | None = None
-    finish: Mapping[str, Any] | None = None
+    finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
     _exchange_seconds: list[float] = field(default_factory=list)
 
-    def take(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Learn from events; unknown kinds and missing fields are passed over."""
-        for event in events:
-            handler = getattr(self, f"_{str(event.get('event')).replace('-', '_')}", None)
-            if handler is not None:
-                handler(event)
+    def take(self, events: Iterable[Event | Mapping[str, Any]]) -> None:
+        """Learn from events, or the lines of a log; unknown kinds are passed over."""
+        for event in as_events(events):
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.title, self.finish = event.strategy, None
+                self.total = int(event.number("num-server-rounds") or 0)
+            case Selected(phase="train"):
+                self._selected(event)
+            case Exchanged():
+                self._exchanged(event)
+            case Quarantined():
+                self.quarantined[event.client] += 1
+            case Evaluated(where="clients"):
+                self.worst = event.accuracy_worst_10
+            case Evaluated() if event.accuracy is not None:
+                self.accuracies.append(event.accuracy)
+            case RoundFinished():
+                self.done = self.round = event.round or self.round
+                self._round_seconds.append(event.seconds or 0.0)
+            case RunFinished():
+                self.finish, self.training = event, []
+
+    def _selected(self, event: Selected) -> None:
+        current = event.round or 0
+        # Cohorts choose one after the other.
+        before = self.training if current == self.round else []
+        self.training = list(dict.fromkeys([*before, *event.chosen]))
+        self.round = current
+
+    def _exchanged(self, event: Exchanged) -> None:
+        if event.kind.startswith("query"):
+            self.traffic["selecting"] += event.bytes_down + event.bytes_up
+        else:
+            self.traffic += Counter(down=event.bytes_down, up=event.bytes_up)
+        self.late.update(event.late)
+        self.failed.update(list(event.failed))
+        if event.kind == "train":
+            self.training = []
+            self.slowest = event.reply_seconds.slowest if event.reply_seconds else {}
+            self._exchange_seconds.append(event.seconds or 0.0)
 
     def seconds_a_round(self) -> float | None:
         """Return how long rounds take lately."""
@@ -70,54 +118,3 @@ class RunState:
             return False
         usual = median(self._exchange_seconds[-RECENT:])
         return quiet_seconds > max(1.0, OVERDUE * usual)
-
-    def _run_started(self, event: Mapping[str, Any]) -> None:
-        config = event.get("config")
-        config = config if isinstance(config, Mapping) else {}
-        self.title = str(event.get("strategy") or "")
-        self.total = int(number(config.get("num-server-rounds")) or 0)
-        self.finish = None
-
-    def _selected(self, event: Mapping[str, Any]) -> None:
-        chosen = event.get("chosen")
-        if event.get("phase", "train") != "train" or not isinstance(chosen, list):
-            return
-        current = int(number(event.get("round")) or 0)
-        if current != self.round:
-            self.training = []
-        self.round = current
-        # Cohorts choose one after the other.
-        self.training = list(dict.fromkeys([*self.training, *map(str, chosen)]))
-
-    def _exchange(self, event: Mapping[str, Any]) -> None:
-        kind = str(event.get("kind", "train"))
-        down, up = (int(number(event.get(name)) or 0) for name in ("bytes-down", "bytes-up"))
-        if kind.startswith("query"):
-            self.traffic["selecting"] += down + up
-        else:
-            self.traffic += Counter(down=down, up=up)
-        late, failed = event.get("late"), event.get("failed")
-        self.late.update(map(str, late) if isinstance(late, list) else [])
-        self.failed.update(map(str, failed) if isinstance(failed, Mapping) else [])
-        if kind == "train":
-            self.training = []
-            told = event.get("reply-seconds")
-            self.slowest = by_name(told.get("slowest")) if isinstance(told, Mapping) else {}
-            self._exchange_seconds.append(number(event.get("seconds")) or 0.0)
-
-    def _quarantined(self, event: Mapping[str, Any]) -> None:
-        self.quarantined[str(event.get("client", "?"))] += 1
-
-    def _evaluated(self, event: Mapping[str, Any]) -> None:
-        if event.get("where") == "clients":
-            self.worst = number(event.get("accuracy-worst-10"))
-        elif (accuracy := number(event.get("accuracy"))) is not None:
-            self.accuracies.append(accuracy)
-
-    def _round_finished(self, event: Mapping[str, Any]) -> None:
-        self.done = self.round = int(number(event.get("round")) or self.round)
-        self._round_seconds.append(number(event.get("seconds")) or 0.0)
-
-    def _run_finished(self, event: Mapping[str, Any]) -> None:
-        self.finish = event
-        self.training = []

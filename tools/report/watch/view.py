@@ -75,10 +75,9 @@ def line(state: RunState) -> str:
 
 def ending(state: RunState) -> str:
     """Say how the run ended."""
-    finish = state.finish or {}
-    message = shorten(str(finish.get("message") or ""), 300)
-    text = f"{finish.get('reason', 'ended')} after {state.done} rounds"
-    return f"{text}: {message}" if message else text
+    reason, message = (state.finish.reason, state.finish.message) if state.finish else ("", "")
+    text = f"{reason or 'ended'} after {state.done} rounds"
+    return f"{text}: {shorten(message, 300)}" if message else text
 
 
 def traffic(state: RunState) -> str:

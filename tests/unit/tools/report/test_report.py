@@ -11,9 +11,15 @@ import pytest
 from forager.server_app.run_folder import RunFolder
 from forager.tools.report import summary_table, write_report
 from forager.tools.report.axes import shades
-from forager.tools.report.formatting import data_size, duration, run_command, shorten
-from forager.tools.report.history import History, jain_index
-from forager.tools.report.lenient import natural_order
+from forager.tools.report.evenness import jain_index
+from forager.tools.report.formatting import (
+    data_size,
+    duration,
+    natural_order,
+    run_command,
+    shorten,
+)
+from forager.tools.report.history import History
 from forager.tools.report.participation_charts import WAITING
 from forager.tools.report.story import last_and_best
 
@@ -41,12 +47,7 @@ def run_events(keys: list[str], rounds: int, per_round: int) -> list[dict[str, A
     """A whole run with seeded choices."""
     rng = np.random.default_rng(7)
     events: list[dict[str, Any]] = [
-        {
-            "event": "run-started",
-            "time": 0.0,
-            "strategy": "Random over FedAvg",
-            "clients": len(keys),
-        },
+        {"event": "run-started", "time": 0.0, "strategy": "Random over FedAvg"},
         {"event": "evaluated", "time": 0.0, "round": 0, "where": "server", "accuracy": 0.1},
     ]
     for number in range(1, rounds + 1):
@@ -191,7 +192,7 @@ def test_strangers_words_stay_words(tmp_path: Path) -> None:
     chosen = {"event": "selected", "round": 1, "phase": "train", "chosen": keys}
     failed = {"event": "exchange", "round": 1, "kind": "train", "failed": {k: k for k in keys}}
     away = {"event": "quarantined", "round": 1, "client": nasty[0], "reason": nasty[1]}
-    started = {"event": "run-started", "strategy": nasty[0], "clients": None}
+    started = {"event": "run-started", "strategy": nasty[0]}
     finished = {"event": "run-finished", "reason": nasty[1], "message": nasty[0]}
     events: list[dict[str, Any]] = [started, chosen, failed, away, finished]
     folder = folder_with(tmp_path, events, **{nasty[0]: nasty[1], "overrides": {"x": nasty[1]}})
@@ -287,8 +288,7 @@ def test_best_accuracy_is_the_first_of_equals() -> None:
 
 def test_participation_counts_those_never_chosen() -> None:
     events = [
-        {"event": "run-started", "clients": 5},
-        {"event": "selected", "round": 1, "phase": "train", "chosen": ["a", "b"]},
+        {"event": "selected", "round": 1, "phase": "train", "available": 5, "chosen": ["a", "b"]},
         {"event": "selected", "round": 2, "phase": "train", "chosen": ["a", "a"]},
         {"event": "selected", "round": 2, "phase": "evaluate", "chosen": ["c"]},
     ]

@@ -1,0 +1,104 @@
+"""The numbers of each round: the columns of `rounds.csv`, and what each event adds to them."""
+
+from collections.abc import Mapping
+
+from ...core.wire.events import (
+    Aggregated,
+    Evaluated,
+    Event,
+    Exchanged,
+    PrivacySpent,
+    Quarantined,
+    RoundFinished,
+    Selected,
+    SparseUplinkUsed,
+)
+
+Row = dict[str, float]
+
+CSV_COLUMNS = (
+    "round",
+    "seconds",
+    "select-seconds",
+    "chosen",
+    "received",
+    "failed",
+    "late",
+    "quarantined",
+    "bytes-down",
+    "bytes-up",
+    "bytes-up-dense",
+    "bytes-select",
+    "train-loss",
+    "accuracy",
+    "loss",
+    "clients-accuracy-mean",
+    "clients-accuracy-worst-10",
+    "clients-accuracy-best-10",
+    "clients-accuracy-variance",
+    "epsilon",
+)
+
+
+def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
+    """Add what an event says of its round; the clients chosen are not counted here.
+
+    `bytes-up-dense` counts what sparse updates have spared.
+
+    >>> rows = {}
+    >>> add_numbers(rows, 3, RoundFinished(seconds=1.5))
+    >>> rows
+    {3: {'seconds': 1.5}}
+    """
+    match event:
+        case Selected() if event.seconds is not None:
+            _add(rows, current, {"select-seconds": event.seconds})
+        case Exchanged():
+            _add(rows, current, _exchanged(event))
+        case SparseUplinkUsed() if event.bytes_dense:
+            _add(rows, current, {"bytes-up-dense": event.bytes_dense - event.bytes_sparse})
+        case Quarantined():
+            _add(rows, current, {"quarantined": 1})
+        case PrivacySpent():
+            _put(rows, current, {"epsilon": event.epsilon_most})
+        case Aggregated():
+            _put(rows, current, {"train-loss": event.metrics.get("train-loss")})
+        case Evaluated():
+            _put(rows, current, _evaluated(event))
+        case RoundFinished():
+            _put(rows, current, {"seconds": event.seconds})
+
+
+def _exchanged(event: Exchanged) -> Row:
+    down, up, query = event.bytes_down, event.bytes_up, event.kind.startswith("query")
+    sent: Row = {
+        "bytes-down": 0 if query else down,
+        "bytes-up": 0 if query else up,
+        "bytes-select": down + up if query else 0,
+    }
+    if event.kind != "train":
+        return sent
+    failed, late = len(event.failed), len(event.late)
+    return {**sent, "received": event.received, "failed": failed, "late": late, "quarantined": 0}
+
+
+def _evaluated(event: Evaluated) -> dict[str, float | None]:
+    if event.where != "clients":
+        return {"accuracy": event.accuracy, "loss": event.loss}
+    return {
+        "clients-accuracy-mean": event.accuracy_mean,
+        "clients-accuracy-worst-10": event.accuracy_worst_10,
+        "clients-accuracy-best-10": event.accuracy_best_10,
+        "clients-accuracy-variance": event.accuracy_variance,
+        "clients-loss-mean": event.loss_mean,
+    }
+
+
+def _add(rows: dict[int, Row], current: int, told: Row) -> None:
+    row = rows.setdefault(current, {})
+    row |= {column: row.get(column, 0) + value for column, value in told.items()}
+
+
+def _put(rows: dict[int, Row], current: int, told: Mapping[str, float | None]) -> None:
+    known = {column: value for column, value in told.items() if value is not None}
+    rows.setdefault(current, {}).update(known)
