@@ -58,6 +58,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         deadline=min(config.round.question_deadline, config.round.deadline),
         quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
+        allowed=config.clients.names(),
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)

@@ -179,8 +179,13 @@ class Loop:
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
         config = self._message_config()
-        messages = self.strategy.configure_train(server_round, self.arrays, config, self.grid)
-        messages = list(messages)
+        try:
+            messages = list(
+                self.strategy.configure_train(server_round, self.arrays, config, self.grid)
+            )
+        except Exception as error:  # whatever a client has said or not, the run goes on
+            _log.exception("round %d could not be prepared", server_round)
+            raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
         if not messages:
             raise _RoundFailed("no client is connected, or none could be chosen")
         replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
@@ -240,10 +245,14 @@ class Loop:
         return ConfigRecord({RUN: self.federation.run} if self.federation.run else {})
 
     def _evaluate_on_clients(self) -> None:
-        messages = self.strategy.configure_evaluate(
-            self.round, self.arrays, self._message_config(), self.grid
-        )
-        messages = list(messages)
+        config = self._message_config()
+        try:
+            messages = list(
+                self.strategy.configure_evaluate(self.round, self.arrays, config, self.grid)
+            )
+        except Exception:  # nothing depends on it
+            _log.exception("the evaluation of round %d could not be prepared", self.round)
+            return
         if not messages:
             return
         replies = list(self.grid.stream(messages))

@@ -17,13 +17,15 @@ from flwr.serverapp import Grid
 
 from ..core.wire.events import Exchanged, ReplySeconds
 from ..core.wire.records import entries
-from ..core.wire.sizes import payload_bytes, record_bytes
+from ..core.wire.sizes import name_bytes, payload_bytes, record_bytes
+from ..core.wire.text import shorten
 from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
 
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _SLOWEST = 3  # clients of a round that the log names as slow
+_LONGEST_REASON = 1000  # characters; a client could fill the log
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 # A reply may be this many times as large as the largest message sent so far (which held a model),
 # and some more: no method answers a model with more than a few arrays of its size.
@@ -159,10 +161,13 @@ class PatientGrid(GridWrapper):
                     break
                 time.sleep(self.poll)
         finally:
-            exchange.late += [self.federation.key(node) for node in waiting.values()]
+            exchange.late += self.federation.keys(waiting.values())
             exchange.seconds = time.monotonic() - started
             if devices is not None:
                 devices.pass_time(exchange.simulated)
+            if exchange.received < enough and exchange.kind == "train":
+                for key in exchange.late:  # their round was waited for in vain
+                    self.federation.heard(key, self.round, answered=False)
             self._note(exchange)
 
     def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
@@ -205,7 +210,7 @@ class PatientGrid(GridWrapper):
                 continue
             if reply.has_error():
                 reason = reply.error.reason or f"error {reply.error.code}"
-                exchange.fail(self.federation.key(node), reason)
+                exchange.fail(self.federation.key(node), shorten(reason, _LONGEST_REASON))
                 continue
             size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
             exchange.bytes_up += size
@@ -214,11 +219,12 @@ class PatientGrid(GridWrapper):
             if seconds:  # the local engine answers for all at once, unless its devices are slow
                 exchange.took[self.federation.key(node)] = seconds
             self.federation.roster.learn(reply)
-            if size > most:
+            if size + name_bytes(reply.content) > most:
                 reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
                 exchange.fail(self.federation.key(node), reason)
                 continue
             exchange.received += 1
+            self.federation.heard(self.federation.key(node), self.round, answered=True)
             yield reply
 
     def _simulated(self, reply: Message) -> float:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 from flwr.app import MetricRecord
 
+_ABSURD = 1e12
+
 
 def accuracy_spread(metrics: Iterable[MetricRecord]) -> dict[str, float]:
     """Return mean, worst and best tenth, and variance of the clients' accuracies.
@@ -21,7 +23,9 @@ def accuracy_spread(metrics: Iterable[MetricRecord]) -> dict[str, float]:
     values = np.array(
         [pair for pair in pairs if all(isinstance(v, int | float) for v in pair)], float
     )
-    values = values[np.isfinite(values).all(axis=1)] if len(values) else values
+    if len(values):  # an accuracy is a share; a loss that large is a lie
+        sound = np.isfinite(values).all(axis=1) & (np.abs(values[:, 1]) < _ABSURD)
+        values = values[sound & (values[:, 0] >= 0) & (values[:, 0] <= 1)]
     if not len(values):
         return {}
     accuracies = np.sort(values[:, 0])

@@ -1,11 +1,14 @@
 """What the server knows of every client it has met: ages, participation, last answers."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_MOST_GONE = 5_000  # clients that are remembered though they are not there
 
 
 class ClientMemory:
@@ -25,8 +28,9 @@ class ClientMemory:
         self._ages: dict[str, int] = {}
         self._participated: set[str] = set()
         self._answers: dict[str, dict[str, Any]] = {}
+        self._picks: Counter[str] = Counter()
 
-    def round_passed(self, keys: Iterable[str], chosen: Collection[str]) -> None:
+    def round_passed(self, keys: Collection[str], chosen: Collection[str]) -> None:
         """Let a round pass for all clients known or given; those chosen start again."""
         for key in self._ages:
             self._ages[key] += 1
@@ -35,6 +39,22 @@ class ClientMemory:
         for key in chosen:
             self._ages[key] = 0
         self._participated.update(chosen)
+        self._picks.update(chosen)
+        here = set(keys)
+        if len(self._ages) > _MOST_GONE + 2 * len(here):
+            self._forget(here)
+
+    def _forget(self, here: Collection[str]) -> None:
+        """Forget those that are not there and have not been chosen for longest."""
+        gone = sorted((key for key in self._ages if key not in here), key=lambda k: -self._ages[k])
+        for key in gone[: len(gone) - _MOST_GONE // 2]:
+            for known in (self._ages, self._picks, *self._answers.values()):
+                known.pop(key, None)
+            self._participated.discard(key)
+
+    def picked(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return how often clients have been chosen."""
+        return np.array([self._picks[key] for key in keys], dtype=np.int64)
 
     def learn(self, key: str, name: str, value: Any) -> None:
         """Remember a client's answer, in place of an older one."""
@@ -68,6 +88,7 @@ class ClientMemory:
         return {
             "ages": dict(self._ages),
             "participated": sorted(self._participated),
+            "picks": dict(self._picks),
             "answers": {name: dict(values) for name, values in self._answers.items()},
         }
 
@@ -75,6 +96,7 @@ class ClientMemory:
         """Take back what :meth:`state_dict` returned."""
         self._ages = dict(state["ages"])
         self._participated = set(state["participated"])
+        self._picks = Counter(state["picks"])
         self._answers = {name: dict(values) for name, values in state["answers"].items()}
 
 

@@ -25,6 +25,8 @@ from .checks import validation_data
 from .federation import BadReply
 from .layer import Layer
 
+_ABSURD = 10**12  # samples of one client
+
 Targets = Callable[[ArrayRecord], ArrayRecord]
 
 
@@ -174,14 +176,16 @@ class _Told:
         chosen, size, seconds, clean = map(values.get, ("round", "size", "seconds", "clean"))
         if type(chosen) is not int or not 0 <= chosen <= server_round:
             raise BadReply(f"a coreset of round {chosen!r}, in round {server_round}")
-        if type(size) is not int or size < 1:
+        if type(size) is not int or not 1 <= size <= _ABSURD:
             raise BadReply(f"a coreset of {size!r} samples")
         if type(seconds) is not float or not 0 <= seconds < math.inf:
             raise BadReply(f"a coreset chosen in {seconds!r} seconds")
         if clean is not None and (type(clean) is not float or not 0 <= clean <= 1):
             raise BadReply(f"a coreset of which a share of {clean!r} is clean")
         labels = values.get("labels", [])
-        if not isinstance(labels, list) or any(type(n) is not int or n < 0 for n in labels):
+        if not isinstance(labels, list) or any(
+            type(n) is not int or not 0 <= n <= _ABSURD for n in labels
+        ):
             raise BadReply(f"a coreset with {labels!r} samples of the classes")
         return cls(chosen, size, seconds, clean, labels)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,6 +45,8 @@ class Federation:
         Seconds to wait for new nodes to say who they are.
     run : str (default: "")
         Name of the run, which clients keep their state under; Flower's run id if it has none.
+    allowed : collection of str (default: everyone)
+        Keys of the clients that may take part.
     """
 
     def __init__(
@@ -54,12 +56,15 @@ class Federation:
         quorum: float = 0.8,
         identify_timeout: float = 60.0,
         run: str = "",
+        allowed: Collection[str] = (),
     ) -> None:
         self.roster = Roster()
         self.deadline = deadline
         self.quorum = quorum
         self.identify_timeout = identify_timeout
         self.run = run
+        self.allowed = frozenset(allowed)
+        self._strangers: set[str] = set()
         self.journal: Journal = silent
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self._occasion = ("", 0)
@@ -69,9 +74,28 @@ class Federation:
         self._rests_until: dict[str, int] = {}
 
     def nodes(self, grid: Grid) -> list[int]:
-        """Return the nodes in view in the order of their keys; new ones are asked for theirs."""
+        """Return the nodes that may take part, of those in view, in the order of their keys.
+
+        New ones are asked for their names.
+        """
         self.roster.identify(grid, self.identify_timeout)
-        return self.roster.in_order(grid.get_node_ids())
+        while self.roster.doubles:
+            node, key = self.roster.doubles.pop()
+            reason = f"node {node} calls itself {key}, as another does"
+            self.note(Quarantined(client=self.key(node), reason=reason))
+        nodes = self.roster.in_order(grid.get_node_ids())
+        if not self.allowed:
+            return nodes
+        strangers = [node for node in nodes if self.key(node) not in self.allowed]
+        for key in self.keys(strangers):
+            if key not in self._strangers and len(self._strangers) < _MOST_STRIKES:
+                self._strangers.add(key)
+                _log.warning("client %s is not in clients.allowed: it takes no part", key)
+        return [node for node in nodes if self.key(node) in self.allowed]
+
+    def awake(self, nodes: Iterable[int], server_round: int) -> list[int]:
+        """Return the nodes that do not rest for having left messages unanswered."""
+        return [node for node in nodes if not self._rests(node, server_round)]
 
     def key(self, node_id: int) -> str:
         """Return the stable name of a client."""
@@ -129,7 +153,7 @@ class Federation:
             The records to send, or a function of the node that returns them. Settings under
             ``"config"`` are a plain dict, to which the round is added.
         """
-        asked = [node for node in nodes if not self._rests(node, server_round)]
+        asked = self.awake(nodes, server_round)
         if not asked:
             return {}
         made: dict[int, RecordDict] = {}  # most clients are asked the same
@@ -149,7 +173,8 @@ class Federation:
             if not reply.has_error():
                 self.roster.learn(reply)
                 answers[reply.metadata.src_node_id] = reply
-        self._learn_who_is_silent(server_round, asked, answers)
+        for node in asked:
+            self.heard(self.key(node), server_round, answered=node in answers)
         return answers
 
     def _question(self, server_round: int, content: Mapping[str, Any]) -> RecordDict:
@@ -161,18 +186,15 @@ class Federation:
     def _rests(self, node: int, server_round: int) -> bool:
         return server_round < self._rests_until.get(self.key(node), 0)
 
-    def _learn_who_is_silent(
-        self, server_round: int, asked: Iterable[int], answers: Mapping[int, Message]
-    ) -> None:
-        for node in asked:
-            key = self.key(node)
-            if node in answers:
-                self._misses.pop(key, None)
-                self._rests_until.pop(key, None)
-            else:
-                self._misses[key] += 1
-                rest = min(_LONGEST_REST, 2 ** self._misses[key] - 1)
-                self._rests_until[key] = server_round + 1 + rest
+    def heard(self, key: str, server_round: int, *, answered: bool) -> None:
+        """Learn that a client has answered in time, or has not: then it rests for some rounds."""
+        if answered:
+            self._misses.pop(key, None)
+            self._rests_until.pop(key, None)
+        elif key in self._misses or len(self._misses) < _MOST_STRIKES:
+            self._misses[key] += 1
+            rest = min(_LONGEST_REST, 2 ** (self._misses[key] - 1))
+            self._rests_until[key] = server_round + 1 + rest
 
     def sound(
         self, server_round: int, replies: Iterable[Message], read: Callable[[Message], None]

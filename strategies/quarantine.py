@@ -1,7 +1,7 @@
 """Set bad replies aside so that the round goes on with the rest."""
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -17,8 +17,10 @@ from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
 from ..core.wire.records import entries, records_of, sent_arrays
 from .federation import BadReply
 from .layer import Layer
+from .observations import metrics_in
+from .usual_size import UsualSize
 
-_HISTORY = 200  # accepted updates whose norms and counts say what is usual
+_FIRST = 5  # replies that say what is usual before any was accepted
 _ABSURD = 1e12  # samples of one client: sums of such counts still are numbers
 
 
@@ -42,8 +44,18 @@ class Quarantine(Layer):
     records, other array names, shapes or types than were sent, values that are not finite, no or
     negative example counts, and updates larger than ``norm_factor`` times the median of those
     accepted so far (of the model itself until there are any); likewise example counts above
-    ``count_factor`` times the usual, once there is one. Each is written to the journal and counted
-    against its client.
+    ``count_factor`` times the usual. Each is written to the journal and counted against its client.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Gets the sound replies.
+    norm_factor, count_factor : float
+        How many times the usual size, or number of samples, is absurd.
+    weight_factor : float (default: 0.0)
+        A client counts for at most this many times the usual number of samples; 0 for no limit.
+    min_replies : int (default: 1)
+        With fewer sound replies nothing is aggregated.
     """
 
     def __init__(
@@ -52,14 +64,14 @@ class Quarantine(Layer):
         *,
         norm_factor: float = 100.0,
         count_factor: float = 100.0,
+        weight_factor: float = 0.0,
         min_replies: int = 1,
     ) -> None:
         super().__init__(inner)
-        self.norm_factor = norm_factor
-        self.count_factor = count_factor
+        self.weight_factor = weight_factor
         self.min_replies = min_replies
-        self._norms: deque[float] = deque(maxlen=_HISTORY)
-        self._counts: deque[float] = deque(maxlen=_HISTORY)
+        self._norms = UsualSize(norm_factor)
+        self._counts = UsualSize(count_factor)
         self._sent: dict[int, SentModel] = {}  # of those who have not answered yet
 
     @classmethod
@@ -69,6 +81,7 @@ class Quarantine(Layer):
             inner,
             norm_factor=config.quarantine.norm_factor,
             count_factor=config.quarantine.count_factor,
+            weight_factor=config.quarantine.weight_factor,
             min_replies=config.round.min_replies,
         )
 
@@ -88,8 +101,9 @@ class Quarantine(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the sound replies, if there are enough."""
-        usual = float(np.median(self._norms)) if self._norms else 0.0
-        most = self.count_factor * float(np.median(self._counts)) if self._counts else _ABSURD
+        replies, counts = self._with_first_counts(replies)
+        usual, most = self._norms.median, counts.most(_ABSURD)
+        heaviest = self.weight_factor * counts.median
         # Layers inside check the records that they asked for.
         expected, needed = self.reply_records(), self.metrics_needed()
 
@@ -100,6 +114,8 @@ class Quarantine(Layer):
                 raise BadReply(f"{NUM_EXAMPLES} = {count:.4g}, more than {most:.4g}")
             self._norms.append(self._check_size(sent, reply, usual, expected))
             self._counts.append(count)
+            if 0 < heaviest < count:
+                _weigh_less(reply, heaviest)
 
         sound = self._answered(self.federation.sound(server_round, replies, read))
         first = list(islice(sound, self.min_replies))
@@ -118,6 +134,23 @@ class Quarantine(Layer):
 
         sound = self._answered(self.federation.sound(server_round, replies, read))
         return super().aggregate_evaluate(server_round, sound)
+
+    def _with_first_counts(self, replies: Iterable[Message]) -> tuple[Iterable[Message], UsualSize]:
+        """Return the replies, and what numbers of samples are usual.
+
+        Until some were accepted, the first replies of the round say so together: no single client
+        can then claim to hold nearly all the data.
+        """
+        if len(self._counts):
+            return replies, self._counts
+        replies = iter(replies)
+        first = list(islice(replies, _FIRST))
+        claims = (metrics_in(reply).get(NUM_EXAMPLES) for reply in first if reply.has_content())
+        told = [float(c) for c in claims if isinstance(c, int | float) and 0 < c <= _ABSURD]
+        usual = UsualSize(self._counts.factor)
+        if len(told) >= 3:  # of two, nobody can tell which one lies
+            usual.extend(told)
+        return chain(first, replies), usual
 
     @staticmethod
     def _answered(replies: Iterable[Message]) -> Iterator[Message]:
@@ -144,20 +177,21 @@ class Quarantine(Layer):
         self, sent: SentModel, reply: Message, usual: float, expected: Collection[str]
     ) -> float:
         norm = update_norm(sent, reply, expected)
-        limit = self.norm_factor * (usual if usual > 1e-9 * sent.norm else max(sent.norm, 1.0))
+        known = usual > 1e-9 * sent.norm
+        limit = self._norms.factor * (usual if known else max(sent.norm, 1.0))
         if norm > limit:
             raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
         return norm
 
     def own_state(self) -> dict[str, Any]:
         """Return the usual norms and counts, and the strikes."""
-        usual = {"norms": list(self._norms), "counts": list(self._counts)}
+        usual = {"norms": self._norms.state(), "counts": self._counts.state()}
         return usual | {"strikes": dict(self.federation.strikes)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
-        self._norms = deque(state["norms"], maxlen=_HISTORY)
-        self._counts = deque(state["counts"], maxlen=_HISTORY)
+        self._norms.load(state["norms"])
+        self._counts.load(state["counts"])
         self.federation.strikes = Counter(state["strikes"])
 
 
@@ -178,6 +212,12 @@ def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
         if not finite:
             raise BadReply(f"metric {name} is not finite")
     return float(examples)
+
+
+def _weigh_less(reply: Message, count: float) -> None:
+    """Let a reply count for no more than a number of samples."""
+    record = records_of(reply.content, MetricRecord)[0]
+    record[NUM_EXAMPLES] = count
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

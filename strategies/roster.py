@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo  # what Grid.get_nodes returns
 from flwr.serverapp import Grid
 
 from ..core.wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
@@ -30,7 +31,7 @@ class Roster:
     """Stable keys of the nodes seen so far.
 
     A key is what the client calls itself in its replies (its ``client-id``, else its partition id),
-    else a digest of its public key, else its node id.
+    else the name that it was registered by, else a digest of its public key, else its node id.
 
     A name belongs to the node that used it first, as long as that is connected: whoever else claims
     it goes by its public key or node id, so that nobody spoils another's record or takes its turn.
@@ -44,6 +45,7 @@ class Roster:
         self._holders: dict[str, int] = {}  # whose name it is
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
         self._connected: frozenset[int] = frozenset()
+        self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
 
     def key(self, node_id: int) -> str:
         """Return the key of a node."""
@@ -67,6 +69,12 @@ class Roster:
         return rank if rank is not None else (key_order(self.key(node_id)), node_id)
 
     def _note(self, node_id: int, key: str) -> None:
+        before = self._holders.get(key)
+        if before is not None and before != node_id:
+            # Its holder was away and another has its name now; when it is back, it claims it anew.
+            self._keys.pop(before, None)
+            self._ranks.pop(before, None)
+            self._claims[before] = key
         self._holders[key] = node_id
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)
@@ -82,6 +90,7 @@ class Roster:
             return
         if self._is_taken(key, node):
             self._claims[node] = key
+            self.doubles.append((node, key))
             _log.warning("node %d calls itself %s, as another does: it goes by its id", node, key)
         else:
             self._note(node, key)
@@ -126,9 +135,20 @@ class Roster:
             self.learn(reply)
         self._compare_versions(replies)
         for node in grid.get_nodes():
-            if node.node_id not in self._keys and node.public_key:
-                digest = hashlib.blake2b(node.public_key, digest_size=8).hexdigest()
-                self._note(node.node_id, f"key-{digest}")
+            if node.node_id not in self._keys:
+                name = self._official_name(node)
+                if name and not self._is_taken(name, node.node_id):
+                    self._note(node.node_id, name)
+
+    @staticmethod
+    def _official_name(node: NodeInfo) -> str:
+        """Return the name that a node was registered by, else one made from its public key."""
+        registered = str(getattr(node, "name", ""))[:_LONGEST]
+        if registered.isprintable() and registered:
+            return registered
+        if not node.public_key:
+            return ""
+        return f"key-{hashlib.blake2b(node.public_key, digest_size=8).hexdigest()}"
 
     def _compare_versions(self, replies: Iterable[Message]) -> None:
         """Say so where devices run something else than the server: faults may come of it."""

@@ -1,5 +1,6 @@
 """SCAFFOLD's half on the server: the control variate of all clients together."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,9 @@ from ..core.wire.keys import CONTROL
 from ..core.wire.records import attach, detach, entries
 from .federation import BadReply
 from .layer import Layer
+from .usual_size import UsualSize
+
+_FACTOR = 100.0  # how many times the usual change of a variate is absurd
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -40,6 +44,7 @@ class Scaffold(Layer):
         self.control: Arrays = {}
         self._model: Arrays = {}  # the float arrays that changes must be like
         self._clients = 1
+        self._sizes = UsualSize(_FACTOR)
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
@@ -66,8 +71,17 @@ class Scaffold(Layer):
         # In double precision, so that the order of arrival hardly matters
         sums = {n: np.zeros(a.shape) for n, a in self._model.items()}
 
+        most = self._sizes.most(otherwise=self._first_limit())
+
         def add(reply: Message) -> None:
-            for name, array in self._change(reply).items():
+            change = self._change(reply)
+            size = math.sqrt(sum(float(np.vdot(a, a)) for a in change.values()))
+            if not size <= most:
+                raise BadReply(
+                    f"change of a control variate of norm {size:.3g}, at most {most:.3g}"
+                )
+            self._sizes.append(size)
+            for name, array in change.items():
                 sums[name] += array
 
         sound = self.federation.sound(server_round, replies, add)
@@ -78,6 +92,11 @@ class Scaffold(Layer):
             for name, total in sums.items()
         }
         return result
+
+    def _first_limit(self) -> float:
+        """Return how long a change may be while nothing is usual yet: as the model, many times."""
+        squares = sum(float(np.vdot(a, a)) for a in self._model.values())
+        return _FACTOR * max(1.0, math.sqrt(squares))
 
     def _change(self, reply: Message) -> Arrays:
         """Take the change of a control variate out of a reply; :class:`BadReply` if it is wrong."""
@@ -96,8 +115,9 @@ class Scaffold(Layer):
 
     def own_state(self) -> dict[str, Any]:
         """Return the control variate."""
-        return {"control": self.control}
+        return {"control": self.control, "sizes": self._sizes.state()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self.control = dict(state["control"])
+        self._sizes.load(state["sizes"])

@@ -20,6 +20,7 @@ from ..core.methods.selector import Summary
 from ..core.wire.arrays import from_record
 from ..core.wire.events import Selected
 from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
+from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
@@ -29,6 +30,13 @@ from .observations import ASKED, readers
 from .survey import Survey, encode_update
 
 _log = logging.getLogger("forager")
+
+
+_AT_MOST = 3.0  # times the average that a client is chosen, by a rule that has no ages
+
+
+class NobodyTrained(RuntimeError):
+    """Too many rounds in a row found nobody to train."""
 
 
 class Selection(Layer):
@@ -59,6 +67,11 @@ class Selection(Layer):
         "query" or "piggyback".
     ask_at_most : int (default: 0)
         Ask at most this many clients per round, the oldest first; 0 for no limit.
+    at_most : float (default: 0.0)
+        How many times as often as the average a client may be chosen; 0 for no limit.
+    empty_rounds : int (default: 0)
+        Rounds in a row without anybody to train after which to fail; 0 for any number. For Flower's
+        own loop, which would go on with them to the end.
     """
 
     def __init__(
@@ -74,6 +87,8 @@ class Selection(Layer):
         survey: Survey | None = None,
         summary_mode: str = "query",
         ask_at_most: int = 0,
+        at_most: float = 0.0,
+        empty_rounds: int = 0,
     ) -> None:
         super().__init__(inner)
         self.selector = selector
@@ -84,6 +99,9 @@ class Selection(Layer):
         self.survey = survey or Survey()
         self.summary_mode = summary_mode
         self.ask_at_most = ask_at_most
+        self.at_most = at_most
+        self.empty_rounds = empty_rounds
+        self._empty = 0
         self.memory = ClientMemory()
         self._readers = readers(selector.needs, self.survey.bounded)
         self._rng = np.random.default_rng([seed, 1])
@@ -110,6 +128,7 @@ class Selection(Layer):
             survey=Survey(bounded=summary.form == "unit"),
             summary_mode=summary.mode,
             ask_at_most=summary.ask_at_most,
+            at_most=config.clients.at_most or (0.0 if method.has_ages else _AT_MOST),
         )
 
     def limit(self, count: int) -> None:
@@ -135,46 +154,79 @@ class Selection(Layer):
         # Not one more because 50 * 1.1 is a hair above 55
         asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
         if not asked:
+            self._say_if_empty(server_round)
             return []
         nodes = self.federation.nodes(GridView(grid, available))
         self._before = from_record(arrays)
-        pool = self._candidates(nodes, asked, server_round, arrays, grid)
-        positions = self.selector.select(pool.candidates, asked, self._rng)
-        self._wanted = min(wanted, len(positions))
-        chosen = [pool.candidates.keys[i] for i in positions]
+        pool = self._candidates(
+            self._eligible(nodes, asked, server_round), asked, server_round, arrays, grid
+        )
+        picked = [pool.nodes[i] for i in self.selector.select(pool.candidates, asked, self._rng)]
+        if pool.was_asked:
+            picked = self._filled_up(picked, nodes, asked, server_round)
+        self._wanted = min(wanted, len(picked))
+        chosen = self.federation.keys(picked)
         self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
         self.memory.round_passed(self.federation.keys(nodes), chosen)
         if not chosen:
+            self._say_if_empty(server_round)
             return []
+        self._empty = 0
         if self.summary_mode == "piggyback" and SIMILARITY in self.selector.needs:
             config[WANTS] = SIMILARITY
             if self._update is not None:
                 config[REFERENCE] = encode_update(self._update)
-        view = GridView(grid, [pool.nodes[i] for i in positions])
+        view = GridView(grid, picked)
         return self._in_order(super().configure_train(server_round, arrays, config, view))
+
+    def _eligible(self, nodes: list[int], count: int, server_round: int) -> list[int]:
+        """Return those that may be chosen: awake, and not chosen too often; enough in any case."""
+        awake = self.federation.awake(nodes, server_round)
+        eligible = awake if len(awake) >= count else nodes
+        if not self.at_most or len(eligible) <= count:
+            return eligible
+        picks = self.memory.picked(self.federation.keys(eligible))
+        often = picks >= self.at_most * (1 + picks.mean())
+        if len(eligible) - often.sum() < count:
+            return eligible
+        return [node for node, too_often in zip(eligible, often, strict=True) if not too_often]
+
+    def _filled_up(
+        self, picked: list[int], nodes: list[int], count: int, server_round: int
+    ) -> list[int]:
+        """Add those not chosen for longest where a question left too few to choose from."""
+        taken = set(picked)
+        rest = [n for n in self.federation.awake(nodes, server_round) if n not in taken]
+        if len(picked) >= count or not rest:
+            return picked
+        ages = self.memory.values(self.federation.keys(rest), "age")
+        return picked + [rest[i] for i in oldest(ages, count - len(picked), self._rng)]
 
     def _candidates(
         self, nodes: list[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
     ) -> "_Pool":
         """Return those to choose from and what is known of them, after asking if need be."""
         everyone = self._pool(nodes)
-        wants = next((name for name in ASKED if name in self.selector.needs), None)
-        if wants is None:
+        wanted = [name for name in ASKED if name in self.selector.needs]
+        if not wanted:
             return everyone
         shortlist = self.selector.shortlist(everyone.candidates, count, self._rng)
         listed = [nodes[i] for i in shortlist]
-        if wants == HISTOGRAM:  # does not change: who has answered once is not asked again
-            known = self.memory.knows
-            unknown = [n for n in listed if not known(self.federation.key(n), wants)]
-            self._ask(grid, unknown, wants, server_round, arrays)
-        elif self.summary_mode == "query":
-            if self.ask_at_most and len(listed) > self.ask_at_most:
-                ages = everyone.candidates.observations["age"][shortlist]
-                oldest = np.sort(np.argsort(-ages, kind="stable")[: self.ask_at_most])
-                listed = [listed[i] for i in oldest]
-            answered = self._ask(grid, listed, wants, server_round, arrays)
-            listed = [node for node in listed if node in answered]
-        return self._pool(listed)
+        for wants in wanted:
+            if wants == HISTOGRAM:  # does not change: who has answered once is not asked again
+                known = self.memory.knows
+                unknown = [n for n in listed if not known(self.federation.key(n), wants)]
+                self._ask(grid, unknown, wants, server_round, arrays)
+            elif self.summary_mode == "query":
+                if self.ask_at_most and len(listed) > self.ask_at_most:
+                    ages = self.memory.values(self.federation.keys(listed), "age")
+                    asked = np.sort(oldest(ages, self.ask_at_most, self._rng))
+                    listed = [listed[i] for i in asked]
+                answered = self._ask(grid, listed, wants, server_round, arrays)
+                listed = [node for node in listed if node in answered]
+        if not listed:
+            _log.warning("round %d: nobody answered; the oldest train", server_round)
+        return self._pool(listed, was_asked=self.summary_mode == "query")
 
     def _ask(
         self, grid: Grid, nodes: list[int], wants: str, server_round: int, arrays: ArrayRecord
@@ -192,7 +244,7 @@ class Selection(Layer):
             self.memory.learn(self.federation.key(node), wants, value)
         return set(answers)
 
-    def _pool(self, nodes: list[int]) -> "_Pool":
+    def _pool(self, nodes: list[int], was_asked: bool = False) -> "_Pool":
         keys = self.federation.keys(nodes)
         observations = self.memory.observations(keys, self.selector.needs)
         if self.summary_mode == "piggyback":
@@ -203,7 +255,7 @@ class Selection(Layer):
                 known = observations[LOSS][np.isfinite(observations[LOSS])]
                 largest = known.max(initial=0.0)
                 np.nan_to_num(observations[LOSS], copy=False, nan=largest)
-        return _Pool(nodes, Candidates(keys, observations))
+        return _Pool(nodes, Candidates(keys, observations), was_asked)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -271,6 +323,13 @@ class Selection(Layer):
         by_node = {message.metadata.dst_node_id: message for message in messages}
         return [by_node[node] for node in self.federation.roster.in_order(by_node)]
 
+    def _say_if_empty(self, server_round: int) -> None:
+        """Say that a round trains nobody, and fail if that has happened too often in a row."""
+        self._empty += 1
+        _log.warning("round %d: nobody is there to train", server_round)
+        if self.empty_rounds and self._empty >= self.empty_rounds:
+            raise NobodyTrained(f"{self._empty} rounds in a row trained nobody")
+
     def _say_if_short(self, wanted: int, available: int) -> None:
         if available < wanted != self._short_of:
             self._short_of = wanted
@@ -325,3 +384,4 @@ class _Pool:
 
     nodes: list[int]
     candidates: Candidates
+    was_asked: bool = False

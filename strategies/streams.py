@@ -4,6 +4,7 @@ Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with
 section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,8 +28,12 @@ from ..selectors.stream_selectors.ode import GlobalGradient, coordinate
 from .checks import check_room
 from .federation import BadReply
 from .layer import Layer
+from .usual_size import UsualSize
 
-_ABSURD = 1e9  # samples per round, or places in a store
+_ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
+_PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
+_FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
+_MOST_TIMES = 10.0  # the usual velocity that one client may count for
 
 
 class Streams(Layer):
@@ -106,6 +111,7 @@ class Streams(Layer):
         self.class_weights: list[float] = []
         self._planned: dict[str, list[float]] = {}  # the velocities that the plan was made for
         self._shares: dict[str, float] = {}  # and those that the estimate was made with
+        self._sizes = UsualSize(_FACTOR)  # of the estimates that clients report
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
@@ -178,23 +184,40 @@ class Streams(Layer):
             estimate = checked_view(record["estimate"], self._like)
         except ValueError as error:
             raise BadReply(f"estimate: {error}") from error
-        if not np.isfinite(estimate).all():
-            raise BadReply("an estimate that is not finite")
+        size, most = float(np.linalg.norm(estimate.astype(np.float64))), self._sizes.most(_ABSURD)
+        if not size <= most:
+            raise BadReply(f"an estimate of norm {size:.3g}, more than {most:.3g}")
+        if size:
+            self._sizes.append(size)
         return estimate
 
     def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:
         """Bring the estimate of the global gradient up to date (eq. 8)."""
         if estimates:
-            shares = {key: sum(profile["velocity"]) for key, profile in self.profiles.items()}
+            shares = {key: sum(row) for key, row in self._velocities(self.profiles).items()}
             if shares != self._shares:
                 self._shares = shares
                 self.gradient.reshare(shares)
             self.gradient.report(estimates)
 
+    def _velocities(self, keys: Iterable[str]) -> dict[str, list[float]]:
+        """Return how fast labels come to clients; nobody counts for many times the usual.
+
+        A client could otherwise claim to see nearly all the data, and so steer the plan, the
+        weights of the classes and the estimate by itself.
+        """
+        told = {key: list(self.profiles[key]["velocity"]) for key in keys}
+        totals = [sum(row) for row in told.values() if sum(row) > 0]
+        most = _MOST_TIMES * float(np.median(totals)) if len(totals) >= 3 else math.inf
+        return {
+            key: [v * most / sum(row) for v in row] if sum(row) > most else row
+            for key, row in told.items()
+        }
+
     def _plan(self, server_round: int, keys: Sequence[str]) -> None:
         """Make the plan anew if it does not fit any more (section 3.3)."""
         known = [key for key in keys if key in self.profiles]
-        velocities = {key: list(self.profiles[key]["velocity"]) for key in known}
+        velocities = self._velocities(known)
         if not self.coordinated or not known or not self._outdated(velocities):
             return
         plan = coordinate(
@@ -280,6 +303,7 @@ class Streams(Layer):
             "class-weights": self.class_weights,
             "planned": self._planned,
             "shares": self._shares,
+            "sizes": self._sizes.state(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -290,6 +314,7 @@ class Streams(Layer):
         self.class_weights = list(state["class-weights"])
         self._planned = dict(state["planned"])
         self._shares = dict(state["shares"])
+        self._sizes.load(state["sizes"])
 
 
 def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str, Any]:
@@ -302,6 +327,6 @@ def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str,
         if not all(isinstance(v, int | float) and 0 <= v < _ABSURD for v in column):
             raise BadReply(f"stream profile: {name} is not made of numbers from 0 on")
     for name in ("capacity", "arrived", "kept"):
-        if not isinstance(said.get(name), int) or not 0 <= said[name] < _ABSURD:
+        if type(said.get(name)) is not int or not 0 <= said[name] < _ABSURD:
             raise BadReply(f"stream profile: {name} = {said.get(name)!r}")
-    return said
+    return {name: said[name] for name in _PROFILE}  # and nothing else that it may have said

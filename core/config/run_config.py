@@ -96,6 +96,7 @@ class General(Settings):
 
     schedule: sections.Schedule = sections.Schedule()
     round: sections.Round = sections.Round()
+    clients: sections.Clients = sections.Clients()
     early_stop: sections.EarlyStop = sections.EarlyStop()
     checkpoint: sections.Checkpoint = sections.Checkpoint()
     data: sections.Data = sections.Data()

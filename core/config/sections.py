@@ -1,5 +1,6 @@
 """Sections of the run config that belong to no single method."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -51,6 +52,28 @@ class Round(Settings):
         description="share of answers after which the others are waited for only as long again",
     )
     poll: Positive = Field(default=0.2, description="seconds between looks at what has arrived")
+
+
+class Clients(Settings):
+    """Who may take part, and how often."""
+
+    section = "clients"
+    allowed: str = Field(
+        default="",
+        description="names with commas in between, or a file with one per line; empty means all",
+    )
+    at_most: NonNegative = Field(
+        default=0.0,
+        description="how many times as often as the average a client may be chosen; 0 means 3 "
+        "for rules without ages, and no limit for the others",
+    )
+
+    def names(self) -> list[str]:
+        """Return the names of the clients that may take part; none if all may."""
+        path = Path(self.allowed)
+        listed = bool(self.allowed) and "," not in self.allowed and path.is_file()
+        text = path.read_text(encoding="utf-8") if listed else self.allowed.replace(",", "\n")
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class EarlyStop(Settings):
@@ -154,6 +177,11 @@ class Quarantine(Settings):
     )
     count_factor: Positive = Field(
         default=100.0, description="claims to this many times the usual samples"
+    )
+    weight_factor: NonNegative = Field(
+        default=10.0,
+        description="a client counts for at most this many times the usual number of samples; "
+        "0 means no limit",
     )
 
 

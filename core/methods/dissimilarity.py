@@ -20,6 +20,7 @@ class DissimilarityCooldown(Settings):
 METHODS = (
     Selector(
         name="dissimilarity",
+        has_ages=False,
         about="those whose update differs most from the global one",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:MostDissimilar",
@@ -28,6 +29,7 @@ METHODS = (
     ),
     Selector(
         name="dissimilarity-cooldown",
+        has_ages=False,
         about="likewise, after a rest for those who were chosen lately",
         settings=(DissimilarityCooldown, Summary),
         core="selectors.client_selectors.dissimilarity:MostDissimilarAfterCooldown",
@@ -36,6 +38,7 @@ METHODS = (
     ),
     Selector(
         name="dissimilarity-sampling",
+        has_ages=False,
         about="clients drawn in proportion to their dissimilarity (eq. 11)",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:DissimilaritySampling",

@@ -18,6 +18,7 @@ class PowerOfChoice(Settings):
 METHODS = (
     Selector(
         name="local-loss",
+        has_ages=False,
         about="those with the highest loss",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
@@ -26,6 +27,7 @@ METHODS = (
     ),
     Selector(
         name="power-of-choice",
+        has_ages=False,
         about="of some drawn clients, those with the highest loss",
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
         settings=(PowerOfChoice, Summary),

@@ -36,7 +36,14 @@ class Summary(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Selector(Method):
-    """A rule that chooses clients. Settings in the section of its own name go to its core."""
+    """A rule that chooses clients. Settings in the section of its own name go to its core.
+
+    Parameters
+    ----------
+    has_ages : bool (default: True)
+        Whether everybody's turn comes; else how often a client may be chosen is limited.
+    """
 
     axis: str = "client-selector"
+    has_ages: bool = True
     layer: str = "strategies.selection:Selection.of_run"

@@ -39,3 +39,9 @@ def record_bytes(record: ArrayRecord | ConfigRecord | MetricRecord) -> int:
     if isinstance(record, ArrayRecord):
         return sum(num_bytes(array) for array in entries(record).values())
     return sum(map(_value_bytes, entries(record).values()))
+
+
+def name_bytes(content: RecordDict) -> int:
+    """Return the bytes of all names in a message: no method's own, but a client may fill them."""
+    records = entries(content)
+    return sum(map(len, records)) + sum(len(n) for r in records.values() for n in entries(r))

@@ -16,6 +16,7 @@ from .tree import CohortTree, parent_of, path_distance
 
 OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)
 NO_INDEX = -1
+_LONGEST_NAME = 200  # of a cohort: a tree that deep has split a hundred times
 _ABSURD = 1e6  # rewards are at most 1 and hardly below -10
 _LARGEST = 32_767  # number of a cluster; servers keep them in two bytes
 
@@ -150,6 +151,8 @@ class Affinity:
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"records: columns of {[len(c) for c in columns]} entries")
         cohorts, rewards, indices, known = columns
+        if any(not isinstance(c, str) or len(c) > _LONGEST_NAME for c in cohorts):
+            raise ValueError(f"cohorts: expected names of at most {_LONGEST_NAME} characters")
         if not all(math.isfinite(reward) and abs(reward) < _ABSURD for reward in rewards):
             raise ValueError(f"rewards: expected finite numbers, got {rewards}")
         if not all(NO_INDEX <= int(index) <= _LARGEST for index in indices):

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
 
+_SLOWER = (0.75, 0.9)  # dampings tried when the messages do not settle
+
 
 @dataclass(frozen=True)
 class SimilarityClusters:
@@ -49,7 +51,7 @@ def similarity_clusters(
         How readily a client stands for others: the larger, the more clusters. The median of the
         similarities if not given.
     damping : float
-        From 0.5 to below 1.
+        From 0.5 to below 1; raised where the messages swing and do not settle.
     iterations : int
         At most.
     seed : int
@@ -68,21 +70,23 @@ def similarity_clusters(
     others = matrix[~np.eye(len(matrix), dtype=np.bool_)]
     if others.size == 0 or np.ptp(others) <= 1e-9:  # one client, or all the same to each other
         return _one_cluster(len(matrix), converged=True)
-    method = AffinityPropagation(
-        damping=damping,
-        max_iter=iterations,
-        preference=float(np.median(others)) if preference is None else preference,
-        affinity="precomputed",
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told by what is returned
-        fitted = method.fit(matrix)
-    labels = np.asarray(fitted.labels_, dtype=np.intp)
-    if np.any(labels < 0) or fitted.n_iter_ >= iterations:
-        return _one_cluster(len(matrix), converged=False)
-    exemplars = np.asarray(fitted.cluster_centers_indices_, dtype=np.intp)
-    return SimilarityClusters(labels, exemplars, converged=True)
+    wanted = float(np.median(others)) if preference is None else preference
+    for slower in (damping, *(d for d in _SLOWER if d > damping)):
+        method = AffinityPropagation(
+            damping=slower,
+            max_iter=iterations,
+            preference=wanted,
+            affinity="precomputed",
+            random_state=seed,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # told by what is returned
+            fitted = method.fit(matrix)
+        labels = np.asarray(fitted.labels_, dtype=np.intp)
+        if not np.any(labels < 0) and fitted.n_iter_ < iterations:
+            exemplars = np.asarray(fitted.cluster_centers_indices_, dtype=np.intp)
+            return SimilarityClusters(labels, exemplars, converged=True)
+    return _one_cluster(len(matrix), converged=False)
 
 
 def _one_cluster(clients: int, converged: bool) -> SimilarityClusters:

@@ -62,14 +62,15 @@ class Checkpoints(Callback):
         path = self.folder / f"round-{state['round']:06d}.safetensors"
         try:
             tree.save(path, state, _KIND)
-        except OSError as error:  # a full disk must not end a run that could go on
+        except Exception as error:  # neither a full disk nor a fault of ours may end the run
+            disk = isinstance(error, OSError)
             _log.warning(
                 "checkpoint %s could not be written: %s; the run goes on, and could be resumed "
-                "from %s. Make room in %s",
+                "from %s.%s",
                 path.name,
-                error.strerror or error,
+                (error.strerror if isinstance(error, OSError) else None) or repr(error),
                 next((file.name for file in reversed(_files(self.folder))), "the beginning only"),
-                self.folder,
+                f" Make room in {self.folder}" if disk else "",
             )
             return
         self._saved = state["round"]

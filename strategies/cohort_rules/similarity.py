@@ -57,8 +57,10 @@ class SimilarityRule(CohortRule):
         self._fetch(scene, keys)
         matrix = self.similarity.matrix(keys)
         found = similarity_clusters(matrix, seed=self.seed)
-        if not found.converged:
-            _log.warning("round %d: clustering did not converge: one cohort", scene.round)
+        if not found.converged and self.clusters:
+            _log.warning("round %d: clustering did not settle: cohorts stay", scene.round)
+            self._report = {"converged": False, "clusters": len(set(self.clusters.values()))}
+            return None
         self.generation += 1
         old = dict(zip(scene.keys, self.place(scene), strict=True))
         labels = found.labels.tolist()

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from forager.core.config import ConfigError, RunConfig, default_config, read_config
 from forager.core.config.overrides import parse_overrides
-from forager.core.methods.registry import AXES
+from forager.core.methods.catalogue import all_methods
 from fuzzing import fuzz
 from hypothesis import given
 from hypothesis import strategies as st
 
 DEFAULTS = default_config()
-NAMES = sorted({name for names in AXES.values() for name in names})
+NAMES = sorted({method.name for method in all_methods()})
 
 values: st.SearchStrategy[Any] = st.one_of(
     st.integers(-3, 200),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.config.overrides import toml_value
 from ...core.config.run_config import flattened
+from ...core.wire.text import shorten as shorten
 
 UNKNOWN = "unknown"
 
@@ -72,19 +73,6 @@ def plural(count: float, one: str, many: str = "") -> str:
     ('1 round', '2 rounds', '0 replies')
     """
     return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
-
-
-def shorten(text: str, length: int) -> str:
-    r"""Cut a text that strangers wrote to one line of a length, unprintable characters replaced.
-
-    Examples
-    --------
-    >>> shorten("0123456789", 6), shorten("a\x00b", 6)
-    ('01234…', 'a�b')
-    """
-    line = " ".join(text.split())
-    cut = line if len(line) <= length else line[: length - 1] + "…"
-    return "".join(char if char.isprintable() else "�" for char in cut)
 
 
 def natural_order(key: str) -> list[tuple[int, str]]:

@@ -8,14 +8,20 @@ import pytest
 from fakes import Notes
 from forager.core.config import read_config
 from forager.core.storage import tree
+from forager.core.wire.events import CheckpointSaved
 from forager.server_app.callbacks.checkpoint import CheckpointError, Checkpoints, load_checkpoint
 from forager.server_app.loop import Loop
 from forager.server_app.resume import check_same_run
+from forager.strategies.federation import Federation
 
 
 def loop_at(server_round: int) -> Loop:
     state = {"round": server_round, "config": {}, "arrays": {"w": np.full(3, server_round)}}
-    fake = SimpleNamespace(round=server_round, journal=Notes(), snapshot=state, state=lambda: state)
+    federation = Federation()
+    federation.journal = Notes()
+    fake = SimpleNamespace(
+        round=server_round, federation=federation, snapshot=state, state=lambda: state
+    )
     return cast(Loop, fake)
 
 
@@ -43,8 +49,8 @@ def test_each_is_written_down_once(tmp_path: Path) -> None:
     checkpoints, loop = Checkpoints(tmp_path, 1, 2), loop_at(4)
     checkpoints.on_round_end(loop)
     checkpoints.on_run_end(loop)
-    notes = cast(Notes, loop.journal)
-    assert [(e["round"], e["path"]) for e in notes.of("checkpoint")] == [
+    notes = cast(Notes, loop.federation.journal)
+    assert [(e.round, e.path) for e in notes.of(CheckpointSaved)] == [
         (4, "round-000004.safetensors")
     ]
 

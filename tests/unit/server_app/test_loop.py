@@ -6,19 +6,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, assert_same, failing, honest, small_model
+from fakes import FakeGrid, Notes, assert_same, failing, honest, never, small_model
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import FedAvg, Strategy
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import (
+    Aggregated,
+    Evaluated,
+    Exchanged,
+    RoundFinished,
+    RunFinished,
+    Selected,
+)
 from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop, RunFailed
 from forager.server_app.patient_grid import PatientGrid
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import attach_journal
-from forager.strategies.roster import Roster
+from forager.strategies.federation import Federation
 
 KEYS = [str(i) for i in range(8)]
 
@@ -57,22 +64,20 @@ def make(
 ) -> tuple[Loop, Notes]:
     """A loop over fake clients; ``keys`` are run-config keys, ``other`` the loop's own settings."""
     config = read_config({"num-clients": len(KEYS), "clients-per-round": 6, **(keys or {})})
-    roster, notes = Roster(), Notes()
-    strategy = strategy or build_strategy(config, roster)
-    attach_journal(strategy, notes)
+    federation, notes = Federation(), Notes()
+    federation.journal = notes
+    strategy = strategy or build_strategy(config, federation)
     settings: dict[str, Any] = {
         "num_rounds": 4,
         "evaluate": lambda arrays: (0.5, 1.0),
         "callbacks": [],
-        "journal": notes,
         **other,
     }
     around = PatientGrid(
         grid,
-        roster,
+        federation,
         deadline=config.round.deadline,
         poll=0.002,
-        journal=notes,
     )
     return Loop(strategy, around, to_record(small_model()), **settings), notes
 
@@ -81,11 +86,11 @@ def test_runs_all_rounds_and_writes_them_down() -> None:
     loop, notes = make(FakeGrid(KEYS))
     assert loop.run() == "completed"
     assert loop.round == 4
-    assert [event["round"] for event in notes.of("round-finished")] == [1, 2, 3, 4]
-    assert [event["round"] for event in notes.of("evaluated")] == [0, 1, 2, 3, 4]
-    assert [len(event["chosen"]) for event in notes.of("selected")] == [6] * 4
-    (end,) = notes.of("run-finished")
-    assert (end["reason"], end["rounds"]) == ("completed", 4)
+    assert [event.round for event in notes.of(RoundFinished)] == [1, 2, 3, 4]
+    assert [event.round for event in notes.of(Evaluated)] == [0, 1, 2, 3, 4]
+    assert [len(event.chosen) for event in notes.of(Selected)] == [6] * 4
+    (end,) = notes.of(RunFinished)
+    assert (end.reason, end.rounds) == ("completed", 4)
 
 
 def test_drives_a_strategy_of_flowers_own() -> None:
@@ -99,13 +104,13 @@ def test_no_rounds_are_a_run_too() -> None:
     loop, notes = make(FakeGrid(KEYS), num_rounds=0)
     assert loop.run() == "completed"
     assert_same(loop.arrays, to_record(small_model()))
-    assert [event["event"] for event in notes.events] == ["evaluated", "run-finished"]
+    assert [type(event) for event in notes.events] == [Evaluated, RunFinished]
 
 
 def test_evaluates_every_few_rounds_and_after_the_last() -> None:
     loop, notes = make(FakeGrid(KEYS), num_rounds=7, evaluate_every=3)
     loop.run()
-    assert [event["round"] for event in notes.of("evaluated")] == [0, 3, 6, 7]
+    assert [event.round for event in notes.of(Evaluated)] == [0, 3, 6, 7]
 
 
 def test_callbacks_are_called_in_order_and_may_end_the_run() -> None:
@@ -120,10 +125,10 @@ def test_clients_evaluate_if_asked_to() -> None:
     keys = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
     loop, notes = make(FakeGrid(KEYS), keys, num_rounds=1)
     loop.run()
-    (spread,) = [event for event in notes.of("evaluated") if event["where"] == "clients"]
-    assert spread["clients"] == 8
-    assert spread["accuracy-mean"] == pytest.approx(0.35)
-    assert (spread["accuracy-worst-10"], spread["accuracy-best-10"]) == (0.0, 0.7)
+    (spread,) = [event for event in notes.of(Evaluated) if event.where == "clients"]
+    assert spread.clients == 8
+    assert spread.accuracy_mean == pytest.approx(0.35)
+    assert (spread.accuracy_worst_10, spread.accuracy_best_10) == (0.0, 0.7)
 
 
 def test_evaluation_that_fails_everywhere_does_not_end_the_run() -> None:
@@ -139,7 +144,7 @@ def test_evaluation_that_fails_everywhere_does_not_end_the_run() -> None:
 def test_a_failed_client_does_not_stop_a_round() -> None:
     loop, notes = make(FakeGrid(KEYS, {"2": failing}), {"client-selector": "all"}, num_rounds=2)
     assert loop.run() == "completed"
-    assert all(list(e["failed"]) == ["2"] for e in notes.of("exchange") if e["kind"] == "train")
+    assert all(list(e.failed) == ["2"] for e in notes.of(Exchanged) if e.kind == "train")
 
 
 def failing_until(moment: float) -> Any:
@@ -154,11 +159,11 @@ def test_a_round_with_too_few_replies_is_tried_again() -> None:
     grid = FakeGrid(KEYS, dict.fromkeys("234567", flaky))
     loop, notes = make(grid, {"client-selector": "all"}, min_replies=5, num_rounds=1)
     assert loop.run() == "completed"
-    exchanges = [event for event in notes.of("exchange") if event["kind"] == "train"]
+    exchanges = [event for event in notes.of(Exchanged) if event.kind == "train"]
     assert len(exchanges) > 1
-    assert all(event["received"] == 2 for event in exchanges[:-1])
+    assert all(event.received == 2 for event in exchanges[:-1])
     assert exchanges[-1]["received"] >= 5
-    assert len(notes.of("aggregated")) == 1
+    assert len(notes.of(Aggregated)) == 1
 
 
 def test_replies_that_are_set_aside_do_not_count_as_replies() -> None:
@@ -193,7 +198,7 @@ def test_gives_up_with_a_reason_and_still_ends_properly() -> None:
     assert "round.give-up-after = 0.2" in text
     assert "broke" in text
     assert diary.calls[-1] == "end: failed"
-    assert notes.of("run-finished")[0]["reason"] == "failed"
+    assert notes.of(RunFinished)[0].reason == "failed"
 
 
 @pytest.mark.parametrize("keys", [KEYS, ["1"] * 5], ids=["own names", "one name"])
@@ -260,10 +265,6 @@ def test_a_model_that_is_not_finite_is_not_taken() -> None:
     assert np.isfinite(from_record(loop.arrays)["layer.weight"]).all()
 
 
-def never(message: Message, key: str, look: int) -> list[Message]:
-    return []
-
-
 @pytest.mark.parametrize(
     ("count", "over_commit", "asked"), [(5, 0.1, 6), (5, 0.3, 7), (4, 0.5, 6), (6, 0.2, 8)]
 )
@@ -277,9 +278,9 @@ def test_over_commitment_waits_for_as_many_as_were_wanted(
     started = time.monotonic()
     assert loop.run() == "completed"
     assert time.monotonic() - started < 2.5, "waited for the deadline"
-    exchanges = [event for event in notes.of("exchange") if event["kind"] == "train"]
-    assert all(event["sent"] == asked for event in exchanges)
-    assert any("0" in event["late"] for event in exchanges), "the silent one was asked"
+    exchanges = [event for event in notes.of(Exchanged) if event.kind == "train"]
+    assert all(event.sent == asked for event in exchanges)
+    assert any("0" in event.late for event in exchanges), "the silent one was asked"
 
 
 def test_over_commitment_does_not_stop_before_as_many_as_were_wanted() -> None:
@@ -288,8 +289,8 @@ def test_over_commitment_does_not_stop_before_as_many_as_were_wanted() -> None:
     keys = {"clients-per-round": 8, "round.over-commit": 0.5}
     loop, notes = make(FakeGrid(KEYS, late), keys, num_rounds=1)
     loop.run()
-    (exchange,) = [event for event in notes.of("exchange") if event["kind"] == "train"]
-    assert exchange["received"] == 8
+    (exchange,) = [event for event in notes.of(Exchanged) if event.kind == "train"]
+    assert exchange.received == 8
 
 
 def state_bytes(loop: Loop) -> bytes:
@@ -310,7 +311,7 @@ def test_a_resumed_run_equals_one_never_stopped(aggregator: str, selector: str) 
     assert rest.round == 3
     assert rest.run() == "completed"
     assert_same(rest.arrays, whole.arrays)
-    assert [event["round"] for event in notes.of("round-finished")] == [4, 5, 6]
+    assert [event.round for event in notes.of(RoundFinished)] == [4, 5, 6]
 
 
 def interrupting(number: int, at_round: int) -> Any:
@@ -336,7 +337,7 @@ def test_a_signal_ends_the_run_and_the_last_whole_round_can_be_resumed(
     stopped, notes = make(grid, keys, callbacks=[diary])
     assert stopped.run() == "interrupted"
     assert diary.calls[-1] == "end: interrupted"
-    assert notes.of("run-finished")[0]["message"] == f"received {number.name}"
+    assert notes.of(RunFinished)[0].message == f"received {number.name}"
     assert stopped.snapshot["round"] == 2
 
     rest, _ = make(FakeGrid(KEYS), keys)
@@ -381,7 +382,7 @@ def test_an_error_in_the_evaluation_ends_the_run_as_failed() -> None:
     loop, notes = make(FakeGrid(KEYS), evaluate=broken, callbacks=[diary])
     with pytest.raises(RuntimeError, match="no test data"):
         loop.run()
-    assert notes.of("run-finished")[0]["reason"] == "failed"
+    assert notes.of(RunFinished)[0].reason == "failed"
     assert len(diary.calls) == 2
 
 

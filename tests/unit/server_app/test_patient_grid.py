@@ -12,24 +12,27 @@ from fakes import (
     failing,
     honest,
     honest_records,
+    never,
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.wire.arrays import to_record
+from forager.core.wire.events import Exchanged
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.sizes import payload_bytes
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies.roster import Roster
+from forager.strategies.federation import Federation
 
 KEYS = [str(i) for i in range(6)]
 
 
 def patient(grid: FakeGrid, **settings: Any) -> tuple[PatientGrid, Notes]:
-    roster, notes = Roster(), Notes()
-    roster.identify(grid, 1.0)
+    federation, notes = Federation(), Notes()
+    federation.journal = notes
+    federation.roster.identify(grid, 1.0)
     grid.sent.clear()
     settings = {"deadline": 5.0, "poll": 0.002, **settings}
-    return PatientGrid(grid, roster, journal=notes, **settings), notes
+    return PatientGrid(grid, federation, **settings), notes
 
 
 def train_messages(grid: FakeGrid) -> list[Message]:
@@ -46,10 +49,6 @@ def keys_of(grid: FakeGrid, replies: Iterable[Message]) -> list[str]:
 def late(looks: int) -> Any:
     """Answer only at this look."""
     return lambda message, key, look: honest(message, key) if look >= looks else []
-
-
-def never(message: Message, key: str, look: int) -> list[Message]:
-    return []
 
 
 def gone(message: Message, key: str, look: int) -> list[Message]:
@@ -72,11 +71,11 @@ def test_yields_all_replies_and_writes_the_exchange_down() -> None:
     around.round = 4
     replies = list(around.stream(train_messages(grid)))
     assert keys_of(grid, replies) == KEYS
-    (event,) = notes.of("exchange")
-    assert (event["round"], event["kind"], event["sent"], event["received"]) == (4, "train", 6, 6)
-    assert event["failed"] == {}
-    assert event["late"] == []
-    assert event["seconds"] >= 0
+    (event,) = notes.of(Exchanged)
+    assert (event.round, event.kind, event.sent, event.received) == (4, "train", 6, 6)
+    assert event.failed == {}
+    assert event.late == []
+    assert event.seconds >= 0
 
 
 def test_every_message_carries_the_deadline_as_its_time_to_live() -> None:
@@ -108,10 +107,10 @@ def test_the_slow_are_named_with_their_seconds() -> None:
     grid = FakeGrid(KEYS, {"2": late(20), "4": late(10)})
     patiently, notes = patient(grid)
     list(patiently.stream(train_messages(grid)))
-    told = notes.of("exchange")[-1]["reply-seconds"]
-    assert list(told["slowest"])[:2] == ["2", "4"]
-    assert len(told["slowest"]) == 3
-    assert told["median"] < told["slowest"]["4"] < told["slowest"]["2"]
+    told = notes.of(Exchanged)[-1].reply_seconds
+    assert list(told.slowest)[:2] == ["2", "4"]
+    assert len(told.slowest) == 3
+    assert told.median < told.slowest["4"] < told.slowest["2"]
 
 
 def test_replies_are_given_as_they_come() -> None:
@@ -131,7 +130,7 @@ def test_the_deadline_is_kept_and_the_late_are_named() -> None:
     replies = list(around.stream(train_messages(grid)))
     assert 0.15 < time.monotonic() - started < 2.0
     assert keys_of(grid, replies) == ["0", "2", "3", "4"]
-    assert notes.of("exchange")[0]["late"] == ["1", "5"]
+    assert notes.of(Exchanged)[0].late == ["1", "5"]
 
 
 def test_a_shorter_deadline_may_be_given_but_no_longer_one() -> None:
@@ -153,16 +152,16 @@ def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reaso
     around, notes = patient(grid)
     replies = list(around.stream(train_messages(grid)))
     assert keys_of(grid, replies) == ["0", "1", "2", "4", "5"]
-    assert notes.of("exchange")[0]["failed"] == {"3": reason}
-    assert notes.of("exchange")[0]["late"] == []
+    assert notes.of(Exchanged)[0].failed == {"3": reason}
+    assert notes.of(Exchanged)[0].late == []
 
 
 def test_a_message_that_expired_is_late_not_failed() -> None:
     grid = FakeGrid(KEYS, {"3": expired})
     around, notes = patient(grid)
     assert len(list(around.stream(train_messages(grid)))) == 5
-    assert notes.of("exchange")[0]["failed"] == {}
-    assert notes.of("exchange")[0]["late"] == ["3"]
+    assert notes.of(Exchanged)[0].failed == {}
+    assert notes.of(Exchanged)[0].late == ["3"]
 
 
 def test_all_failing_ends_at_once() -> None:
@@ -171,7 +170,7 @@ def test_all_failing_ends_at_once() -> None:
     started = time.monotonic()
     assert list(around.stream(train_messages(grid))) == []
     assert time.monotonic() - started < 5
-    assert sorted(notes.of("exchange")[0]["failed"]) == KEYS
+    assert sorted(notes.of(Exchanged)[0].failed) == KEYS
 
 
 def test_failures_of_clients_of_one_name_are_all_counted() -> None:
@@ -186,7 +185,7 @@ def test_a_second_reply_is_dropped() -> None:
     grid = FakeGrid(KEYS, {"3": twice})
     around, notes = patient(grid)
     assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
-    assert notes.of("exchange")[0]["received"] == 6
+    assert notes.of(Exchanged)[0].received == 6
 
 
 def test_a_reply_that_is_replayed_later_is_dropped() -> None:
@@ -201,7 +200,7 @@ def test_a_reply_that_is_replayed_later_is_dropped() -> None:
     list(around.stream(train_messages(grid)))
     grid.behaviours = {"3": lambda message, key, look: recorded[:1]}
     assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "3"]
-    assert notes.of("exchange")[1]["late"] == ["3"]
+    assert notes.of(Exchanged)[1].late == ["3"]
 
 
 @pytest.mark.parametrize("kind", ["train", IDENTIFY])
@@ -218,7 +217,7 @@ def test_an_oversized_reply_is_a_failure(kind: str) -> None:
         nodes = list(grid.nodes)
         messages = [Message(RecordDict(), dst_node_id=n, message_type=kind) for n in nodes]
     assert keys_of(grid, around.stream(messages)) == [k for k in KEYS if k != "3"]
-    assert "2,000,0" in notes.of("exchange")[0]["failed"]["3"]
+    assert "2,000,0" in notes.of(Exchanged)[0].failed["3"]
 
 
 def test_what_is_large_is_measured_by_what_was_sent() -> None:
@@ -248,7 +247,7 @@ def test_rubbish_that_keeps_coming_does_not_hold_up_the_deadline() -> None:
             return [*super().pull_messages(message_ids), *honest(stray, "0")]
 
     grid = Chattering(KEYS, {"1": never})
-    around = PatientGrid(grid, Roster(), deadline=0.2, poll=0.01)
+    around = PatientGrid(grid, Federation(), deadline=0.2, poll=0.01)
     assert len(list(around.stream(train_messages(grid)))) == 5
 
 
@@ -257,11 +256,11 @@ def test_bytes_down_count_every_message_and_bytes_up_every_good_reply() -> None:
     around, notes = patient(grid, deadline=0.1)
     messages = train_messages(grid)
     replies = list(around.stream(messages))
-    (event,) = notes.of("exchange")
+    (event,) = notes.of(Exchanged)
     model = 12 * 4 + 3 * 4 + 8
-    assert event["bytes-down"] == 6 * (model + 8)
-    assert event["bytes-up"] == sum(payload_bytes(reply.content) for reply in replies)
-    assert event["bytes-up"] == 4 * (model + 16 + 1)
+    assert event.bytes_down == 6 * (model + 8)
+    assert event.bytes_up == sum(payload_bytes(reply.content) for reply in replies)
+    assert event.bytes_up == 4 * (model + 16 + 1)
 
 
 @pytest.mark.parametrize("wire", [False, True], ids=["live", "serialised"])
@@ -269,7 +268,7 @@ def test_bytes_are_the_same_on_every_transport(wire: bool) -> None:
     grid = FakeGrid(KEYS, wire=wire)
     around, notes = patient(grid)
     list(around.stream(train_messages(grid)))
-    assert notes.of("exchange")[0]["bytes-up"] == 6 * (12 * 4 + 3 * 4 + 8 + 16 + 1)
+    assert notes.of(Exchanged)[0].bytes_up == 6 * (12 * 4 + 3 * 4 + 8 + 16 + 1)
 
 
 def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
@@ -279,7 +278,7 @@ def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
     replies = list(around.stream(train_messages(grid), enough=4))
     assert time.monotonic() - started < 5
     assert len(replies) == 4
-    assert notes.of("exchange")[0]["late"] == ["1", "4"]
+    assert notes.of(Exchanged)[0].late == ["1", "4"]
 
 
 def test_without_spares_everybody_is_waited_for() -> None:
@@ -301,16 +300,16 @@ def test_a_consumer_that_stops_reading_still_leaves_a_note() -> None:
     stream = around.stream(train_messages(grid))
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert notes.of("exchange")[0]["received"] == 1
-    assert notes.of("exchange")[0]["late"] == KEYS[1:]
+    assert notes.of(Exchanged)[0].received == 1
+    assert notes.of(Exchanged)[0].late == KEYS[1:]
 
 
 def test_names_are_learnt_from_replies() -> None:
     grid = FakeGrid(KEYS, {"2": failing})
-    around = PatientGrid(grid, Roster(), deadline=5, poll=0.002)
+    around = PatientGrid(grid, Federation(), deadline=5, poll=0.002)
     list(around.stream(train_messages(grid)))
-    assert around.roster.key(500) == "0"
-    assert around.roster.key(502) == "node-502"
+    assert around.federation.roster.key(500) == "0"
+    assert around.federation.roster.key(502) == "node-502"
 
 
 @pytest.mark.parametrize("kind", [IDENTIFY, "evaluate"])
@@ -320,7 +319,7 @@ def test_any_kind_of_message_can_be_exchanged(kind: str) -> None:
     content = RecordDict({ARRAYS: to_record(small_model())})
     messages = [Message(content, dst_node_id=node, message_type=kind) for node in grid.nodes]
     assert len(list(around.send_and_receive(messages))) == 6
-    assert notes.of("exchange")[0]["kind"] == kind
+    assert notes.of(Exchanged)[0].kind == kind
 
 
 class Refusing(FakeGrid):
@@ -346,7 +345,7 @@ def test_messages_that_the_superlink_refuses_are_failures_not_the_end(
 ) -> None:
     grid = Refusing(KEYS)
     grid.placeholder = placeholder
-    around = PatientGrid(grid, Roster(), deadline=0.5, poll=0.01)
+    around = PatientGrid(grid, Federation(), deadline=0.5, poll=0.01)
     replies = list(around.stream(train_messages(grid)))
     assert keys_of(grid, replies) == ["0", "1", "4", "5"]
     assert around.last is not None
@@ -382,7 +381,7 @@ def test_a_header_that_makes_no_sense_does_not_end_the_exchange(
     around, notes = patient(grid)
     replies = list(around.stream(train_messages(grid)))
     assert set(keys_of(grid, replies)) >= {"0", "1", "3", "4", "5"}
-    assert 0 <= notes.of("exchange")[0]["bytes-up"] < 10**6
+    assert 0 <= notes.of(Exchanged)[0].bytes_up < 10**6
 
 
 def test_the_state_of_clients_is_asked_of_the_grid_that_keeps_it() -> None:
@@ -396,11 +395,11 @@ def test_the_state_of_clients_is_asked_of_the_grid_that_keeps_it() -> None:
             self.loaded = state
 
     keeping = Keeping(KEYS)
-    around = PatientGrid(keeping, Roster())
+    around = PatientGrid(keeping, Federation())
     assert around.clients_state() == Keeping.kept
     around.load_clients_state({"new": {}})
     assert keeping.loaded == {"new": {}}
-    plain = PatientGrid(FakeGrid(KEYS), Roster())
+    plain = PatientGrid(FakeGrid(KEYS), Federation())
     assert plain.clients_state() == {}
     plain.load_clients_state({"ignored": {}})
 
@@ -412,4 +411,4 @@ def test_metrics_alone_are_counted() -> None:
     )
     around, notes = patient(grid)
     list(around.stream(train_messages(grid)))
-    assert notes.of("exchange")[0]["bytes-up"] == 24
+    assert notes.of(Exchanged)[0].bytes_up == 24

@@ -1,7 +1,7 @@
 """Clients and a grid that do exactly what a test wants."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
@@ -12,6 +12,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Event
 from forager.core.wire.keys import (
     ARRAYS,
     CLIENT,
@@ -27,11 +28,14 @@ from forager.core.wire.keys import (
     VERSIONS,
 )
 from forager.core.wire.versions import versions
+from forager.strategies.layer import Layer
 from numpy.typing import NDArray
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 Arrays = dict[str, NDArray[Any]]
+E = TypeVar("E", bound=Event)
+L = TypeVar("L", bound=Layer)
 # What a client does about a message at the n-th look at it; nothing means "not yet".
 Behaviour = Callable[[Message, str, int], list[Message]]
 
@@ -210,13 +214,31 @@ class Notes:
     """A journal that a test can read."""
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Event] = []
 
-    def __call__(self, event: str, **fields: Any) -> None:
-        self.events.append({"event": event, **fields})
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
 
-    def of(self, event: str) -> list[dict[str, Any]]:
-        return [entry for entry in self.events if entry["event"] == event]
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if type(event) is kind]
+
+
+def listening_to(layer: Layer) -> Notes:
+    """A journal of all that happens to a layer and to those that it shares clients with."""
+    layer.federation.journal = notes = Notes()
+    return notes
+
+
+def inside(strategy: Strategy, kind: type[L]) -> L:
+    """The layer of a stack that is of this kind."""
+    while not isinstance(strategy, kind):
+        strategy = strategy.inner  # type: ignore[attr-defined]
+    return strategy
+
+
+def never(message: Message, key: str, look: int = 0) -> list[Message]:
+    """Never answer."""
+    return []
 
 
 def one_round(

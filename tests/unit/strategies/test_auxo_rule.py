@@ -1,24 +1,36 @@
 """Auxo's rule in the layer: what goes over the wire, and what clients cannot break."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, honest, honest_records, one_round, rounds, small_model
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest,
+    honest_records,
+    listening_to,
+    never,
+    one_round,
+    rounds,
+    small_model,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import Strategy
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.keys import AFFINITY, ARRAYS, LOSSES, METRICS
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohort_rules.auxo import AuxoRule
-from forager.strategies.cohort_rules.base import Observed, Scene, asked_losses
+from forager.strategies.cohort_rules.base import CohortSignals, Scene, asked_losses
 from forager.strategies.cohorts import Cohorts
-from forager.strategies.layer import attach_journal
-from forager.strategies.roster import Roster
+from forager.strategies.federation import BadReply, Federation
+from forager.strategies.layer import Layer
 from forager.strategies.signals import Signal
 
 KEYS = [str(i) for i in range(12)]
@@ -38,11 +50,11 @@ def rule_of(**settings: int | float) -> AuxoRule:
     return AuxoRule(read_config({f"cohort.{k.replace('_', '-')}": v for k, v in chosen.items()}))
 
 
-def two_ways(keys: Sequence[str]) -> Observed:
+def two_ways(keys: Sequence[str]) -> CohortSignals:
     """Even clients pull one way, odd ones another."""
     ways = np.array([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])[[int(key) % 2 for key in keys]]
     noise = 0.05 * np.random.default_rng(0).normal(size=ways.shape)
-    return Observed(list(keys), (ways + noise).astype(np.float32))
+    return CohortSignals(list(keys), (ways + noise).astype(np.float32))
 
 
 def split_rule(**settings: int | float) -> AuxoRule:
@@ -70,7 +82,8 @@ class Asked:
         kind: str,
         models: Mapping[str, ArrayRecord],
         settings: Mapping[str, int | str],
-    ) -> dict[str, Message]:
+        read: Callable[[str, Message], Any],
+    ) -> dict[str, Any]:
         self.keys.append(list(keys))
         question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
         told = {}
@@ -79,7 +92,7 @@ class Asked:
             losses = [0.1 if name == f"0.{int(key) % 2}" else 0.9 for name in names]
             metrics = MetricRecord({LOSSES: losses})
             if key not in self.silent:
-                told[key] = answer(question, {METRICS: metrics})
+                told[key] = read(key, answer(question, {METRICS: metrics}))
         return told
 
 
@@ -131,28 +144,30 @@ def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
     """Clients tell them in the order of the names, in which 0.10 comes before 0.2."""
     cohorts = [f"0.{number}" for number in range(12)]
 
-    def ask(keys: Any, kind: str, models: Any, settings: Any) -> dict[str, Message]:
+    def ask(keys: Any, kind: str, models: Any, settings: Any, read: Any) -> dict[str, Any]:
         question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
         losses = [float(name.partition(".")[2]) for name in sorted(models)]
         right = answer(question, {METRICS: MetricRecord({LOSSES: losses})})
         short = answer(question, {METRICS: MetricRecord({LOSSES: losses[:3]})})
-        return {"right": right, "short": short, "empty": answer(question, {})}
+        number = answer(question, {METRICS: MetricRecord({LOSSES: 0.5})})
+        for bad in (short, number, answer(question, {})):
+            with pytest.raises(BadReply, match="losses of other than 12 models"):
+                read("bad", bad)
+        return {"right": read("right", right)}
 
     scene = Scene(1, [], dict.fromkeys(cohorts, START), {}, True, ask)
-    told = asked_losses(scene, ["right", "short", "empty"])
-    assert told["right"] == {f"0.{number}": float(number) for number in range(12)}
-    assert told["short"] == told["empty"] == {}
+    told = asked_losses(scene, ["right", "bad"])
+    assert told == {"right": {f"0.{number}": float(number) for number in range(12)}}
 
 
 def layer_of(rule: AuxoRule, **settings: Any) -> tuple[Cohorts, Notes]:
-    config, roster, notes = read_config({}), Roster(), Notes()
+    config, federation = read_config({}), Federation()
 
-    def make() -> Strategy:
-        return single_model_stack(config, roster)
+    def make() -> Layer:
+        return single_model_stack(config, federation)
 
-    layer = Cohorts(make, rule, Signal(8), roster, **settings)
-    attach_journal(layer, notes)
-    return layer, notes
+    layer = Cohorts(make, rule, Signal(8), **settings)
+    return layer, listening_to(layer)
 
 
 def pulling(message: Message, key: str, look: int) -> list[Message]:
@@ -186,7 +201,7 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
     layer, notes = layer_of(rule)
     behaviours = dict.fromkeys(KEYS, pulling)
     arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))
-    assert list(layer.models) == ["0.0", "0.1"]
+    assert list(layer.leaf_models) == ["0.0", "0.1"]
     sides = rule.auxo.members(KEYS)
     odd = next(leaf for leaf, keys in sides.items() if "1" in keys)
     even = next(leaf for leaf, keys in sides.items() if "0" in keys)
@@ -194,7 +209,7 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
     grid = FakeGrid(KEYS, behaviours | dict.fromkeys(sides[odd], broken))
     result, _ = one_round(layer, arrays, grid, 2)
     assert result is not None
-    assert [event["cohort"] for event in notes.of("cohort-failed")] == [odd]
+    assert [event.cohort for event in notes.of(CohortFailed)] == [odd]
     assert rule.auxo.round_of(odd) == before[odd]
     assert rule.auxo.round_of(even) == before[even] + 1
     assert layer.rounds == {odd: 1, even: 2}
@@ -208,9 +223,9 @@ def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
     only_one = {**state, "cohorts": [{**state["cohorts"][0], "name": "0"}]}
     with pytest.raises(ValueError, match=r"models of \['0'\].*tree has \['0.0', '0.1'\]"):
         fresh.load_state_dict(only_one)
-    assert fresh.models == {}
+    assert fresh.leaf_models == {}
     fresh.load_state_dict(state)
-    assert list(fresh.models) == ["0.0", "0.1"]
+    assert list(fresh.leaf_models) == ["0.0", "0.1"]
 
 
 def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
@@ -251,9 +266,29 @@ def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
         {"cohorts": ["0"], "rewards": ["x"], "indices": [0], "known": [True], "serial": 1},
     ],
 )
-def test_records_that_cannot_be_read_are_as_good_as_none(records: dict[str, Any]) -> None:
+def test_records_that_cannot_be_read_are_refused_and_change_nothing(
+    records: dict[str, Any],
+) -> None:
     rule = split_rule()
     question = Message(RecordDict({}), dst_node_id=1, message_type="train")
-    rule.hear("0", answer(question, {AFFINITY: ConfigRecord(records)}), START)
+    with pytest.raises(BadReply, match="affinity records that cannot be read"):
+        rule.hear("0", answer(question, {AFFINITY: ConfigRecord(records)}), START)
     rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
     assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
+
+
+def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_on() -> None:
+    def garbled(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        return [answer(message, {**records, AFFINITY: ConfigRecord({"cohorts": 3})})]
+
+    layer, notes = layer_of(rule_of())
+    got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": garbled}))
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, "3")
+    assert "affinity records that cannot be read" in event.reason
+    assert dict(layer.federation.strikes) == {"3": 1}
+    silent, _ = layer_of(rule_of())
+    wanted, _ = one_round(silent, START, FakeGrid(KEYS, {"3": never}))
+    assert_same(got, wanted)
+    assert notes.of(CohortsTrained)[0].participants == {"0": 11}

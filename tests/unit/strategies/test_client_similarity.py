@@ -1,17 +1,23 @@
 """What makes clients alike: replies read, others refused by name, supports fetched if needed."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
-from fakes import answer
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listening_to, one_round
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
+from forager.core.learning.trainer import read_arrays
+from forager.core.tasks import load_task
+from forager.core.wire.arrays import to_record
+from forager.core.wire.events import Quarantined, SimilarityFound
 from forager.core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
 from forager.selectors.similarities.index_overlap import overlap_matrix
 from forager.selectors.similarities.signatures import Hashing
+from forager.strategies.build import build_strategy
 from forager.strategies.client_similarity import (
     MOST_DRAWN,
     IndexOverlap,
@@ -20,6 +26,7 @@ from forager.strategies.client_similarity import (
 )
 from forager.strategies.cohort_rules.base import Scene
 from forager.strategies.cohort_rules.similarity import SimilarityRule
+from forager.strategies.federation import silent
 from forager.strategies.support_reader import SupportReader
 
 SHAPES = {"weight": (30, 30), "bias": (100,)}
@@ -91,11 +98,65 @@ def test_a_signature_of_another_length_is_refused(similarity):
     assert not similarity.told
 
 
-def test_who_is_refused_is_named(caplog):
-    rule = SimilarityRule(read_config({"strategy": "ios"}))
-    with caplog.at_level(logging.WARNING, "forager"):
-        rule.hear("camera-7", sent(support_of(0, 0)), NOTHING)
-    assert "client camera-7: cannot be compared: support is of model" in caplog.text
+def model_of(config):
+    return to_record(read_arrays(load_task(config.task_spec()).build_model()))
+
+
+def telling(support):
+    """A client that trains honestly, and adds a record as its support."""
+
+    def behave(message, key, look=0):
+        if message.metadata.message_type != "train":
+            return []
+        records = honest_records(message, key)
+        return [answer(message, records | ({} if support is None else {SUPPORT: support}))]
+
+    return behave
+
+
+COMPARED = [{"strategy": "ios"}, {"cohorts": "neighbours", "similarity": "index-overlap"}]
+compared = pytest.mark.parametrize("keys", COMPARED, ids=["similarity", "neighbours"])
+
+
+@compared
+@pytest.mark.parametrize("signatures", [False, True])
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (ConfigRecord({PAYLOAD: encode_support(support_of(0, 0), SIZE, TAG)}), "is of model"),
+        (ConfigRecord({PAYLOAD: b"rubbish"}), "support"),
+        (ConfigRecord({"else": 1}), "no s.* in the reply"),
+        (MetricRecord({"x": 1}), "no s.* in the reply"),
+    ],
+    ids=["another model", "rubbish", "nothing", "another record"],
+)
+def test_who_is_refused_is_named_and_its_reply_not_used(keys, signatures, record, reason):
+    config = read_config({**keys, "fraction-train": 1.0, "ios.signatures": signatures})
+    strategy, start = build_strategy(config), model_of(config)
+    notes, clients = listening_to(strategy), [str(i) for i in range(4)]
+    behaviours = dict.fromkeys(clients, telling(None))
+    got, _ = one_round(strategy, start, FakeGrid(clients, {**behaviours, "3": telling(record)}))
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, "3")
+    assert re.search(reason, event.reason), event.reason
+    assert dict(strategy.federation.strikes) == {"3": 1}
+    without = FakeGrid(clients, {**behaviours, "3": lambda *_: []})
+    wanted, _ = one_round(build_strategy(config), start, without)
+    assert_same(got, wanted)
+
+
+@compared
+@pytest.mark.parametrize("signatures", [False, True])
+def test_a_reply_without_a_support_is_used_like_any_other(keys, signatures):
+    """Nothing may matter to a client: then it is compared with nobody."""
+    config = read_config({**keys, "fraction-train": 1.0, "ios.signatures": signatures})
+    strategy = build_strategy(config)
+    notes, grid = listening_to(strategy), FakeGrid("0123", dict.fromkeys("0123", telling(None)))
+    got, _ = one_round(strategy, model_of(config), grid)
+    plain = build_strategy(read_config({"fraction-train": 1.0}))
+    wanted, _ = one_round(plain, model_of(config), FakeGrid("0123"))
+    assert_same(got, wanted)
+    assert notes.of(Quarantined) == []
 
 
 def test_candidates_are_fetched_and_scored_exactly_others_estimated(similarity, supports):
@@ -114,10 +175,11 @@ def test_candidates_are_fetched_and_scored_exactly_others_estimated(similarity, 
     assert 0 < np.abs(estimates - exact).max() < 0.25
     everyone = similarity.matrix([*keys, "alone"])
     np.testing.assert_array_equal(everyone[:6, :6], exact)
-    account = similarity.account([*keys, "alone"])
-    assert (account["signatures"], account["pairs"], account["fetched"]) == (7, 21, keys)
-    assert 6 <= account["candidate-pairs"] < 21
-    assert similarity.account(keys)["fetched"] == []
+    account = similarity.account(4, [*keys, "alone"])
+    assert (account.round, account.signatures, account.pairs) == (4, 7, 21)
+    assert account.fetched == keys
+    assert 6 <= account.candidate_pairs < 21
+    assert similarity.account(5, keys).fetched == []
 
 
 def test_a_support_is_kept_only_while_it_is_what_was_signed(similarity, supports):
@@ -149,9 +211,10 @@ def test_state_survives(similarity, supports):
 
 def test_no_more_clients_are_drawn_than_fit_a_picture():
     keys = [str(i) for i in range(MOST_DRAWN + 50)]
-    shown = matrix_event(keys, np.eye(len(keys)), dict.fromkeys(keys, "0"))
-    assert shown["clients"] == keys[:MOST_DRAWN]
-    assert {len(row) for row in shown["matrix"]} == {MOST_DRAWN}
+    shown = matrix_event(3, keys, np.eye(len(keys)), dict.fromkeys(keys, "0"))
+    assert (shown.round, shown.clients) == (3, keys[:MOST_DRAWN])
+    assert {len(row) for row in shown.matrix} == {MOST_DRAWN}
+    assert set(shown.labels) == set(keys[:MOST_DRAWN])
 
 
 def rule_that_knows(supports, **keys):
@@ -163,8 +226,8 @@ def rule_that_knows(supports, **keys):
     return rule
 
 
-def scene_of(keys, journal):
-    return Scene(2, list(keys), {"0": NOTHING}, {"0": 1}, True, lambda *_: {}, journal)
+def scene_of(keys, note=silent):
+    return Scene(2, list(keys), {"0": NOTHING}, {"0": 1}, True, lambda *_: {}, note)
 
 
 def test_clusters_that_do_not_converge_are_one_cohort_and_a_warning(monkeypatch, caplog, supports):
@@ -175,18 +238,18 @@ def test_clusters_that_do_not_converge_are_one_cohort_and_a_warning(monkeypatch,
         "forager.strategies.cohort_rules.similarity.similarity_clusters",
         lambda matrix, seed: original(matrix, seed=seed, iterations=2),
     )
-    rule, seen = rule_that_knows(supports), []
+    rule, seen = rule_that_knows(supports), Notes()
     with caplog.at_level(logging.WARNING, "forager"):
-        regrouping = rule.regroup(scene_of(supports, lambda event, **fields: seen.append(event)))
+        regrouping = rule.regroup(scene_of(supports, seen))
     assert list(regrouping) == ["1.0"]
     assert "clustering did not converge: one cohort" in caplog.text
     assert rule.report()["converged"] is False
-    assert seen == ["similarity"]
+    assert [type(event) for event in seen.events] == [SimilarityFound]
 
 
 def test_one_client_stays_alone_and_identical_clients_together(supports):
     one = {"client-0": supports["client-0"]}
-    assert rule_that_knows(one).regroup(scene_of(one, lambda *_, **__: None)) is None
+    assert rule_that_knows(one).regroup(scene_of(one)) is None
     same = dict.fromkeys(supports, supports["client-0"])
-    regrouping = rule_that_knows(same).regroup(scene_of(same, lambda *_, **__: None))
+    regrouping = rule_that_knows(same).regroup(scene_of(same))
     assert list(regrouping) == ["1.0"]

@@ -10,22 +10,29 @@ from fakes import (
     assert_same,
     honest,
     honest_records,
+    listening_to,
     one_round,
     rounds,
     small_model,
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp.strategy import Strategy
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
 from forager.core.wire.keys import ARRAYS
 from forager.strategies.build import single_model_stack
-from forager.strategies.cohort_rules.base import CohortRule, Observed, Regrouping, Scene, split_into
+from forager.strategies.cohort_rules.base import (
+    CohortRule,
+    CohortSignals,
+    Regrouping,
+    Scene,
+    split_into,
+)
 from forager.strategies.cohorts import Cohorts
-from forager.strategies.layer import attach_journal, models_of
+from forager.strategies.federation import Federation
+from forager.strategies.layer import Layer
 from forager.strategies.quarantine import Quarantine
-from forager.strategies.roster import Roster
 from forager.strategies.signals import Signal
 
 KEYS = [str(i) for i in range(8)]
@@ -37,7 +44,7 @@ class OddAndEven(CohortRule):
 
     def __init__(self) -> None:
         self.cohorts = ["0"]
-        self.seen: list[Mapping[str, Observed]] = []
+        self.seen: list[Mapping[str, CohortSignals]] = []
 
     def place(self, scene: Scene) -> list[str]:
         if self.cohorts == ["0"]:
@@ -45,7 +52,7 @@ class OddAndEven(CohortRule):
         return [self.cohorts[int(key) % 2] for key in scene.keys]
 
     def learn(
-        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, Observed]
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         self.seen.append(seen)
         if server_round != 2:
@@ -62,14 +69,13 @@ class OddAndEven(CohortRule):
 
 def cohorts(aggregator: str = "fedavg", **settings: Any) -> tuple[Cohorts, Notes]:
     config = read_config({"aggregator": aggregator, "fraction-evaluate": 1.0})
-    roster, notes = Roster(), Notes()
+    federation = Federation()
 
-    def make() -> Strategy:
-        return single_model_stack(config, roster)
+    def make() -> Layer:
+        return single_model_stack(config, federation)
 
-    layer = Cohorts(make, OddAndEven(), Signal(8), roster, **settings)
-    attach_journal(layer, notes)
-    return layer, notes
+    layer = Cohorts(make, OddAndEven(), Signal(8), **settings)
+    return layer, listening_to(layer)
 
 
 def keys_of(messages: list[Message], grid: FakeGrid) -> list[str]:
@@ -80,15 +86,15 @@ def test_children_start_from_the_parent_then_go_their_own_ways() -> None:
     layer, notes = cohorts(count=6)
     grid = FakeGrid(KEYS)
     parent = rounds(layer, START, grid, range(1, 3))
-    assert list(layer.models) == ["0.0", "0.1"]
-    for model in layer.models.values():
+    assert list(layer.leaf_models) == ["0.0", "0.1"]
+    for model in layer.leaf_models.values():
         assert_same(model, parent)
     rounds(layer, parent, grid, range(3, 5))
-    even, odd = (from_record(m)["layer.weight"] for m in layer.models.values())
+    even, odd = (from_record(m)["layer.weight"] for m in layer.leaf_models.values())
     assert not np.allclose(even, odd)
     assert layer.rounds == {"0.0": 4, "0.1": 4}
-    assert [event["members"] for event in notes.of("cohorts")][-1] == {"0.0": 4, "0.1": 4}
-    assert notes.of("regrouped")[0]["round"] == 2
+    assert [event.members for event in notes.of(CohortsTrained)][-1] == {"0.0": 4, "0.1": 4}
+    assert notes.of(Regrouped)[0].round == 2
 
 
 def test_participants_are_shared_out_and_each_gets_its_own_model() -> None:
@@ -100,7 +106,7 @@ def test_participants_are_shared_out_and_each_gets_its_own_model() -> None:
     assert sorted(int(key) % 2 for key in keys) == [0, 0, 0, 1, 1, 1]
     for message, key in zip(messages, keys, strict=True):
         sent = message.content.array_records[ARRAYS]
-        assert_same(sent, layer.models[f"0.{int(key) % 2}"])
+        assert_same(sent, layer.leaf_models[f"0.{int(key) % 2}"])
 
 
 def test_each_client_evaluates_its_own_cohorts_model() -> None:
@@ -111,8 +117,8 @@ def test_each_client_evaluates_its_own_cohorts_model() -> None:
     assert sorted(keys_of(messages, grid)) == KEYS
     for message, key in zip(messages, keys_of(messages, grid), strict=True):
         sent = message.content.array_records[ARRAYS]
-        assert_same(sent, layer.models[f"0.{int(key) % 2}"])
-    shares = {name: share for name, (_, share) in models_of(layer, arrays).items()}
+        assert_same(sent, layer.leaf_models[f"0.{int(key) % 2}"])
+    shares = {name: share for name, (_, share) in layer.models(arrays).items()}
     assert shares == {"0.0": 0.5, "0.1": 0.5}
 
 
@@ -124,16 +130,16 @@ def test_who_comes_while_others_train_is_known_by_its_name() -> None:
     list(layer.configure_evaluate(3, arrays, ConfigRecord(), grid))
     assert layer.members["7"] == "0.1"
     rounds(layer, arrays, grid, range(4, 5))
-    assert notes.of("cohorts")[-1]["moved"] == {"7": "0.1"}
+    assert notes.of(CohortsTrained)[-1].moved == {"7": "0.1"}
 
 
 def test_who_tells_its_name_late_is_not_counted_twice() -> None:
     layer, notes = cohorts()
     grid = FakeGrid(KEYS, names={"3": lambda message, key, look: []})
     rounds(layer, START, grid, range(1, 4))
-    assert "node-503" in notes.of("cohorts")[0]["moved"]
+    assert "node-503" in notes.of(CohortsTrained)[0].moved
     assert set(layer.members) == set(KEYS)
-    assert sum(notes.of("cohorts")[-1]["members"].values()) == len(KEYS)
+    assert sum(notes.of(CohortsTrained)[-1].members.values()) == len(KEYS)
 
 
 def test_the_log_says_how_each_cohort_does_on_its_clients_data() -> None:
@@ -147,9 +153,9 @@ def test_the_log_says_how_each_cohort_does_on_its_clients_data() -> None:
         told = MetricRecord({"accuracy": 0.25 + odd / 2, "loss": 1.0, "num-examples": 3})
         replies += [answer(message, {"metrics": told})]
     layer.aggregate_evaluate(5, replies)
-    (event,) = notes.of("cohorts-evaluated")
-    assert event["round"] == 5
-    assert event["accuracy"] == {"0.0": 0.25, "0.1": 0.75}
+    (event,) = notes.of(CohortsEvaluated)
+    assert event.round == 5
+    assert event.accuracy == {"0.0": 0.25, "0.1": 0.75}
 
 
 def test_a_failing_cohort_does_not_touch_the_others() -> None:
@@ -163,14 +169,14 @@ def test_a_failing_cohort_does_not_touch_the_others() -> None:
 
     layer, notes = cohorts()
     arrays = rounds(layer, START, FakeGrid(KEYS), range(1, 4))
-    before = dict(layer.models)
+    before = dict(layer.leaf_models)
     one_round(layer, arrays, FakeGrid(KEYS, dict.fromkeys(KEYS[1::2], broken)), 4)
-    assert_same(layer.models["0.1"], before["0.1"])
+    assert_same(layer.leaf_models["0.1"], before["0.1"])
     assert not np.allclose(
-        *(from_record(m)["layer.weight"] for m in (layer.models["0.0"], before["0.0"]))
+        *(from_record(m)["layer.weight"] for m in (layer.leaf_models["0.0"], before["0.0"]))
     )
     assert layer.rounds == {"0.0": 4, "0.1": 3}
-    assert notes.of("cohort-failed")[0]["cohort"] == "0.1"
+    assert notes.of(CohortFailed)[0].cohort == "0.1"
 
 
 def test_a_cohort_whose_members_left_waits() -> None:
@@ -214,6 +220,6 @@ def test_signals_are_the_directions_of_updates() -> None:
 
 def test_works_under_quarantine() -> None:
     layer, _ = cohorts(count=6)
-    whole = Quarantine(layer, layer.roster)
+    whole = Quarantine(layer)
     result: ArrayRecord = rounds(whole, START, FakeGrid(KEYS), range(1, 5))
     assert all(np.isfinite(array).all() for array in from_record(result).values())

@@ -3,17 +3,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest_records,
+    inside,
+    listening_to,
+    one_round,
+    small_model,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import to_record
+from forager.core.wire.events import CoresetsUsed, Quarantined, Selected
 from forager.core.wire.keys import CORESET, TARGETS
 from forager.strategies.build import build_strategy
 from forager.strategies.coresets import Coresets
-from forager.strategies.layer import Layer, attach_journal, walk
-from forager.strategies.roster import Roster
+from forager.strategies.layer import Layer
 from torch import nn
 
 KEYS = [str(i) for i in range(5)]
@@ -47,13 +57,10 @@ def stack(count: int = 5, **settings: Any) -> tuple[Layer, Coresets, Notes]:
         "clients-per-round": count,
         "coreset.every": 3,
     }
-    strategy = build_strategy(read_config({**keys, **settings}), Roster())
-    assert isinstance(strategy, Layer)
-    notes = Notes()
-    attach_journal(strategy, notes)
-    layer = next(part for part in walk(strategy) if isinstance(part, Coresets))
+    strategy = build_strategy(read_config({**keys, **settings}))
+    layer = inside(strategy, Coresets)
     layer.targets = lambda arrays: MEANS
-    return strategy, layer, notes
+    return strategy, layer, listening_to(strategy)
 
 
 def guided(network: FakeGrid) -> list[str]:
@@ -71,8 +78,8 @@ def test_targets_are_sent_every_k_rounds_after_the_first() -> None:
         one_round(strategy, to_record(MODEL), network, number)
         sent.append(guided(network))
     assert sent == [[], KEYS, [], [], KEYS, [], [], KEYS]
-    assert [e["chose"] for e in notes.of("coresets")] == [0, 5, 0, 0, 5, 0, 0, 5]
-    assert [e["without"] for e in notes.of("coresets")] == [5, 0, 0, 0, 0, 0, 0, 0]
+    assert [e.chose for e in notes.of(CoresetsUsed)] == [0, 5, 0, 0, 5, 0, 0, 5]
+    assert [e.without for e in notes.of(CoresetsUsed)] == [5, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_who_missed_the_choosing_round_is_sent_them_later() -> None:
@@ -81,12 +88,12 @@ def test_who_missed_the_choosing_round_is_sent_them_later() -> None:
     last: dict[str, int] = {}
     for number in range(1, 10):
         one_round(strategy, to_record(MODEL), network, number)
-        chosen = notes.of("selected")[-1]["chosen"]
+        chosen = notes.of(Selected)[-1].chosen
         due = [key for key in chosen if number > 1 and number - last.get(key, -99) >= 4]
         assert sorted(guided(network)) == sorted(due)
         last |= dict.fromkeys(due, number)
     assert sorted(last) == KEYS
-    assert sum(e["chose"] for e in notes.of("coresets")) > len(KEYS)
+    assert sum(e.chose for e in notes.of(CoresetsUsed)) > len(KEYS)
 
 
 def test_a_client_whose_coreset_is_gone_is_sent_them_at_once() -> None:
@@ -112,18 +119,18 @@ def test_targets_are_computed_only_when_somebody_needs_them() -> None:
     for number in range(1, 5):
         one_round(strategy, to_record(MODEL), network, number)
     assert len(calls) == 1
-    assert [e["guidance-bytes"] for e in notes.of("coresets")] == [0, 5 * 3 * 4 * 4, 0, 0]
+    assert [e.guidance_bytes for e in notes.of(CoresetsUsed)] == [0, 5 * 3 * 4 * 4, 0, 0]
 
 
 def test_the_journal_tells_sizes_clean_share_and_seconds() -> None:
     strategy, _, notes = stack()
     one_round(strategy, to_record(MODEL), grid(**{"4": client(clean=None)}))
-    (event,) = notes.of("coresets")
-    assert event["sizes"] == [10, 20, 30, 40, 50]
-    assert (event["clean-share"], event["seconds"]) == (0.5, 2.5)
+    (event,) = notes.of(CoresetsUsed)
+    assert event.sizes == [10, 20, 30, 40, 50]
+    assert (event.clean_share, event.seconds) == (0.5, 2.5)
     unknown = {key: client(clean=None) for key in KEYS}
     one_round(strategy, to_record(MODEL), grid(**unknown), 2)
-    assert notes.of("coresets")[1]["clean-share"] is None
+    assert notes.of(CoresetsUsed)[1].clean_share is None
 
 
 def test_the_log_says_what_coresets_are_made_of() -> None:
@@ -132,10 +139,10 @@ def test_the_log_says_what_coresets_are_made_of() -> None:
     clients = grid(**told)
     one_round(strategy, to_record(MODEL), clients, 2)
     one_round(strategy, to_record(MODEL), clients, 3)
-    first, second = notes.of("coresets")
-    assert first["samples"] == {"new": 120, "kept": 0, "random": 30}
-    assert second["samples"] == {"new": 0, "kept": 120, "random": 30}
-    assert first["labels"] == second["labels"] == [4, 6, 20]  # kept for those that do not tell
+    first, second = notes.of(CoresetsUsed)
+    assert first.samples == {"new": 120, "kept": 0, "random": 30}
+    assert second.samples == {"new": 0, "kept": 120, "random": 30}
+    assert first.labels == second.labels == [4, 6, 20]  # kept for those that do not tell
 
 
 @pytest.mark.parametrize(
@@ -158,7 +165,7 @@ def test_the_log_says_what_coresets_are_made_of() -> None:
 def test_a_reply_that_tells_nonsense_is_set_aside(lie: dict[str, Any]) -> None:
     strategy, layer, notes = stack()
     arrays, _ = one_round(strategy, to_record(MODEL), grid(**{"3": client(**lie)}))
-    assert [e["client"] for e in notes.of("quarantined")] == ["3"]
+    assert [e.client for e in notes.of(Quarantined)] == ["3"]
     assert "3" not in layer.own_state()["chosen"]
     others, _ = one_round(stack()[0], to_record(MODEL), grid(**{"3": lambda *_: []}))
     assert_same(arrays, others)
@@ -219,5 +226,5 @@ def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> None:
     config = read_config({**method, "model": f"{__name__}:no_head"})
     with pytest.raises(TaskError, match=r"model = '.*:no_head', .*last layer is ReLU"):
-        build_strategy(config, Roster())
-    build_strategy(read_config({"data-selector": "random", "model": config.model}), Roster())
+        build_strategy(config)
+    build_strategy(read_config({"data-selector": "random", "model": config.model}))

@@ -20,7 +20,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Strategy
 from forager.core.config import read_config
-from forager.core.methods.registry import available, resolve
+from forager.core.methods.base import load
+from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.strategies.flower_aggregator import FlowerAggregator, RunningMean, mean_reply
@@ -46,7 +47,7 @@ def arrays_of(reply: Message) -> dict[str, Any]:
 
 def stock(aggregator: str) -> FlowerAggregator:
     config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
-    layer = resolve("aggregator", aggregator)(config)
+    layer = load(methods("aggregator")[aggregator].core)(config)
     assert isinstance(layer, FlowerAggregator)
     return layer
 
@@ -67,7 +68,7 @@ PAIRS: dict[str, Strategy] = {
 
 
 def test_every_aggregator_is_compared() -> None:
-    assert sorted(PAIRS) == sorted(available("aggregator"))
+    assert sorted(PAIRS) == sorted(methods("aggregator"))
 
 
 @pytest.mark.parametrize("aggregator", PAIRS)
@@ -106,7 +107,7 @@ def replies_of(layer: Strategy, arrays: ArrayRecord) -> list[Message]:
     return list(grid.send_and_receive(ordered))
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 def test_replies_may_be_a_stream(aggregator: str) -> None:
     arrays = to_record(small_model())
     layer, other = stock(aggregator), stock(aggregator)
@@ -163,7 +164,7 @@ def test_the_first_reply_is_let_go_too() -> None:
     assert held[-1] is False
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 def test_failures_are_left_out(aggregator: str) -> None:
     got, _ = one_round(stock(aggregator), to_record(small_model()), FakeGrid(KEYS, {"2": failing}))
     others = [key for key in KEYS if key != "2"]
@@ -204,7 +205,7 @@ def test_integers_are_hidden_from_the_strategy_and_sent_to_clients() -> None:
     assert from_record(got)["norm.num_batches_tracked"] == 5 + 1 + 7
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 def test_a_client_that_sends_its_message_back_does_not_take_the_model_apart(
     aggregator: str,
 ) -> None:
@@ -225,7 +226,7 @@ def test_a_client_that_sends_its_message_back_does_not_take_the_model_apart(
     )
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 def test_float64_and_float16_stay_what_they_are(aggregator: str) -> None:
     start: dict[str, Any] = {
         "double": np.linspace(0, 1, 6),

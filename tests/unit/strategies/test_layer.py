@@ -2,19 +2,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, assert_same, one_round, small_model
+from fakes import FakeGrid, assert_same, listening_to, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp.strategy import FedAvg, FedAvgM
-from forager.core.methods.registry import AXES, available, resolve
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
+from forager.core.wire.events import FineTuned
+from forager.core.wire.keys import ARRAYS
+from forager.strategies.federation import Federation
+from forager.strategies.flower_aggregator import FlowerAggregator
 from forager.strategies.layer import (
     Layer,
-    attach_journal,
+    as_layer,
     describe,
     load_strategy_state,
     strategy_state,
-    walk,
 )
 
 KEYS = [str(i) for i in range(4)]
@@ -33,7 +35,7 @@ class Counting(Layer):
 
     def aggregate_train(self, server_round: int, replies: Any) -> Any:
         self.rounds += 1
-        self.journal("counted", rounds=self.rounds)
+        self.federation.note(FineTuned(round=self.rounds))
         return super().aggregate_train(server_round, replies)
 
     def own_state(self) -> dict[str, Any]:
@@ -75,20 +77,105 @@ def test_all_five_methods_are_handed_on() -> None:
     ]
 
 
-def test_a_stack_can_be_walked_and_named() -> None:
+def test_a_stack_can_be_named_and_taken_apart() -> None:
     inner = fedavg()
     stack = Counting(Layer(inner))
-    assert list(walk(stack)) == [stack, stack.inner, inner]
-    assert describe(stack) == "Counting(Layer(FedAvg))"
+    assert stack.wrapped() == [inner]
+    assert stack.describe() == describe(stack) == "Counting(Layer(FedAvg))"
     assert describe(inner) == "FedAvg"
 
 
+def test_a_strategy_of_flower_is_made_a_layer_and_a_layer_stays_what_it_is() -> None:
+    inner, layer = fedavg(), Counting(fedavg())
+    assert as_layer(layer) is layer
+    around = as_layer(inner)
+    assert type(around) is Layer
+    assert around.inner is inner
+
+
+class Reading(Layer):
+    """Overrides what layers can say besides the five methods."""
+
+    own_records = ("mine",)
+
+    def replies_wanted(self) -> int | None:
+        return 3
+
+    def evaluates(self) -> bool:
+        return False
+
+    def models(self, arrays: Any) -> Any:
+        return {"a": (arrays, 0.25), "b": (arrays, 0.75)}
+
+    def collected(self) -> dict[str, Any]:
+        return {"found": 1}
+
+    def metrics_needed(self) -> tuple[str, ...]:
+        return ("train_loss",)
+
+    def limit(self, count: int) -> None:
+        self.limited = count
+
+
+def test_what_a_layer_says_is_heard_through_those_around_it() -> None:
+    arrays, reading = to_record(small_model()), Reading(fedavg())
+    stack = Layer(Layer(reading))
+    stack.limit(7)
+    assert reading.limited == 7
+    assert stack.replies_wanted() == 3
+    assert stack.evaluates() is False
+    assert stack.models(arrays) == {"a": (arrays, 0.25), "b": (arrays, 0.75)}
+    assert stack.collected() == {"found": 1}
+    assert stack.reply_records() == {"mine"}
+    assert stack.metrics_needed() == ("train_loss",)
+
+
+def test_a_strategy_of_flower_has_one_model_wants_all_replies_and_keeps_nothing() -> None:
+    arrays, stack = to_record(small_model()), Layer(Layer(fedavg()))
+    stack.limit(7)
+    assert stack.replies_wanted() is None
+    assert stack.evaluates() is True
+    assert stack.models(arrays) == {"": (arrays, 1.0)}
+    assert stack.collected() == {}
+    assert stack.reply_records() == frozenset()
+    assert stack.metrics_needed() == ()
+
+
+def test_layers_share_one_federation_from_the_inside_out() -> None:
+    innermost = FlowerAggregator(fedavg(), mean_like=True)
+    middle = Layer(innermost)
+    outer = Counting(middle)
+    assert outer.federation is middle.federation is innermost.federation
+    given = Federation()
+    made_with = Layer(FlowerAggregator(fedavg(), mean_like=True, federation=given))
+    assert made_with.federation is given
+    assert Layer(Layer(fedavg(), given)).federation is given
+    assert Layer(fedavg()).federation is not Layer(fedavg()).federation
+
+
+def test_what_clients_were_sent_is_known_to_all_layers_whatever_they_changed() -> None:
+    """Remembered is the message, not what was in it when the innermost layer made it."""
+
+    class Replacing(Layer):
+        def configure_train(self, *given: Any) -> Any:
+            messages = list(super().configure_train(*given))
+            messages[1].content[ARRAYS] = to_record({"w": np.full(3, 9.0, np.float32)})
+            return messages
+
+    stack = Layer(Replacing(Layer(fedavg())))
+    start = to_record({"w": np.zeros(3, np.float32)})
+    messages = list(stack.configure_train(1, start, ConfigRecord(), FakeGrid(KEYS)))
+    for message in messages:
+        sent = stack.federation.sent_model(message.metadata.dst_node_id)
+        assert sent is message.content[ARRAYS]
+
+
 def test_every_layer_reports_to_the_journal_and_none_needs_one() -> None:
-    stack, notes = Counting(Counting(fedavg())), Notes()
+    stack = Counting(Counting(fedavg()))
     one_round(stack, to_record(small_model()), FakeGrid(KEYS))
-    attach_journal(stack, notes)
+    notes = listening_to(stack)
     one_round(stack, to_record(small_model()), FakeGrid(KEYS), 2)
-    assert [event["rounds"] for event in notes.of("counted")] == [2, 2]
+    assert [event.round for event in notes.of(FineTuned)] == [2, 2]
 
 
 def test_the_state_of_a_stack_is_that_of_all_its_parts() -> None:
@@ -133,11 +220,3 @@ def test_what_a_strategy_of_flower_remembers_is_kept(value: Any) -> None:
 
 def test_settings_are_no_state() -> None:
     assert strategy_state(fedavg()) == {}
-
-
-@pytest.mark.parametrize(
-    ("axis", "name"),
-    [(axis, name) for axis in AXES for name in available(axis) if ":" in AXES[axis][name]],
-)
-def test_every_registered_name_can_be_loaded(axis: str, name: str) -> None:
-    assert callable(resolve(axis, name))

@@ -9,12 +9,12 @@ import pytest
 from fakes import FakeGrid, Notes, answer, honest_records, one_round, rounds
 from flwr.app import Message
 from forager.core.config import ConfigError, read_config
-from forager.core.methods.registry import resolve
+from forager.core.methods.base import load
+from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import PrivacySpent
 from forager.strategies.accountant import gaussian_delta, gaussian_epsilon
-from forager.strategies.layer import attach_journal
 from forager.strategies.privacy import CentralNoise, PrivacyLedger, clipped
-from forager.strategies.roster import Roster
 from forager.tools.engine.local import run_local
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_many_releases_are_one_with_less_noise() -> None:
 
 def aggregator() -> Any:
     config = read_config({"num-clients": 8, "clients-per-round": 8})
-    return resolve("aggregator", "fedavg")(config)
+    return load(methods("aggregator")["fedavg"].core)(config)
 
 
 MODEL = {"w": np.zeros(40_000, np.float32), "steps": np.array(3)}
@@ -94,8 +94,8 @@ def test_the_noise_is_as_large_as_the_account_says() -> None:
     noise = after["w"] - before["w"]
     assert noise.std() == pytest.approx(3.0 * 2.0 / len(KEYS), rel=0.02)
     assert after["steps"].dtype == MODEL["steps"].dtype
-    (event,) = notes.of("privacy")
-    assert event["epsilon-most"] == pytest.approx(gaussian_epsilon(1e-5, 3.0, 1))
+    (event,) = notes.of(PrivacySpent)
+    assert event.epsilon_most == pytest.approx(gaussian_epsilon(1e-5, 3.0, 1))
 
 
 def test_the_account_and_the_noise_survive_a_restart() -> None:
@@ -122,7 +122,7 @@ def test_a_release_counts_even_if_the_reply_is_lost() -> None:
     for number in (1, 2):
         one_round(layer, to_record(MODEL), grid, number)
     assert dict(layer.releases) == dict.fromkeys(KEYS, 2)
-    spent = [event["epsilon-most"] for event in notes.of("privacy")]
+    spent = [event.epsilon_most for event in notes.of(PrivacySpent)]
     assert spent == pytest.approx([gaussian_epsilon(1e-5, 2.0, count) for count in (1, 2)])
 
 
@@ -148,7 +148,7 @@ def small(tmp_path: Any) -> dict[str, Any]:
 
 def events(result: Any, kind: str) -> list[dict[str, Any]]:
     lines = (result.folder / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
+    return [event for event in map(json.loads, lines) if event.event == kind]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def events(result: Any, kind: str) -> list[dict[str, Any]]:
 def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], selector: str) -> None:
     result = run_local({**small, "privacy": "central-dp", "client-selector": selector})
     assert result.reason == "completed"
-    assert [len(event["chosen"]) for event in events(result, "selected")] == [3] * 4
-    spent = [event["epsilon-most"] for event in events(result, "privacy")]
+    assert [len(event.chosen) for event in events(result, "selected")] == [3] * 4
+    spent = [event.epsilon_most for event in events(result, "privacy")]
     assert spent == pytest.approx([gaussian_epsilon(1e-5, 1.0, n) for n in (1, 2, 3, 4)])
     assert [row["epsilon"] for row in result.rounds if row["round"]] == pytest.approx(spent)
     report = (result.folder / "report.html").read_text()
@@ -169,7 +169,7 @@ def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], sele
 def test_local_noise_charges_those_who_are_chosen(small: dict[str, Any], selector: str) -> None:
     keys = {"privacy": "local-dp", "dp.noise-multiplier": 4.0, "client-selector": selector}
     result = run_local({**small, **keys})
-    turns = [key for event in events(result, "selected") for key in event["chosen"]]
+    turns = [key for event in events(result, "selected") for key in event.chosen]
     most = max(turns.count(key) for key in turns)
     wanted = gaussian_epsilon(1e-5, 2.0, most)  # two updates of a client are two clips apart
     assert events(result, "privacy")[-1]["epsilon-most"] == pytest.approx(wanted)

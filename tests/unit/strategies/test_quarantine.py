@@ -13,18 +13,19 @@ from fakes import (
     assert_same,
     honest,
     honest_records,
+    listening_to,
     one_round,
     rounds,
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
-from forager.core.methods.registry import available, resolve
+from forager.core.methods.base import load
+from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.strategies.layer import attach_journal
 from forager.strategies.quarantine import Quarantine
-from forager.strategies.roster import Roster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,10 +39,8 @@ Spoil = Callable[[Records], None]
 
 def quarantine(aggregator: str = "fedavg", **other: Any) -> tuple[Quarantine, Notes]:
     config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
-    layer = Quarantine(resolve("aggregator", aggregator)(config), Roster(), **other)
-    notes = Notes()
-    attach_journal(layer, notes)
-    return layer, notes
+    layer = Quarantine(load(methods("aggregator")[aggregator].core)(config), **other)
+    return layer, listening_to(layer)
 
 
 def with_arrays(change: Callable[[dict[str, Any]], None]) -> Spoil:
@@ -178,7 +177,7 @@ def spoiling(spoil: Spoil) -> Callable[[Message, str, int], list[Message]]:
 def test_a_bad_reply_is_set_aside_named_and_counted(spoil: Spoil, reason: str) -> None:
     layer, notes = quarantine()
     for message in sent_to(layer, BAD):
-        layer.roster.learn(honest(message, BAD)[0])
+        layer.federation.roster.learn(honest(message, BAD)[0])
     got, metrics = one_round(
         layer, to_record(small_model()), FakeGrid(KEYS, {BAD: spoiling(spoil)})
     )
@@ -187,10 +186,10 @@ def test_a_bad_reply_is_set_aside_named_and_counted(spoil: Spoil, reason: str) -
     wanted, wanted_metrics = one_round(without, to_record(small_model()), FakeGrid(GOOD))
     assert_same(got, wanted, rtol=1e-5)
     assert metrics == wanted_metrics
-    (event,) = notes.of("quarantined")
-    assert (event["round"], event["client"]) == (1, BAD)
-    assert re.search(reason, event["reason"]), event["reason"]
-    assert dict(layer.roster.strikes) == {BAD: 1}
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, BAD)
+    assert re.search(reason, event.reason), event.reason
+    assert dict(layer.federation.strikes) == {BAD: 1}
 
 
 def sent_to(layer: Quarantine, key: str) -> list[Message]:
@@ -208,10 +207,10 @@ def test_it_is_the_same_on_the_wire(spoil: Spoil, reason: str) -> None:
     without, _ = quarantine()
     wanted, _ = one_round(without, to_record(small_model()), FakeGrid(GOOD))
     assert_same(got, wanted, rtol=1e-5)
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 @pytest.mark.parametrize("name", ["nan", "wrong shape", "zero examples", "bytes that are no array"])
 def test_any_aggregator_goes_on_with_the_rest(aggregator: str, name: str) -> None:
     layer, notes = quarantine(aggregator)
@@ -220,10 +219,10 @@ def test_any_aggregator_goes_on_with_the_rest(aggregator: str, name: str) -> Non
     without, _ = quarantine(aggregator)
     wanted, _ = one_round(without, to_record(small_model()), FakeGrid(GOOD))
     assert_same(got, wanted, rtol=1e-5)
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -252,13 +251,13 @@ def test_one_odd_client_neither_stops_a_round_nor_spoils_it(aggregator: str, spo
     assert all(np.isfinite(array).all() for array in from_record(got).values())
 
 
-@pytest.mark.parametrize("aggregator", available("aggregator"))
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
 def test_all_bad_is_no_model_and_no_exception(aggregator: str) -> None:
     layer, notes = quarantine(aggregator)
     spoil = spoiling(put_entry(np.nan))
     grid = FakeGrid(KEYS, dict.fromkeys(KEYS, spoil))
     assert one_round(layer, to_record(small_model()), grid) == (None, None)
-    assert len(notes.of("quarantined")) == len(KEYS)
+    assert len(notes.of(Quarantined)) == len(KEYS)
 
 
 def test_a_reply_that_nobody_asked_for() -> None:
@@ -272,7 +271,7 @@ def test_a_reply_that_nobody_asked_for() -> None:
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: from_elsewhere}))
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(GOOD))
     assert_same(got, wanted, rtol=1e-5)
-    assert [event["client"] for event in notes.of("quarantined")] == ["node-4242"]
+    assert [event.client for event in notes.of(Quarantined)] == ["node-4242"]
 
 
 def test_only_the_first_of_two_replies_counts() -> None:
@@ -281,7 +280,7 @@ def test_only_the_first_of_two_replies_counts() -> None:
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, twice))
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS))
     assert_same(got, wanted)
-    assert "second" in notes.of("quarantined")[0]["reason"]
+    assert "second" in notes.of(Quarantined)[0].reason
 
 
 def test_a_reply_of_an_earlier_round_is_not_asked_for_now() -> None:
@@ -290,27 +289,27 @@ def test_a_reply_of_an_earlier_round_is_not_asked_for_now() -> None:
     early = sent_to(layer, "0")
     list(layer.configure_train(2, arrays, ConfigRecord(), FakeGrid(KEYS[1:], first_node=501)))
     assert layer.aggregate_train(2, [honest(m, "0")[0] for m in early]) == (None, None)
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
 def test_what_is_absurd_is_learnt_from_accepted_updates() -> None:
     layer, notes = quarantine(norm_factor=5.0)
     arrays = rounds(layer, to_record(small_model()), FakeGrid(KEYS), range(1, 4))
-    assert notes.of("quarantined") == []
+    assert notes.of(Quarantined) == []
     ten_times = with_arrays(lambda a: a["layer.weight"].__iadd__(10.0))
     one_round(layer, arrays, FakeGrid(KEYS, {BAD: spoiling(ten_times)}), 4)
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
 def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
     layer, notes = quarantine(count_factor=5.0)
     grid = FakeGrid(KEYS)
     arrays = rounds(layer, to_record(small_model()), grid, range(1, 3))
-    assert notes.of("quarantined") == [], "10 to 31 samples are all usual"
+    assert notes.of(Quarantined) == [], "10 to 31 samples are all usual"
     lie = spoiling(with_metrics(num_examples=200))
     got, _ = one_round(layer, arrays, FakeGrid(KEYS, {BAD: lie}), 3)
-    (event,) = notes.of("quarantined")
-    assert (event["client"], event["reason"]) == ("node-503", "num-examples = 200, more than 102.5")
+    (event,) = notes.of(Quarantined)
+    assert (event.client, event.reason) == ("node-503", "num-examples = 200, more than 102.5")
     wanted, _ = one_round(quarantine()[0], arrays, FakeGrid(GOOD), 3)
     assert_same(got, wanted, rtol=1e-5)
 
@@ -321,14 +320,14 @@ def test_liars_do_not_move_what_is_usual() -> None:
     lie = spoiling(with_metrics(num_examples=10_000))
     grid = FakeGrid(KEYS, {BAD: lie})
     rounds(layer, to_record(small_model()), grid, range(1, 5))
-    assert [event["round"] for event in notes.of("quarantined")] == [2, 3, 4]
+    assert [event.round for event in notes.of(Quarantined)] == [2, 3, 4]
 
 
 def test_an_unusual_first_round_is_not_set_aside() -> None:
     layer, notes = quarantine()
     zero = {name: np.zeros_like(array) for name, array in small_model().items()}
     assert one_round(layer, to_record(zero), FakeGrid(KEYS))[0] is not None
-    assert notes.of("quarantined") == []
+    assert notes.of(Quarantined) == []
 
 
 def test_a_half_precision_model_can_have_large_updates() -> None:
@@ -336,7 +335,7 @@ def test_a_half_precision_model_can_have_large_updates() -> None:
     layer, notes = quarantine()
     large = {"w": np.full(4, 3000.0, dtype=np.float16)}
     got, _ = one_round(layer, to_record(large), FakeGrid(KEYS))
-    assert notes.of("quarantined") == []
+    assert notes.of(Quarantined) == []
     assert got is not None
 
 
@@ -346,8 +345,8 @@ def test_state_carries_norms_and_strikes() -> None:
     rounds(layer, to_record(small_model()), bad, range(1, 3))
     fresh, _ = quarantine()
     fresh.load_state_dict(layer.state_dict())
-    assert fresh.roster.strikes == layer.roster.strikes
-    assert sum(fresh.roster.strikes.values()) == 2
+    assert fresh.federation.strikes == layer.federation.strikes
+    assert sum(fresh.federation.strikes.values()) == 2
     assert fresh.own_state() == layer.own_state()
 
 
@@ -368,7 +367,7 @@ def test_evaluation_replies_are_checked_too() -> None:
     weights = np.array([10 + 3 * int(key) for key in GOOD])
     mean = np.average([int(key) / 10 for key in GOOD], weights=weights)
     assert metrics["accuracy"] == pytest.approx(mean)
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
 def test_a_long_run_does_not_pile_up_norms() -> None:

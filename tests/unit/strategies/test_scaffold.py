@@ -3,15 +3,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, assert_same, honest_records, one_round, small_model
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest_records,
+    inside,
+    listening_to,
+    one_round,
+    small_model,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Quarantined, Selected
 from forager.core.wire.keys import CONTROL
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import Layer, attach_journal, walk
-from forager.strategies.roster import Roster
+from forager.strategies.layer import Layer
 from forager.strategies.scaffold import Scaffold
 
 KEYS = [str(i) for i in range(8)]
@@ -40,12 +50,8 @@ def grid(**spoilt: Any) -> FakeGrid:
 
 def stack(count: int = 8, **more: Any) -> tuple[Layer, Scaffold, Notes]:
     keys: dict[str, Any] = {"objective": "scaffold", "num-clients": 8, "clients-per-round": count}
-    strategy = build_strategy(read_config({**keys, **more}), Roster())
-    assert isinstance(strategy, Layer)
-    notes = Notes()
-    attach_journal(strategy, notes)
-    layer = next(part for part in walk(strategy) if isinstance(part, Scaffold))
-    return strategy, layer, notes
+    strategy = build_strategy(read_config({**keys, **more}))
+    return strategy, inside(strategy, Scaffold), listening_to(strategy)
 
 
 def test_the_first_variate_is_zero_and_not_sent() -> None:
@@ -65,8 +71,8 @@ def test_the_first_variate_is_zero_and_not_sent() -> None:
 def test_changes_count_by_all_clients_not_by_those_who_took_part() -> None:
     strategy, layer, notes = stack(count=2)
     one_round(strategy, to_record(MODEL), grid())
-    (selected,) = notes.of("selected")
-    expected = sum(1 + int(key) for key in selected["chosen"]) / len(KEYS)
+    (selected,) = notes.of(Selected)
+    expected = sum(1 + int(key) for key in selected.chosen) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
 
@@ -88,7 +94,7 @@ SPOILT = {
 def test_a_reply_with_a_bad_change_is_set_aside(case: str) -> None:
     strategy, layer, notes = stack()
     arrays, _ = one_round(strategy, to_record(MODEL), grid(**{BAD: client(SPOILT[case])}))
-    assert [e["client"] for e in notes.of("quarantined")] == [BAD]
+    assert [e.client for e in notes.of(Quarantined)] == [BAD]
     expected = sum(1 + int(key) for key in KEYS if key != BAD) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
@@ -98,7 +104,7 @@ def test_a_reply_with_a_bad_change_is_set_aside(case: str) -> None:
 
 
 def test_the_aggregator_sees_what_it_would_see_without() -> None:
-    plain = build_strategy(read_config({"num-clients": 8, "clients-per-round": 8}), Roster())
+    plain = build_strategy(read_config({"num-clients": 8, "clients-per-round": 8}))
     expected, _ = one_round(plain, to_record(MODEL), FakeGrid(KEYS, wire=True))
     assert_same(one_round(stack()[0], to_record(MODEL), grid())[0], expected)
 

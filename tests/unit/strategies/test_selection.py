@@ -4,12 +4,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, assert_same, failing, honest, one_round, rounds, small_model
+from fakes import (
+    FakeGrid,
+    Notes,
+    assert_same,
+    failing,
+    honest,
+    listening_to,
+    never,
+    one_round,
+    rounds,
+    small_model,
+)
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.arrays import to_record
+from forager.core.wire.events import Selected
 from forager.core.wire.keys import IDENTIFY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
@@ -18,7 +30,6 @@ from forager.selectors.client_selectors.everyone import Everyone
 from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
 from forager.strategies.grids import GridView, GridWrapper
-from forager.strategies.layer import attach_journal
 from forager.strategies.roster import Roster
 from forager.strategies.selection import Selection
 
@@ -29,10 +40,8 @@ def selection(
     selector: ClientSelector | None = None, **settings: Any
 ) -> tuple[Selection, Roster, Notes]:
     inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
-    roster, notes = Roster(), Notes()
-    layer = Selection(inner, selector or Uniform(), roster, **settings)
-    attach_journal(layer, notes)
-    return layer, roster, notes
+    layer = Selection(inner, selector or Uniform(), **settings)
+    return layer, layer.federation.roster, listening_to(layer)
 
 
 def trained_keys(layer: Selection, grid: FakeGrid, numbers: range = range(1, 2)) -> list[list[str]]:
@@ -45,10 +54,6 @@ def trained_keys(layer: Selection, grid: FakeGrid, numbers: range = range(1, 2))
         chosen.append([grid.nodes[message.metadata.dst_node_id] for message in messages])
         layer.aggregate_train(number, grid.send_and_receive(messages))
     return chosen
-
-
-def saying_nothing(message: Message, key: str, look: int) -> list[Message]:
-    return []
 
 
 def test_same_seed_same_clients_although_node_ids_differ() -> None:
@@ -146,7 +151,7 @@ def test_more_clients_than_there_are() -> None:
         for name in ("forager", "flwr"):
             logging.getLogger(name).removeHandler(handler)
     assert chosen == [KEYS] * 3
-    short = [line for line in said if "25 clients a round were asked for, 10 are there" in line]
+    short = [line for line in said if "25 clients per round were asked for, 10 are there" in line]
     assert len(short) == 1, "said once, not every round"
 
 
@@ -168,7 +173,7 @@ def test_the_strategy_inside_sees_only_the_chosen() -> None:
             return super().configure_train(server_round, arrays, config, grid)
 
     inner = Watching(min_train_nodes=1, min_available_nodes=1)
-    layer = Selection(inner, Uniform(), Roster(), count=3)
+    layer = Selection(inner, Uniform(), count=3)
     grid = FakeGrid(KEYS)
     chosen = trained_keys(layer, grid)
     assert [[grid.nodes[node] for node in nodes] for nodes in seen] == chosen
@@ -177,10 +182,10 @@ def test_the_strategy_inside_sees_only_the_chosen() -> None:
 def test_a_selection_is_written_down() -> None:
     layer, _, notes = selection(count=3)
     (chosen,) = trained_keys(layer, FakeGrid(KEYS))
-    (event,) = notes.of("selected")
-    assert event["chosen"] == chosen
-    assert (event["round"], event["phase"], event["available"]) == (1, "train", 10)
-    assert event["seconds"] >= 0
+    (event,) = notes.of(Selected)
+    assert event.chosen == chosen
+    assert (event.round, event.phase, event.available) == (1, "train", 10)
+    assert event.seconds >= 0
 
 
 def test_everybody_is_asked_once_who_they_are() -> None:
@@ -195,7 +200,7 @@ def test_everybody_is_asked_once_who_they_are() -> None:
 
 
 def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -> None:
-    mute = dict.fromkeys(["2", "5"], saying_nothing)
+    mute = dict.fromkeys(["2", "5"], never)
     layer, roster, _ = selection(count=10)
     grid = FakeGrid(KEYS, names=mute)
     (chosen,) = trained_keys(layer, grid)
@@ -207,13 +212,13 @@ def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -
 
 
 def test_those_who_never_say_their_name_go_by_node_id() -> None:
-    nobody = dict.fromkeys(KEYS, saying_nothing)
+    nobody = dict.fromkeys(KEYS, never)
     layer, roster, notes = selection(count=4)
     grid = FakeGrid(KEYS, names=nobody, first_node=500)
     (chosen,) = trained_keys(layer, grid)
     assert len(chosen) == 4
     assert roster.key(9999) == "node-9999"
-    assert all(key.startswith("node-5") for key in notes.of("selected")[0]["chosen"])
+    assert all(key.startswith("node-5") for key in notes.of(Selected)[0].chosen)
 
 
 def test_an_error_instead_of_a_name_is_no_name() -> None:
@@ -233,7 +238,7 @@ class KeyedGrid(FakeGrid):
 
 
 def test_nameless_nodes_go_by_their_public_key() -> None:
-    nobody = dict.fromkeys(KEYS, saying_nothing)
+    nobody = dict.fromkeys(KEYS, never)
     one, other = Roster(), Roster()
     one.identify(KeyedGrid(KEYS, names=nobody), 1.0)
     other.identify(KeyedGrid(KEYS[::-1], names=nobody, first_node=70), 1.0)
@@ -333,7 +338,7 @@ def test_a_name_that_a_connected_client_has_is_not_given_twice() -> None:
     grid.behaviours = thief
     trained_keys(layer, grid, range(1, 4))
     assert [roster.key(node) for node in grid.nodes] == ["1", "2", "node-502"]
-    assert notes.of("selected")[-1]["chosen"] == ["1", "2", "node-502"]
+    assert notes.of(Selected)[-1].chosen == ["1", "2", "node-502"]
 
 
 def test_who_comes_while_others_train_evaluates_under_its_name() -> None:
@@ -342,12 +347,12 @@ def test_who_comes_while_others_train_evaluates_under_its_name() -> None:
     trained_keys(layer, grid, range(1, 2))
     grid.nodes[700] = "3"
     list(layer.configure_evaluate(1, to_record(small_model()), ConfigRecord(), grid))
-    assert notes.of("selected")[-1]["chosen"] == ["1", "2", "3"]
+    assert notes.of(Selected)[-1].chosen == ["1", "2", "3"]
 
 
 def test_nobody_takes_the_place_of_a_client_without_a_name() -> None:
     roster = Roster()
-    grid = FakeGrid(["1", "2"], names={"1": saying_nothing, "2": calling_itself("node-500")})
+    grid = FakeGrid(["1", "2"], names={"1": never, "2": calling_itself("node-500")})
     roster.identify(grid, 1.0)
     assert [roster.key(500), roster.key(501)] == ["node-500", "node-501"]
     alone = Roster()
@@ -390,7 +395,7 @@ def test_what_a_client_says_of_its_age_changes_nothing() -> None:
     grid = FakeGrid(["1", "2", "3"], dict.fromkeys("123", claiming))
     chosen = [key for (key,) in trained_keys(layer, grid, range(1, 7))]
     assert sorted(chosen[:3]) == sorted(chosen[3:]) == ["1", "2", "3"]
-    assert max(max(event["ages"]) for event in notes.of("selected")) <= 2
+    assert max(max(event.ages) for event in notes.of(Selected)) <= 2
 
 
 def test_state_continues_the_choice() -> None:

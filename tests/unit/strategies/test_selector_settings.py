@@ -3,22 +3,16 @@
 from typing import Any
 
 import pytest
+from fakes import inside
 from forager.core.config import ConfigError, read_config
 from forager.selectors.client_selectors.oort import Oort
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import walk
-from forager.strategies.roster import Roster
 from forager.strategies.selection import Selection
 
 
 def selector_of(**keys: Any) -> Any:
     flat = {key.replace("__", ".").replace("_", "-"): value for key, value in keys.items()}
-    (selection,) = (
-        part
-        for part in walk(build_strategy(read_config(flat), Roster()))
-        if isinstance(part, Selection)
-    )
-    return selection.selector
+    return inside(build_strategy(read_config(flat)), Selection).selector
 
 
 def test_settings_reach_their_selector() -> None:

@@ -8,6 +8,7 @@ from fakes import (
     answer,
     assert_same,
     honest_records,
+    listening_to,
     one_round,
     rounds,
     small_model,
@@ -17,10 +18,10 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Quarantined, SparseUplinkUsed
 from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import Layer, attach_journal
-from forager.strategies.roster import Roster
+from forager.strategies.layer import Layer
 from forager.strategies.sparse_uplink import SparseUplink, add_update, float_names
 
 KEYS = [str(i) for i in range(8)]
@@ -38,11 +39,8 @@ def stack(
         "clients-per-round": 8,
     }
     config = read_config({**keys, "top-k.density": density, "top-k.values": values})
-    strategy = build_strategy(config, Roster())
-    assert isinstance(strategy, Layer)
-    notes = Notes()
-    attach_journal(strategy, notes)
-    return strategy, notes
+    strategy = build_strategy(config)
+    return strategy, listening_to(strategy)
 
 
 def flat(arrays: dict[str, Any]) -> Any:
@@ -64,7 +62,7 @@ class Listening(Layer):
 @pytest.mark.parametrize("density", [0.1, 0.4, 1.0])
 def test_decodes_to_what_was_sent_plus_the_largest_changes(density: float) -> None:
     listening = Listening()
-    layer = SparseUplink(listening, Roster(), density=density)
+    layer = SparseUplink(listening, density=density)
     grid = FakeGrid(KEYS, wire=True)
     one_round(layer, to_record(small_model()), grid)
     before = flat(small_model())
@@ -105,12 +103,12 @@ def test_the_journal_says_what_whole_models_would_have_taken() -> None:
     grid = FakeGrid(KEYS, {BAD: with_payload(ConfigRecord({PAYLOAD: b"rubbish"}))})
     one_round(layer, to_record(small_model()), grid, server_round=4)
     model_bytes = sum(array.nbytes for array in small_model().values())
-    (event,) = notes.of("uplink")
-    assert (event["round"], event["bytes-dense"]) == (4, 7 * model_bytes)
+    (event,) = notes.of(SparseUplinkUsed)
+    assert (event.round, event.bytes_dense) == (4, 7 * model_bytes)
     changes = [
         flat(trained(small_model(), key, 4)) - flat(small_model()) for key in KEYS if key != BAD
     ]
-    assert event["bytes-sparse"] == sum(len(sparse.encode(change, 6)) for change in changes)
+    assert event.bytes_sparse == sum(len(sparse.encode(change, 6)) for change in changes)
 
 
 def with_payload(payload: Any) -> Any:
@@ -158,10 +156,10 @@ def test_a_malformed_update_is_set_aside(aggregator: str, payload: Any) -> None:
     good = [key for key in KEYS if key != BAD]
     wanted, _ = one_round(stack(aggregator)[0], to_record(small_model()), FakeGrid(good))
     assert_same(got, wanted)
-    (event,) = notes.of("quarantined")
+    (event,) = notes.of(Quarantined)
     # Under the round loop the roster has learnt the name when the reply arrived.
-    assert event["client"] in (BAD, "node-503")
-    assert event["reason"]
+    assert event.client in (BAD, "node-503")
+    assert event.reason
 
 
 def test_an_update_nobody_asked_for_is_set_aside() -> None:
@@ -174,23 +172,27 @@ def test_an_update_nobody_asked_for_is_set_aside() -> None:
 
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: from_elsewhere}))
     assert got is not None
-    assert len(notes.of("quarantined")) == 1
+    assert len(notes.of(Quarantined)) == 1
 
 
 def test_all_malformed_is_no_model_and_no_exception() -> None:
     layer, notes = stack()
     grid = FakeGrid(KEYS, dict.fromkeys(KEYS, with_payload(MALFORMED["rubbish"])))
     assert one_round(layer, to_record(small_model()), grid) == (None, None)
-    assert len(notes.of("quarantined")) == len(KEYS)
+    assert len(notes.of(Quarantined)) == len(KEYS)
 
 
 def test_replies_are_decoded_one_by_one() -> None:
-    layer, _ = stack()
-    grid = FakeGrid(KEYS)
+    class First(Listening):
+        """Reads no more than the first reply."""
+
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            return super().aggregate_train(server_round, [next(iter(replies))])
+
+    layer, grid = SparseUplink(First(), density=0.4), FakeGrid(KEYS)
     messages = list(layer.configure_train(1, to_record(small_model()), ConfigRecord(), grid))
     replies = list(grid.send_and_receive(messages))
-    stream = layer._dense(1, iter(replies))  # type: ignore[attr-defined]
-    next(stream)
+    layer.aggregate_train(1, iter(replies))
     assert [ARRAYS in reply.content for reply in replies] == [True] + [False] * 7
 
 
@@ -218,7 +220,7 @@ def test_a_dense_reply_is_taken_as_it_is() -> None:
     layer, notes = stack(density=1.0)
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: dense}))
     wanted, _ = one_round(stack(density=1.0)[0], to_record(small_model()), FakeGrid(KEYS))
-    assert notes.of("quarantined") == []
+    assert notes.of(Quarantined) == []
     np.testing.assert_allclose(
         from_record(got)["layer.weight"],  # type: ignore[arg-type]
         from_record(wanted)["layer.weight"],  # type: ignore[arg-type]

@@ -4,13 +4,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import Arrays, FakeGrid, Notes, answer, honest_records, one_round, small_model
+from fakes import (
+    Arrays,
+    FakeGrid,
+    Notes,
+    answer,
+    honest_records,
+    listening_to,
+    one_round,
+    small_model,
+)
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Quarantined, StoragePlanned, StreamsStored
 from forager.core.wire.keys import CLIENT, CLIENT_KEY, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN
 from forager.strategies.layer import Layer
-from forager.strategies.roster import Roster
 from forager.strategies.streams import Streams
 
 SIZE = 4
@@ -44,9 +53,8 @@ class Device:
 
 def streams(**settings: Any) -> tuple[Streams, Notes]:
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    layer = Streams(inner, Roster(), 3, SIZE, **settings)
-    layer.journal = Notes()
-    return layer, layer.journal
+    layer = Streams(inner, 3, SIZE, **settings)
+    return layer, listening_to(layer)
 
 
 def play(layer: Layer, grid: FakeGrid, number: int = 1) -> dict[str, dict[str, Any]]:
@@ -70,7 +78,7 @@ def test_clients_are_asked_once_and_told_what_to_store() -> None:
     assert ESTIMATE not in told["0"]
     play(layer, grid, 2)
     assert len(grid.of_kind(INGEST)) == 2
-    assert len(notes.of("planned")) == 1
+    assert len(notes.of(StoragePlanned)) == 1
 
 
 def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:
@@ -88,21 +96,23 @@ def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:
 
 
 def test_a_new_plan_is_made_only_when_something_changed() -> None:
-    layer, notes = streams(drift=0.2)
+    layer, notes = streams(replan=0.2)
     grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])})
     play(layer, grid)
     grid.behaviours = {"0": Device([4.5, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
     play(layer, grid, 2)
     play(layer, grid, 3)
-    assert len(notes.of("planned")) == 1  # a little faster: the plan stays
+    assert len(notes.of(StoragePlanned)) == 1  # a little faster: the plan stays
     grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
     play(layer, grid, 4)
     play(layer, grid, 5)
-    assert len(notes.of("planned")) == 2  # much faster
+    assert len(notes.of(StoragePlanned)) == 2  # much faster
     grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.1])}
     play(layer, grid, 6)
     told = play(layer, grid, 7)
-    assert len(notes.of("planned")) == 3  # a label that nobody had: however rare, it has a place
+    assert (
+        len(notes.of(StoragePlanned)) == 3
+    )  # a label that nobody had: however rare, it has a place
     assert told["1"][PLAN]["quota"][2] > 0
     grid.nodes[900] = "2"
     grid.behaviours = {**grid.behaviours, "2": Device([0.0, 0.0, 1.0])}
@@ -136,7 +146,7 @@ def test_what_makes_no_sense_is_set_aside_and_the_round_goes_on(lie: Device) -> 
     grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0], 1, 0, 0, 0), "1": lie})
     play(layer, grid)
     told = play(layer, grid, 2)
-    assert {event["client"] for event in notes.of("quarantined")} == {"1"}
+    assert {event.client for event in notes.of(Quarantined)} == {"1"}
     assert from_record(told["0"][ESTIMATE])["estimate"].tolist() == [1, 0, 0, 0]
 
 
@@ -160,7 +170,7 @@ def test_rules_without_a_plan_are_told_nothing() -> None:
     layer, notes = streams(plans=False)
     told = play(layer, FakeGrid("0", {"0": Device([1.0, 1.0, 0.0])}))
     assert not {PLAN, ESTIMATE} & set(told["0"])
-    assert notes.of("streams")[0]["arrived"] == 9
+    assert notes.of(StreamsStored)[0].arrived == 9
 
 
 def test_whoever_does_not_train_is_told_of_every_round_if_asked_for() -> None:
@@ -183,7 +193,7 @@ def test_state_survives() -> None:
     again, notes = streams()
     again.load_state_dict(layer.state_dict())
     left, right = (play(part, FakeGrid("01", devices), 2) for part in (layer, again))
-    assert not notes.of("planned")
+    assert not notes.of(StoragePlanned)
     for key in "01":
         assert dict(left[key][PLAN]) == dict(right[key][PLAN])
         estimates = [from_record(told[key][ESTIMATE])["estimate"] for told in (left, right)]

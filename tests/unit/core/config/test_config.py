@@ -5,20 +5,16 @@ from typing import Any
 
 import pytest
 from flwr.common.config import flatten_dict
-from forager.core.config.presets import AXIS_DEFAULTS, PRESETS, fill_axes
-from forager.core.config.run_config import (
-    ConfigError,
-    RunConfig,
-    default_config,
-    nearest,
-    read_config,
-)
-from forager.core.methods.registry import AXES, available
+from forager.core.config import ConfigError, RunConfig, default_config, read_config
+from forager.core.config.reading import fill_axes, nearest
+from forager.core.config.run_config import AXIS_DEFAULTS
+from forager.core.methods.catalogue import AXES, axis_defaults, methods, presets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PYPROJECT = Path(__file__).resolve().parents[4] / "pyproject.toml"
 DEFAULTS = default_config()
+PRESETS = presets()
 
 
 def problem(**keys: Any) -> str:
@@ -46,10 +42,12 @@ def test_the_defaults_are_a_sound_config() -> None:
         assert config.flat()[axis] == default
 
 
-def test_every_axis_of_the_registry_is_a_key_with_a_default_that_runs() -> None:
-    assert set(AXES) < set(AXIS_DEFAULTS)
+def test_every_axis_of_the_catalogue_is_a_key_with_a_default_that_runs() -> None:
+    assert set(AXES) < set(AXIS_DEFAULTS) < set(DEFAULTS)
+    assert set(axis_defaults()) == set(AXES)
     for axis in AXES:
-        assert AXIS_DEFAULTS[axis] in available(axis)
+        assert AXIS_DEFAULTS[axis] == axis_defaults()[axis]
+        assert AXIS_DEFAULTS[axis] in methods(axis)
 
 
 def test_flat_and_read_are_inverse() -> None:
@@ -208,7 +206,7 @@ def test_an_unknown_name_of_an_axis_names_what_is_allowed(axis: str) -> None:
         read_config({axis: "xyzzy"})
     text = str(caught.value)
     assert f"{axis} = 'xyzzy': unknown" in text
-    assert all(name in text for name in available(axis))
+    assert all(name in text for name in methods(axis))
 
 
 def test_a_misspelt_name_of_an_axis_names_the_nearest() -> None:
@@ -224,7 +222,7 @@ def test_a_preset_sets_its_axes(preset: str) -> None:
 def test_presets_name_only_axes_and_names_that_exist() -> None:
     for axes in PRESETS.values():
         for axis, name in axes.items():
-            assert name in AXES[axis]
+            assert name in methods(axis)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -278,19 +276,23 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "nobody trains": ({"fraction-train": 0.0}, "fraction-train = 0.0"),
     "krum with too few": (
         {"aggregator": "krum", "clients-per-round": 4},
-        "aggregation.malicious = 1",
+        "aggregator = 'krum': needs 5 clients a round with these settings, 4 are asked",
+    ),
+    "multi-krum with too few": (
+        {"aggregator": "multi-krum", "clients-per-round": 4},
+        "aggregator = 'multi-krum': needs 5 clients a round with these settings, 4 are asked",
     ),
     "bulyan with too few": (
         {"aggregator": "bulyan", "clients-per-round": 6},
-        "aggregation.malicious = 1",
+        "aggregator = 'bulyan': needs 7 clients a round with these settings, 6 are asked",
     ),
     "krum with many malicious": (
         {"aggregator": "krum", "clients-per-round": 8, "aggregation.malicious": 3},
-        "aggregation.malicious = 3",
+        "aggregator = 'krum': needs 9 clients a round with these settings, 8 are asked",
     ),
     "krum with too few clients at all": (
         {"aggregator": "krum", "num-clients": 4, "clients-per-round": 9},
-        "aggregation.malicious = 1",
+        "aggregator = 'krum': needs 5 clients a round with these settings, 4 are asked",
     ),
     "more replies than asked by count": (
         {"clients-per-round": 3, "round.min-replies": 4},
@@ -316,6 +318,7 @@ def test_impossible_combinations_are_refused(keys: dict[str, Any], named: str) -
 
 POSSIBLE: dict[str, dict[str, Any]] = {
     "krum with enough": {"aggregator": "krum", "clients-per-round": 5},
+    "multi-krum with enough": {"aggregator": "multi-krum", "clients-per-round": 5},
     "bulyan with enough": {"aggregator": "bulyan", "clients-per-round": 7},
     "krum with all": {"aggregator": "krum", "client-selector": "all", "num-clients": 5},
     "bulyan with all": {"aggregator": "bulyan", "client-selector": "all", "num-clients": 10},

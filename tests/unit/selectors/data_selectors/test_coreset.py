@@ -12,7 +12,7 @@ from forager.selectors.data_selectors.matching_pursuit import matching_pursuit
 from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
-GUIDED = ("gcfl", "gradmatch", "nearest")
+GUIDED = ("distance", "projection", "nearest")
 
 
 def choose(rule: str, rows: Any, labels: Any, budget: int, targets: Any = None) -> Any:
@@ -53,12 +53,14 @@ def test_a_class_is_chosen_as_if_it_were_alone() -> None:
             np.testing.assert_allclose(coreset.weights[mine], alone.weights)
 
 
-def test_gcfl_and_gradmatch_are_the_two_rules_of_matching_pursuit() -> None:
+def test_distance_and_projection_are_the_two_rules_of_matching_pursuit() -> None:
+    """Distance is GCFL's; projection, with weights that are not negative, is GradMatch's."""
     rows, labels, targets = clients_data()
     own = np.flatnonzero(labels == 1)
-    for name, rule in (("gcfl", "distance"), ("gradmatch", "projection")):
-        found = matching_pursuit(rows[own], targets[1], 4, rule, nonnegative=name == "gradmatch")
-        coreset = choose(name, rows, labels, 12, targets)
+    for rule in ("distance", "projection"):
+        nonnegative = rule == "projection"
+        found = matching_pursuit(rows[own], targets[1], 4, rule, nonnegative=nonnegative)
+        coreset = choose(rule, rows, labels, 12, targets)
         mine = labels[coreset.indices] == 1
         assert coreset.indices[mine].tolist() == sorted(own[found.indices].tolist())
         weights = np.maximum(found.weights, 0)[np.argsort(found.indices)]
@@ -72,8 +74,8 @@ def test_settings_reach_the_rules() -> None:
         RuleSettings(step=4),
         RuleSettings(nonnegative=True),
     ):
-        changed = choose_coreset("gcfl", rows, labels, 40, targets, settings=settings)
-        plain = choose_coreset("gcfl", rows, labels, 40, targets)
+        changed = choose_coreset("distance", rows, labels, 40, targets, settings=settings)
+        plain = choose_coreset("distance", rows, labels, 40, targets)
         same = changed.indices.tolist() == plain.indices.tolist()
         assert not same or not np.allclose(changed.weights, plain.weights)
     near, far = (
@@ -84,12 +86,12 @@ def test_settings_reach_the_rules() -> None:
     assert near.indices.tolist() != far.indices.tolist()
 
 
-@pytest.mark.parametrize("rule", ["gcfl", "gradmatch"])
+@pytest.mark.parametrize("rule", ["distance", "projection"])
 def test_what_the_pursuit_leaves_open_is_filled_with_the_next_nearest(rule: str) -> None:
     rows = np.array([[5.0, 5.0], [1.0, 0.0], [1.0, 0.4], [1.0, 0.2], [-9.0, 1.0]])
     settings = RuleSettings(ridge=0.0)
     coreset = choose_coreset(rule, rows, [0] * 5, 3, [[1.0, 0.0]], settings=settings)
-    expected = [1, 2, 3] if rule == "gcfl" else [0, 1, 3]
+    expected = [1, 2, 3] if rule == "distance" else [0, 1, 3]
     assert coreset.indices.tolist() == expected
     assert coreset.weights[coreset.indices == 3].tolist() == [1.0]
 
@@ -180,7 +182,7 @@ def test_labels_may_be_far_apart() -> None:
     [
         ({"rule": "gclf"}, "rule: expected one of full, random, .*, got 'gclf'"),
         ({"budget": -1}, "budget: expected 0 or more, got -1"),
-        ({"rows": None}, "rows: expected one a sample for the rule 'gcfl', got none"),
+        ({"rows": None}, "rows: expected one a sample for the rule 'distance', got none"),
         ({"rows": np.ones(4)}, r"rows: expected one a sample, got shape \(4,\)"),
         (
             {"targets": np.ones((2, 3))},
@@ -195,7 +197,7 @@ def test_labels_may_be_far_apart() -> None:
 )
 def test_errors_name_the_argument(changes: dict, message: str) -> None:
     arguments = {
-        "rule": "gcfl",
+        "rule": "distance",
         "rows": np.ones((4, 2)),
         "labels": [0, 1, 0, 1],
         "budget": 2,
@@ -235,12 +237,12 @@ def test_picks_less_noise_than_chance_once_the_model_has_learnt_a_little(spread:
     runs = [clean_shares(2, spread, seed) for seed in range(2)]
     share = {rule: np.mean([run[rule] for run in runs]) for rule in runs[0]}
     assert 0.5 < share["random"] < 0.7
-    assert share["gcfl"] > 0.85
-    assert share["gradmatch"] > 0.75
+    assert share["distance"] > 0.85
+    assert share["projection"] > 0.75
     assert share["nearest"] > 0.99
 
 
 def test_the_nearest_are_clean_before_any_training() -> None:
     share = clean_shares(0, 2.0, seed=0)
     assert share["nearest"] > 0.99
-    assert share["gradmatch"] > share["random"] + 0.1
+    assert share["projection"] > share["random"] + 0.1

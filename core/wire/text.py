@@ -1,0 +1,14 @@
+"""Texts that strangers wrote, made fit for a log."""
+
+
+def shorten(text: str, length: int) -> str:
+    r"""Cut a text that strangers wrote to one line of a length, unprintable characters replaced.
+
+    Examples
+    --------
+    >>> shorten("0123456789", 6), shorten("a\x00b", 6)
+    ('01234…', 'a�b')
+    """
+    line = " ".join(text.split())
+    cut = line if len(line) <= length else line[: length - 1] + "…"
+    return "".join(char if char.isprintable() else "�" for char in cut)
