@@ -17,6 +17,8 @@ from ..core.wire.records import entries, filled, records_of
 from .federation import Federation
 from .layer import Layer
 
+_LEAST_SHARE = 0.1  # of the usual, that a metric which others are weighed by is raised to
+
 
 class FlowerAggregator(Layer):
     """The innermost layer, around one of Flower's strategies.
@@ -93,6 +95,8 @@ class FlowerAggregator(Layer):
         if integers:
             replies = (_without_buffers(reply, integers, buffers) for reply in replies)
         replies = mean_reply(replies) if self.mean_like else uniform(replies)
+        for name in self.needs:
+            _floored(replies, name)
         if not replies:
             return None, None
         with nullcontext() if self.mean_like else _quick_collections():
@@ -159,6 +163,18 @@ def _without_buffers(
     metrics = records_of(reply.content, MetricRecord)[0]
     reply.content = filled(RecordDict, {ARRAYS: filled(ArrayRecord, arrays), METRICS: metrics})
     return reply
+
+
+def _floored(replies: list[Message], name: str) -> None:
+    """Raise a metric to a small share of the usual, so that no client's zero decides for all.
+
+    q-FedAvg divides by a power of the losses.
+    """
+    records = [records_of(reply.content, MetricRecord)[0] for reply in replies]
+    values = [float(str(record[name])) for record in records]
+    least = _LEAST_SHARE * float(np.median(values)) if values else 0.0
+    for record, value in zip(records, values, strict=True):
+        record[name] = max(value, least)
 
 
 def uniform(replies: Iterable[Message]) -> list[Message]:

@@ -9,6 +9,7 @@ from flwr.app import ConfigRecord, Message
 from numpy.typing import NDArray
 
 from ..core.config import RunConfig
+from ..core.learning.fisher import trainable_shapes
 from ..core.tasks import load_task
 from ..core.wire.keys import PAYLOAD, SUPPORT
 from ..core.wire.records import record_at
@@ -44,6 +45,5 @@ class SupportReader:
 
 
 def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the parameters of a run's model."""
-    model = load_task(config.task_spec()).build_model()
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    """Return the shapes of the trained parameters of a run's model."""
+    return trainable_shapes(load_task(config.task_spec()).build_model())

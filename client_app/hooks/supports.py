@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 from torch.nn import functional
 
 from ...core.config import RunConfig
-from ...core.learning.fisher import fisher_diagonal
+from ...core.learning.fisher import fisher_diagonal, trainable_shapes
 from ...core.learning.job import Job, Outcome
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
@@ -58,7 +59,7 @@ class ImportantIndices(ClientHook):
         """Add the indices, or their signature, to the reply."""
         if not indices.size:
             return
-        shapes = {n: tuple(p.shape) for n, p in trainer_of(request.config).model.named_parameters()}
+        shapes = trainable_shapes(trainer_of(request.config).model)
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
         record = request.reply.setdefault(SUPPORT, ConfigRecord())
         assert isinstance(record, ConfigRecord)
@@ -88,15 +89,19 @@ class ImportantIndices(ClientHook):
         if not importance.any():
             return np.empty(0, dtype=np.int64)
         model = trainer_of(request.config).model
-        sizes = [p.numel() for p in model.parameters()] if self.settings.per_layer else None
+        layers = (math.prod(shape) for shape in trainable_shapes(model).values())
+        sizes = list(layers) if self.settings.per_layer else None
         return top_k_support(importance, self._count(importance), sizes)
 
     def _importance(self, request: ClientRequest, job: Job, outcome: Outcome) -> Floats:
         model = trainer_of(request.config).model
         load_arrays(model, outcome.arrays)
         model.eval()
-        most = self.settings.samples or len(job.data)
-        x, y = job.data.x[:most], job.data.y[:most]
+        x, y = job.data.x, job.data.y
+        if 0 < self.settings.samples < len(job.data):  # by lot: files are often sorted by class
+            drawn = np.random.default_rng(job.seed).permutation(len(job.data))
+            places = torch.from_numpy(np.sort(drawn[: self.settings.samples]))
+            x, y = x[places], y[places]
         return fisher_diagonal(model, functional.cross_entropy, x, y)
 
     def _count(self, importance: Floats) -> int:

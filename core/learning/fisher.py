@@ -75,6 +75,15 @@ def fisher_diagonal(
     return np.asarray(flat.div_(len(samples)).cpu().numpy())
 
 
+def trainable_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parameters that are trained, by name.
+
+    >>> trainable_shapes(nn.Linear(2, 1, bias=False))
+    {'weight': (1, 2)}
+    """
+    return {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
+
+
 def _zeros_like(parameters: dict[str, nn.Parameter]) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a flat tensor of zeros, and a view of it in the shape of each parameter."""
     sizes = [each.numel() for each in parameters.values()]

@@ -29,7 +29,7 @@ _DERIVATIVES: dict[type[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Tell whether a model is a plain chain of linear and elementwise layers.
+    """Tell whether a model is a plain chain of linear and elementwise layers, all of them trained.
 
     >>> can_stack(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)))
     True
@@ -37,6 +37,8 @@ def can_stack(model: nn.Module) -> bool:
     False
     """
     if type(model) is not nn.Sequential or not len(model):
+        return False
+    if not all(parameter.requires_grad for parameter in model.parameters()):
         return False
     first = model[0]
     flat = type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)

@@ -34,7 +34,10 @@ def test_the_same_files_are_compared_run_and_put_on_devices(
     monkeypatch.setattr(
         "forager.tools.experiments.compare.command.render", lambda found: ""
     )  # drawing has its own tests
-    assert compare([*command("python", "-m", "compare"), "--processes", "1"]) == 0
+    assert (
+        compare([*command("python", "-m", "forager.tools.experiments.compare"), "--processes", "1"])
+        == 0
+    )
     assert (place / "comparisons" / "npz" / "compare.json").exists()
     assert "Run fedavg" in capsys.readouterr().out
 

@@ -14,7 +14,8 @@ from forager.client_app.record_log import RecordLog
 from forager.client_app.sample_store import SampleStore
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.trainer import read_arrays
-from forager.core.methods.registry import STREAM_RULES
+from forager.core.methods.catalogue import methods
+from forager.core.methods.stream import StreamMethod
 from forager.core.tasks import load_task
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import to_record
@@ -31,6 +32,7 @@ from forager.core.wire.keys import (
 from forager.server_app.loop import RunFailed
 from forager.tools.engine.local import run_local
 
+STREAM_RULES = [name for name, m in methods("data-selector").items() if isinstance(m, StreamMethod)]
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 

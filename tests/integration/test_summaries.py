@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import Error, Message
 from forager.client_app import app, summaries
-from forager.core.methods.registry import available
+from forager.core.methods.catalogue import methods
 from forager.strategies import build
 from forager.strategies.survey import Survey
 from forager.tools.engine.local import run_local
@@ -36,7 +36,7 @@ def events(result, kind):
     return [e for e in map(json.loads, lines) if e["event"] == kind]
 
 
-@pytest.mark.parametrize("name", available("client-selector"))
+@pytest.mark.parametrize("name", methods("client-selector"))
 def test_every_selector_runs_by_wire(small, name):
     result = run_local({**small, "client-selector": name, "local.check-wire": True})
     assert result.reason == "completed"

@@ -18,12 +18,27 @@ from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to
 from ...client_app.app import answer
 from ...client_app.state import ClientState
 from ...core.config import read_config
-from ...core.wire.keys import ARRAYS, ASK_LOSSES, CONFIG, NUM_EXAMPLES, SPARSE, STEPS
+from ...core.methods.selector import Summary
+from ...core.wire.keys import (
+    ARRAYS,
+    ASK_LOSSES,
+    ASK_SUPPORT,
+    CONFIG,
+    LOSS,
+    NUM_EXAMPLES,
+    SECONDS,
+    SIMILARITY,
+    SPARSE,
+    STEPS,
+    SUMMARY,
+    WANTS,
+)
 from ...core.wire.records import record_at, records_of
 from ...core.wire.sizes import payload_bytes, record_bytes
 from .simulated_devices import SimulatedDevices
 
 _SERVER = 1  # Flower's node id of the SuperLink
+_SECONDS_PER_SAMPLE = 0.001  # of training, where no device is simulated
 _FIRST_NODE = 1000
 _LEFT = 5  # Flower's code for a node that is gone
 _PULL_BYTES = (
@@ -135,6 +150,8 @@ class LocalGrid(Grid):
         contexts = [self.contexts[message.metadata.dst_node_id] for message in batch]
         replies = answer(_kind(batch[0]), batch, contexts)
         self._stateful.update(context.node_id for context in contexts if len(context.state))
+        for reply in replies:
+            _put_seconds(reply)
         if self.devices is not None:
             replies = self._as_they_arrive(self.devices, batch, replies)
         return [_by_wire(reply) for reply in replies] if self.check_wire else replies
@@ -152,6 +169,7 @@ class LocalGrid(Grid):
         for i in sorted(range(len(replies)), key=lambda i: seconds[i]):
             stays = devices.seconds_left(clients[i])
             self.durations[messages[i].metadata.message_id] = min(seconds[i], stays)
+            _put_seconds(replies[i], seconds[i])
             left = Message(Error(_LEFT, "left before it was done"), reply_to=messages[i])
             arrived.append(replies[i] if seconds[i] <= stays else left)
         return arrived
@@ -159,7 +177,8 @@ class LocalGrid(Grid):
     def _samples(self, message: Message, reply: Message) -> int:
         """Return how many samples a client trained on for its answer, epochs included.
 
-        To tell the losses of several models takes a forward pass of each, a third of a training.
+        To tell a loss takes a forward pass, a third of a training; a similarity takes the training
+        of a few mini-batches, and a support, once more, the gradients of all samples.
         """
         if reply.has_error():
             return 0
@@ -167,10 +186,16 @@ class LocalGrid(Grid):
         examples = float(str(metrics[0].get(NUM_EXAMPLES, 0))) if metrics else 0.0
         if _kind(message) == ASK_LOSSES:
             return round(examples * len(records_of(message.content, ArrayRecord)) / 3)
-        if ARRAYS not in reply.content and SPARSE not in reply.content:
-            return 0  # an answer without a model took no training to speak of
         config = read_config(next(iter(self.contexts.values())).run_config)
         asked = record_at(message.content, CONFIG, ConfigRecord)
+        wants = "" if asked is None else str(asked.get(WANTS, ""))
+        if _kind(message) == SUMMARY:
+            batches = config[Summary].batches * config.batch_size
+            return {LOSS: round(examples / 3), SIMILARITY: batches}.get(wants, 0)
+        if _kind(message) == ASK_SUPPORT and ARRAYS in message.content:
+            return round(examples * (config.local_epochs + 1))
+        if ARRAYS not in reply.content and SPARSE not in reply.content:
+            return 0  # an answer without a model took no training to speak of
         steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))
         steps = steps or config.local_steps
         return steps * config.batch_size or round(examples * config.local_epochs)
@@ -201,6 +226,14 @@ class LocalGrid(Grid):
             client.update(sections)
             client.save()
             self._stateful.add(int(node))
+
+
+def _put_seconds(reply: Message, seconds: float | None = None) -> None:
+    """Put seconds that repeat in place of measured ones, where a reply says how long it took."""
+    metrics = [] if reply.has_error() else records_of(reply.content, MetricRecord)
+    if metrics and SECONDS in metrics[0]:
+        by_size = _SECONDS_PER_SAMPLE * float(str(metrics[0].get(NUM_EXAMPLES, 0)))
+        metrics[0][SECONDS] = by_size if seconds is None else seconds
 
 
 def _kind(message: Message) -> str:

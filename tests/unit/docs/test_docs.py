@@ -103,7 +103,9 @@ def test_commands_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_settings_are_allowed(path: Path) -> None:
     for line in commands(path.read_text()):
-        if re.match(r"(make|flwr run|python -m (server_app\.local|compare)) ", line):
+        if re.match(
+            r"(make|flwr run|python -m forager\.tools\.(engine|experiments\.compare)) ", line
+        ):
             for word in shlex.split(line, comments=True):
                 check_settings(word.removeprefix("CONFIG="))
     for code in inline(path.read_text()):

@@ -1,0 +1,224 @@
+"""What cannot be combined: written out here, while the code derives it from the declarations."""
+
+from typing import Any
+
+import pytest
+from forager.core.config import ConfigError, read_config
+from forager.core.config.combinations import _NEEDS, participants
+from forager.core.methods.base import Method
+from forager.core.methods.catalogue import AXES, all_methods, methods
+from other_values import config_with
+
+# What has clients send nothing that depends on their data but the model they trained.
+ONLY_A_MODEL = {
+    "client-selector": {"random", "all", "round-robin", "aoi"},
+    "data-selector": {
+        *("full", "random", "facility-location", "crust", "skyline", "agreement"),
+        *("gcfl", "gradmatch", "nearest"),
+    },
+    "cohorts": {"none", "auxo", "cfl", "neighbours"},
+    "similarity": {"none", "cosine", "euclidean"},
+    "objective": {"sgd", "prox", "moon"},
+    "aggregator": {
+        *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+        *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
+    },
+    "uplink": {"dense", "top-k"},
+    "weighting": {"examples", "uniform"},
+}
+MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
+# What sends clients nothing that depends on others' data but models.
+ONLY_MODELS_BACK = {"cohorts": {"none", "ifca"}, "objective": {"sgd", "prox", "moon"}}
+
+
+def problems(**keys: Any) -> str:
+    """The error of a config with these keys; ``__`` stands for a dot; "" if there is none."""
+    flat = {key.replace("__", ".").replace("_", "-"): value for key, value in keys.items()}
+    try:
+        read_config(flat)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def with_company(method: Method) -> dict[str, str]:
+    """Return the axes of a method, and of what it cannot do without."""
+    axes = {method.axis: method.name}
+    if method.axis == "similarity" and method.name != "none":
+        axes["cohorts"] = "neighbours"
+    for axis, allowed in method.requires.items():
+        axes.setdefault(axis, "none" if "none" in allowed else "cosine")
+    if getattr(method, "per_attacker", 0):
+        axes["client-selector"] = "all"
+    return axes
+
+
+@pytest.mark.parametrize("method", all_methods(), ids=str)
+def test_every_method_can_be_chosen(method: Method) -> None:
+    config = read_config(with_company(method))
+    assert config.axes()[method.axis] == method.name
+
+
+@pytest.mark.parametrize("method", all_methods(), ids=str)
+def test_every_need_is_looked_into(method: Method) -> None:
+    assert set(method.needs) <= set(_NEEDS)
+    assert set(method.needs_in(config_with(method.axis, method.name))) <= set(_NEEDS)
+    for axis, allowed in method.requires.items():
+        assert set(allowed) <= set(methods(axis))
+
+
+@pytest.mark.parametrize("axis", ONLY_A_MODEL)
+def test_local_noise_goes_with_what_sends_nothing_but_a_model(axis: str) -> None:
+    for name, method in methods(axis).items():
+        axes = {"privacy": "local-dp", **with_company(method)}
+        text = problems(**{key.replace("-", "_"): value for key, value in axes.items()})
+        refused = (
+            f"privacy = 'local-dp': {axis} = {name!r} has clients send more than a noisy model"
+        )
+        assert (refused in text) == (name not in ONLY_A_MODEL[axis]), text
+        if name in ONLY_A_MODEL[axis]:
+            assert text == ""
+        else:
+            (line,) = [line for line in text.splitlines() if refused in line]
+            allowed = line.partition("allowed are ")[2].split(", ")
+            assert set(allowed) == ONLY_A_MODEL[axis]
+
+
+def test_every_axis_has_been_thought_of() -> None:
+    assert {*ONLY_A_MODEL, "privacy"} == set(AXES)
+
+
+def test_local_noise_does_not_go_with_asking_newcomers() -> None:
+    keys = {"privacy": "local-dp", "cohorts": "auxo"}
+    assert problems(**keys) == ""
+    text = problems(**keys, cohort__ask_newcomers=3)
+    assert "cohort.ask-newcomers = 3 has clients send more than a noisy model (loss)" in text
+    assert "allowed is 0" in text
+    assert problems(cohorts="auxo", cohort__ask_newcomers=3) == ""
+
+
+def test_central_noise_needs_a_mean() -> None:
+    for name in methods("aggregator"):
+        text = problems(privacy="central-dp", aggregator=name, client_selector="all")
+        if name in MEANS:
+            assert text == ""
+        else:
+            assert "privacy = 'central-dp': what one client changes in other aggregators" in text
+            assert f"not {name!r}" in text
+            assert all(mean in text for mean in MEANS)
+
+
+def test_central_noise_covers_models_only() -> None:
+    for axis in AXES:
+        for name, method in methods(axis).items():
+            if axis in ("privacy", "aggregator"):
+                continue
+            axes = {"privacy": "central-dp", **with_company(method)}
+            text = problems(**{key.replace("-", "_"): value for key, value in axes.items()})
+            refused = f"{axis} = {name!r} releases more than models with noise"
+            allowed = ONLY_MODELS_BACK.get(axis)
+            plain = name in allowed if allowed else name != "ode"
+            assert (refused in text) == (not plain), text
+
+
+def test_control_variates_need_one_model() -> None:
+    for name, method in methods("cohorts").items():
+        text = problems(objective="scaffold", **with_company(method))
+        if name == "none":
+            assert text == ""
+        else:
+            assert "objective = 'scaffold': a client keeps one state, not one per model" in text
+            assert f"allowed is cohorts = none, not {name!r}" in text
+
+
+COMPARED = {
+    "none": {"none"},
+    "ifca": {"none"},
+    "cfl": {"none"},
+    "flexcfl": {"none"},
+    "fl-hc": {"none"},
+    "auxo": {"none", "index-overlap"},
+    "similarity": {"index-overlap", "cosine", "euclidean", "oracle"},
+    "neighbours": {"index-overlap", "cosine", "euclidean", "oracle"},
+}
+
+
+@pytest.mark.parametrize("cohorts", methods("cohorts"))
+@pytest.mark.parametrize("similarity", methods("similarity"))
+def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str) -> None:
+    text = problems(cohorts=cohorts, similarity=similarity)
+    if similarity in COMPARED[cohorts]:
+        assert text == ""
+    else:
+        assert f"cohorts = {cohorts!r}: needs similarity = " in text
+        assert all(name in text for name in COMPARED[cohorts])
+        assert f"not {similarity!r}" in text
+
+
+SERVER_DATA: list[tuple[dict[str, Any], bool]] = [
+    ({"data_selector": "gcfl"}, True),
+    ({"data_selector": "nearest"}, True),
+    ({"data_selector": "agreement"}, True),
+    ({"data_selector": "gradmatch", "coreset__target": "server"}, True),
+    ({"fine_tune__epochs": 2}, True),
+    ({"data_selector": "gradmatch"}, False),
+    ({"data_selector": "gcfl", "coreset__target": "own"}, False),
+    ({"data_selector": "agreement", "coreset__target": "own"}, True),
+    ({"data_selector": "crust"}, False),
+    ({"data_selector": "crust", "coreset__target": "server"}, False),
+    ({"data_selector": "facility-location"}, False),
+    ({"data_selector": "random"}, False),
+    ({}, False),
+]
+
+
+@pytest.mark.parametrize(("keys", "needs"), SERVER_DATA, ids=str)
+def test_some_need_samples_on_the_server(keys: dict[str, Any], needs: bool) -> None:
+    assert problems(**keys) == ""
+    text = problems(**keys, data__validation_share=0.0)
+    assert ("needs samples on the server, data.validation-share = 0.0" in text) == needs
+    assert bool(text) == needs
+
+
+def test_a_count_of_samples_is_whole() -> None:
+    text = problems(data_selector="gcfl", coreset__budget=1.5)
+    assert "coreset.budget = 1.5: above 1 it is a whole number of samples" in text
+    for budget in (0.5, 1.0, 20.0):
+        assert problems(data_selector="gcfl", coreset__budget=budget) == ""
+
+
+def test_bands_divide_a_signature() -> None:
+    text = problems(strategy="ios", ios__signatures=True, ios__bands=48)
+    assert "ios.bands = 48: must divide ios.hashes = 128" in text
+    assert problems(strategy="ios", ios__bands=48) == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, 5),
+        ({"clients-per-round": 3}, 3),
+        ({"clients-per-round": 30}, 10),
+        ({"fraction-train": 0.01}, 1),
+        ({"client-selector": "all", "clients-per-round": 3}, 10),
+    ],
+    ids=str,
+)
+def test_how_many_are_asked(keys: dict[str, Any], expected: int) -> None:
+    assert participants(read_config(keys)) == expected
+
+
+def test_all_that_cannot_be_combined_is_said_at_once() -> None:
+    text = problems(
+        privacy="local-dp",
+        aggregator="krum",
+        clients_per_round=3,
+        round__min_replies=4,
+        objective="scaffold",
+        cohorts="auxo",
+        fine_tune__epochs=1,
+        data__validation_share=0.0,
+    )
+    for part in ("krum", "round.min-replies", "control variate", "one state", "fine-tune.epochs"):
+        assert part in text
+    assert len(text.splitlines()) == 5

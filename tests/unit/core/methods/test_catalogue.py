@@ -1,0 +1,164 @@
+"""The catalogue: every declaration is complete, and what it names is there."""
+
+from collections import Counter
+from inspect import isclass
+
+import pytest
+from forager.client_app.request import ClientHook
+from forager.core.config.run_config import AXIS_DEFAULTS
+from forager.core.methods.base import Method, Settings, load
+from forager.core.methods.catalogue import (
+    AXES,
+    all_methods,
+    all_settings,
+    axis_defaults,
+    chosen,
+    methods,
+    presets,
+)
+from forager.core.methods.cohort import CohortMethod
+from forager.core.methods.coreset import Coreset, CoresetMethod
+from forager.core.methods.selector import Selector
+from forager.core.methods.stream import StreamMethod
+from forager.selectors.client_selectors.base import ClientSelector
+from forager.selectors.data_selectors.coreset import RULES
+from forager.selectors.stream_selectors.base import StreamSelector
+
+EVERY = pytest.mark.parametrize("method", all_methods(), ids=str)
+
+
+def test_no_two_methods_have_the_same_name() -> None:
+    named = Counter((method.axis, method.name) for method in all_methods())
+    assert set(named.values()) == {1}
+
+
+def test_an_axis_has_one_default_and_it_comes_first() -> None:
+    for axis in AXES:
+        assert [m.default for m in methods(axis).values()].count(True) == 1
+        assert next(iter(methods(axis))) == axis_defaults()[axis]
+
+
+def test_no_two_sections_have_the_same_prefix() -> None:
+    prefixes = [kind.section for kind in all_settings()]
+    assert len(set(prefixes)) == len(prefixes)
+    assert "" not in prefixes
+
+
+@EVERY
+def test_what_a_method_names_is_there(method: Method) -> None:
+    rule = method.rule if isinstance(method, CohortMethod) else ""
+    for place in filter(None, (method.core, method.layer, method.outer, method.hook, rule)):
+        assert callable(load(place))
+    assert method.about
+    assert not method.about.endswith(".")
+
+
+@EVERY
+def test_a_hook_is_one(method: Method) -> None:
+    if method.hook:
+        hook = load(method.hook)
+        assert isclass(hook)
+        assert issubclass(hook, ClientHook)
+
+
+def test_the_core_of_a_selector_takes_the_settings_of_its_own_section() -> None:
+    for method in methods("client-selector").values():
+        assert isinstance(method, Selector)
+        own = [kind for kind in method.settings if kind.section == method.name]
+        selector = load(method.core)(**(own[0]().model_dump() if own else {}))
+        assert isinstance(selector, ClientSelector)
+
+
+def test_the_core_of_a_stream_rule_is_one() -> None:
+    rules = [m for m in methods("data-selector").values() if isinstance(m, StreamMethod)]
+    assert {m.name for m in rules} == {
+        *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
+        "ode",
+    }
+    assert all(issubclass(load(m.core), StreamSelector) for m in rules)
+
+
+def test_presets_are_the_published_methods() -> None:
+    assert presets() == {
+        "fedavg": {"aggregator": "fedavg"},
+        "fedprox": {"objective": "prox"},
+        "fedyogi": {"aggregator": "fedyogi"},
+        "scaffold": {"objective": "scaffold"},
+        "moon": {"objective": "moon"},
+        "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
+        "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
+        "agreement": {"data-selector": "agreement", "weighting": "uniform"},
+        "ode": {"data-selector": "ode"},
+        "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
+        "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
+    }
+    assert next(iter(presets())) == "fedavg"
+
+
+def test_defaults_are_the_plain_choices() -> None:
+    assert axis_defaults() == {
+        "client-selector": "random",
+        "data-selector": "full",
+        "cohorts": "none",
+        "similarity": "none",
+        "aggregator": "fedavg",
+        "objective": "sgd",
+        "uplink": "dense",
+        "privacy": "none",
+        "weighting": "examples",
+    }
+
+
+def test_chosen_are_in_the_order_in_which_clients_act() -> None:
+    axes = {**AXIS_DEFAULTS, "uplink": "top-k", "privacy": "local-dp", "objective": "moon"}
+    found = chosen(axes)
+    assert [method.axis for method in found] == list(AXES)
+    acting = [method.name for method in found if method.hook]
+    assert acting == ["local-dp", "moon", "top-k"]
+
+
+def test_a_name_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        chosen({"uplink": "carrier-pigeon"})
+
+
+def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> None:
+    found = {
+        name: (m.rule, m.target, m.looks_at, m.redraws)
+        for name, m in methods("data-selector").items()
+        if isinstance(m, CoresetMethod)
+    }
+    assert found == {
+        "gcfl": ("distance", "server", "gradients", False),
+        "gradmatch": ("projection", "own", "gradients", False),
+        "nearest": ("nearest", "server", "gradients", False),
+        "agreement": ("agreement", "server", "gradients", True),
+        "crust": ("crust", "none", "gradients", False),
+        "facility-location": ("facility-location", "none", "inputs", False),
+        "random": ("random", "none", "nothing", False),
+    }
+    assert {rule for rule, *_ in found.values()} <= set(RULES)
+
+
+@pytest.mark.parametrize("rule", ["distance", "projection", "nearest"])
+@pytest.mark.parametrize("target", ["server", "own"])
+def test_settings_take_the_place_of_a_matching_method_s_own_choice(rule: str, target: str) -> None:
+    settings = Coreset(rule=rule, target=target)  # type: ignore[arg-type]
+    for name, method in methods("data-selector").items():
+        if not isinstance(method, CoresetMethod):
+            continue
+        matches = name in ("gcfl", "gradmatch", "nearest")
+        assert method.rule_of(Coreset()) == method.rule
+        assert method.target_of(Coreset()) == method.target
+        assert method.rule_of(settings) == (rule if "rule" in method.reads else method.rule)
+        assert method.target_of(settings) == (target if matches else method.target)
+
+
+def test_settings_are_read_by_their_class() -> None:
+    class Made(Settings):
+        section = "made"
+        up_hill: int = 3
+
+    assert Made.own_keys() == ["made.up-hill"]
+    assert Made().problems() == []
+    assert Made.model_validate({"up-hill": 4}).up_hill == 4
