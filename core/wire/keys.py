@@ -12,6 +12,7 @@ CORESET = "coreset"  # ConfigRecord in the reply of one that trained on a corese
 
 # Entries of ARRAYS' companion records
 ROUND = "server-round"
+RUN = "run"  # name of the run, which a resumed run goes on with; Flower gives it a new id
 NUM_EXAMPLES = "num-examples"
 TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
 SECONDS = "seconds"
