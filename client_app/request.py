@@ -6,10 +6,12 @@ is trained on, and again after it, when it may add records to the reply. Hooks k
 other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
@@ -22,17 +24,27 @@ from ..core.methods.base import load
 from ..core.methods.catalogue import chosen
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record
-from ..core.wire.keys import ARRAYS, CONFIG, ROUND
-from ..core.wire.records import record_at, sent_arrays
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
+from ..core.wire.records import entries, record_at, sent_arrays
+from .claim import Claim
 from .identity import client_config, client_data, client_key
-from .state import ClientState
+from .sample_store import SampleStore
+from .state import ClientState, state_path
 
 Arrays = dict[str, NDArray[Any]]
+
+# Requests that have claimed a client's files, by the file that stands for these. A process answers
+# one message of a client after the other: of one that was not closed, nothing more will come.
+_open_requests: WeakValueDictionary[Path, "ClientRequest"] = WeakValueDictionary()
 
 
 @dataclass
 class ClientRequest:
     """What is known and decided while one message is answered.
+
+    What the client keeps changes with :meth:`close`, or not at all: a request that fails, or that
+    nobody closes, leaves the state and the stored samples as they were. In a ``with`` block it is
+    closed at the end, and abandoned after an error.
 
     Parameters
     ----------
@@ -69,6 +81,10 @@ class ClientRequest:
     reply: dict[str, ArrayRecord | ConfigRecord] = field(default_factory=dict)
     sends_update: bool = False
     support: NDArray[np.int64] | None = None
+    _store: SampleStore | None = field(default=None, init=False, repr=False)
+    _claim: Claim | None = field(default=None, init=False, repr=False)
+    _closed: bool = field(default=False, init=False, repr=False)
+    _abandoned: bool = field(default=False, init=False, repr=False)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -106,8 +122,23 @@ class ClientRequest:
 
     @cached_property
     def state(self) -> ClientState:
-        """What the client keeps; saved once, after all parts are done, if any part looked at it."""
-        return ClientState(self.context)
+        """What the client keeps of this run and model, as it was before this message."""
+        self._claim_files()
+        record = record_at(self.message.content, CONFIG, ConfigRecord)
+        told = {} if record is None else entries(record)
+        run, config = told.get(RUN) or self.context.run_id, self.config
+        return ClientState(
+            self.context,
+            f"{run}: {config.task} {config.model} {config.net.hidden}",
+            int(str(told[ROUND])) if ROUND in told else None,
+            training=self.message.metadata.message_type == "train",
+        )
+
+    def open_store(self, open_it: Callable[[], SampleStore]) -> SampleStore:
+        """Open the device's samples, which are committed when the request is closed."""
+        self._claim_files()
+        self._store = open_it()
+        return self._store
 
     def job(self) -> Job:
         """Return the local work."""
@@ -115,9 +146,47 @@ class ClientRequest:
         return Job(self.arrays, self.data, seed, self.weights, self.carried)
 
     def close(self) -> None:
-        """Keep what parts have changed in the state."""
-        if "state" in self.__dict__:
-            self.state.save()
+        """Keep what parts have changed in the state and among the samples; once."""
+        if self._closed:
+            return
+        if self._abandoned:
+            raise RuntimeError(f"client {self.key!r}: another message came before this was done")
+        try:
+            # In this order: stored samples are of use even if the message fails after all.
+            if self._store is not None:
+                self._store.commit()
+            if "state" in self.__dict__:
+                self.state.save()
+            self._closed = True
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the client's files without changing them further."""
+        self._abandoned = not self._closed
+        if self._claim is not None:
+            self._claim.release()
+
+    def _claim_files(self) -> None:
+        """Keep other processes away from the client's files until the request is done."""
+        files = state_path(self.context)
+        if files is None or self._claim is not None:
+            return
+        path = files.with_suffix(".lock")
+        earlier = _open_requests.get(path)
+        if earlier is not None:
+            earlier.abandon()
+        self._claim = Claim(path, self.key)
+        _open_requests[path] = self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
 
 
 class ClientHook:

@@ -1,36 +1,25 @@
-"""The samples that a device keeps of its stream: in memory, or in a file that survives a crash.
+"""The samples that a device keeps of its stream: in memory, or in a file.
 
-The file is a log (``record_log.py``): samples are appended, and so are notes that a sample is gone.
-Once most of it is about samples that are gone, a new file is written and takes its place.
+A store is read when it is opened and written by :meth:`SampleStore.commit`; what happens in between
+is lost if nobody commits. So samples change together with the message that changed them. The memo
+goes with them: what the rule that chose the samples knows about them, and how far it has read the
+stream.
 """
 
-import errno
 import logging
-import struct
 from collections.abc import Mapping
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.storage.files import remove_leftovers
-from .record_log import CutOffError, RecordLog, RecordLogError
+from ..core.storage.tree import Tree
+from .sample_file import Row, SampleFile
 
 Ints = NDArray[np.int64]
 
 _log = logging.getLogger("forager")
-
-_KIND, _VERSION = "sample-store", 1
-_NOTE = struct.Struct("<Bqq")  # what happened, key, label; then the sample, if it was stored
-_STORED, _GONE = 1, 2
-_SLACK = 1 << 16  # bytes about what is gone that are not worth a new file
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class SampleStoreError(ValueError):
-    """A file does not hold the samples that are looked for; the message says what it holds."""
 
 
 class SampleStore:
@@ -42,6 +31,11 @@ class SampleStore:
         Samples that are kept at most.
     capacity_bytes : int
         Bytes that they take at most; 0 stands for any number.
+
+    Attributes
+    ----------
+    memo : dict
+        What is to be kept with the samples: a tree of arrays, numbers and texts.
 
     Examples
     --------
@@ -61,6 +55,7 @@ class SampleStore:
             if value < 0:
                 raise ValueError(f"{name}: expected 0 or more, got {value!r}")
         self.capacity, self.capacity_bytes = capacity, capacity_bytes
+        self.memo: Tree = {}
         self._like: NDArray[Any] = np.empty(0, dtype=np.float32)  # shape and type of a sample
         self._labels: dict[int, int] = {}
         self._inputs: dict[int, NDArray[Any]] = {}
@@ -105,7 +100,7 @@ class SampleStore:
         Returns
         -------
         bool
-            False if there is no room: the capacity would be exceeded, or the disk is full.
+            False if there is no room: the capacity would be exceeded.
         """
         names, labels = _integers("keys", keys), _integers("y", y)
         replaced = dict.fromkeys([*_integers("evicted", evicted), *names])
@@ -118,14 +113,13 @@ class SampleStore:
         if names and count > self.places(inputs[0]):
             _log.warning("no room for %d samples beside %d: not kept", len(new), len(self))
             return False
-        return self._change(gone, new, dict(zip(names, inputs, strict=True)))
+        self._change(gone, new, dict(zip(names, inputs, strict=True)))
+        return True
 
     def retain(self, keys: ArrayLike) -> None:
-        """Drop all samples but these, as when a crash came between storing and deciding."""
+        """Drop all samples but these."""
         others = set(self._labels) - set(_integers("keys", keys))
-        if not self.swap(sorted(others), [], [], []):
-            for key in others:  # a full disk takes no note of it: they come back, and go again
-                self._drop(key)
+        self._change(sorted(others), {}, {})
 
     def read(self, keys: ArrayLike | None = None) -> tuple[NDArray[Any], Ints]:
         """Return the samples of these keys, or all, and their labels."""
@@ -135,22 +129,23 @@ class SampleStore:
             raise KeyError(f"keys: not stored: {missing[:5]}")
         inputs = np.empty((len(wanted), *self._like.shape), dtype=self._like.dtype)
         for row, key in enumerate(wanted):
-            inputs[row] = self._input(key)
+            inputs[row] = self._inputs[key]
         return inputs, np.array([self._labels[key] for key in wanted], dtype=np.int64)
 
-    def close(self) -> None:
-        """Give back what the store holds open."""
+    def commit(self) -> None:
+        """Make the present content what is found when the store is opened again."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all samples; a store on disk needs no other place to be kept in."""
+        """Return all samples and the memo."""
         x, y = self.read()
-        return {"keys": self.keys, "x": x, "y": y}
+        return {"keys": self.keys, "x": x, "y": y, "memo": self.memo}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned, up to the capacity."""
         self.retain([])
         x, room = state["x"], self.places(state["x"][0]) if len(state["x"]) else 0
         self.swap([], state["keys"][:room], x[:room], state["y"][:room])
+        self.memo = dict(state["memo"])
 
     def _checked(self, inputs: NDArray[Any], count: int) -> NDArray[Any]:
         """Return samples if they are like those before; where there are none they set the rule."""
@@ -166,39 +161,27 @@ class SampleStore:
 
     def _change(
         self, gone: list[int], new: Mapping[int, int], inputs: Mapping[int, NDArray[Any]]
-    ) -> bool:
-        """Drop and store; return whether it could be done."""
+    ) -> None:
+        """Drop and store."""
         for key in gone:
-            self._drop(key)
+            del self._labels[key], self._inputs[key]
         self._labels.update(new)
         self._inputs.update({key: np.array(sample) for key, sample in inputs.items()})
-        return True
-
-    def _drop(self, key: int) -> None:
-        del self._labels[key], self._inputs[key]
-
-    def _input(self, key: int) -> NDArray[Any]:
-        return self._inputs[key]
 
 
 class DiskStore(SampleStore):
-    """Keeps samples in a file, up to a capacity.
+    """Keeps samples in a file, up to a capacity; a crash leaves it as before a commit or after.
 
-    The file may grow to about twice the capacity in bytes before it is written anew.
+    A file that is damaged, or of something else, is set aside under another name.
 
     Parameters
     ----------
     path : Path
-        The file; it is made when there is something to store.
-    task : str
-        What the samples are for. A file of another task is refused.
+        The file; it is made when there is something to commit.
+    made_for : str
+        What the samples are for.
     capacity, capacity_bytes : int
         As in :class:`SampleStore`.
-
-    Raises
-    ------
-    SampleStoreError
-        If the file is of another task or version, or not of this kind at all.
 
     Examples
     --------
@@ -207,116 +190,40 @@ class DiskStore(SampleStore):
     >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)
     >>> store.swap([], [7], np.array([[0.5]]), [1])
     True
-    >>> store.close()
-    >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)
-    >>> store.read()
+    >>> len(DiskStore(Path(folder.name, "samples"), "digits", capacity=5))  # not yet
+    0
+    >>> store.commit()
+    >>> DiskStore(Path(folder.name, "samples"), "digits", capacity=5).read()
     (array([[0.5]]), array([1]))
-    >>> store.close(); folder.cleanup()
+    >>> folder.cleanup()
     """
 
-    def __init__(self, path: Path, task: str, capacity: int, capacity_bytes: int = 0) -> None:
+    def __init__(self, path: Path, made_for: str, capacity: int, capacity_bytes: int = 0) -> None:
         super().__init__(capacity, capacity_bytes)
-        self.path, self.task = path, task
-        self._offsets: dict[int, int] = {}
-        self._file: RecordLog | None = None
-        remove_leftovers(path)
-        if path.exists():
-            self._open()
+        self._file = SampleFile(path, made_for)
+        self._on_disk: set[int] = set()  # keys of samples that are there as they are here
+        content = self._file.read()
+        self.memo = content.memo
+        for row in content.rows:
+            self._like = row.x
+            self._labels[row.key], self._inputs[row.key] = row.label, row.x
+            self._on_disk.add(row.key)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def _open(self) -> None:
-        """Read the file, as far as it is sound."""
-        try:
-            file = RecordLog(self.path, _KIND)
-        except CutOffError as error:
-            _log.warning("%s; it is put aside", error)
-            self.path.replace(self.path.with_name(f"{self.path.name}.broken"))
-            return
-        except RecordLogError as error:
-            raise SampleStoreError(str(error)) from error
-        if file.lost:
-            _log.warning("%s: its last %d bytes are broken: cut off", self.path, file.lost)
-        self._check_header(file.header)
-        self._like = np.empty(file.header["shape"], dtype=file.header["dtype"])
-        self._file = file
-        for offset, record in file.records():
-            self._note(offset, record)
-
-    def _check_header(self, header: Mapping[str, Any]) -> None:
-        for name, mine in {"version": _VERSION, "task": self.task}.items():
-            if header.get(name) != mine:
-                raise SampleStoreError(
-                    f"{self.path}: holds samples of {name} {header.get(name)!r}, not {mine!r}; "
-                    "give another state-dir, or delete the file"
-                )
-
-    def _note(self, offset: int, record: bytes) -> None:
-        """Take in one record of the file."""
-        what, key, label = _NOTE.unpack_from(record)
-        if key in self._labels:
-            self._drop(key)
-        if what == _STORED:
-            self._labels[key], self._offsets[key] = label, offset
+    def commit(self) -> None:
+        """Write what has changed, all of it or, as when the disk is full, nothing."""
+        new = [
+            Row(key, self._labels[key], self._inputs[key])
+            for key in self._labels
+            if key not in self._on_disk
+        ]
+        if self._file.write(new, set(self._labels), self.memo):
+            self._on_disk = set(self._labels)
 
     def _change(
         self, gone: list[int], new: Mapping[int, int], inputs: Mapping[int, NDArray[Any]]
-    ) -> bool:
-        stored = [_NOTE.pack(_STORED, key, new[key]) + inputs[key].tobytes() for key in new]
-        left = [_NOTE.pack(_GONE, key, 0) for key in gone if key not in new]
-        # One goes before another takes its place: cut off anywhere, it is never over the capacity.
-        records = [note for pair in zip_longest(left, stored) for note in pair if note is not None]
-        try:
-            offsets = self._ready().append(records) if records else []
-        except OSError as error:
-            if error.errno not in _DISK_FULL:
-                raise
-            _log.warning("%s: %s: what is stored stays, nothing new", self.path, error.strerror)
-            return False
-        for offset, record in zip(offsets, records, strict=True):
-            self._note(offset, record)
-        self._tidy()
-        return True
-
-    def _ready(self) -> RecordLog:
-        """Return the file, made anew if there is none for samples like these."""
-        like = {"shape": list(self._like.shape), "dtype": self._like.dtype.str}
-        header = {"version": _VERSION, "task": self.task} | like
-        if self._file is None or self._file.header != header:
-            file = RecordLog.create(self.path, header, _KIND)
-            self.close()
-            self._file = file
-        return self._file
-
-    def _tidy(self) -> None:
-        """Write the file anew if more than half of it is about what is gone."""
-        if self._file is None or self._file.end < 2 * self._bytes_on_disk + _SLACK:
-            return
-        try:
-            offsets = self._file.rewrite(self._offsets.values())
-        except OSError as error:
-            if error.errno not in _DISK_FULL:
-                raise
-            _log.warning("%s: %s: it cannot be written anew", self.path, error.strerror)
-            return
-        self._offsets = dict(zip(self._offsets, offsets, strict=True))
-
-    @property
-    def _bytes_on_disk(self) -> int:
-        """Bytes of a file with nothing in it but the stored samples."""
-        return len(self) * (self._like.nbytes + _NOTE.size + RecordLog.OVERHEAD)
-
-    def _drop(self, key: int) -> None:
-        del self._labels[key], self._offsets[key]
-
-    def _input(self, key: int) -> NDArray[Any]:
-        assert self._file is not None  # something is stored
-        record = self._file.read(self._offsets[key])
-        sample = np.frombuffer(record, dtype=self._like.dtype, offset=_NOTE.size)
-        return sample.reshape(self._like.shape)
+    ) -> None:
+        self._on_disk -= {*gone, *new}
+        super()._change(gone, new, inputs)
 
 
 def _integers(name: str, values: ArrayLike) -> list[int]:

@@ -3,11 +3,15 @@
 At every contact the device first looks at what arrived since the last one, with the model, the
 global gradient and the plan that it had then (it was on its own), and keeps or drops. Then it takes
 in what the message brings, values its stored samples anew, trains on them if it is its turn, and
-reports. What it stores lies in a file of its own where the node config names ``state-dir``.
+reports.
+
+Samples, rule and position in the stream belong to the device and outlive a run; where the node
+config names ``state-dir`` they lie in a file of their own. The model, the plan and the gradients
+belong to the run.
 """
 
-import logging
-from pathlib import Path
+import json
+import zlib
 from typing import Any
 
 import numpy as np
@@ -23,21 +27,22 @@ from ..core.methods.catalogue import methods
 from ..core.methods.ode import Ode
 from ..core.methods.stream import Stream as StreamSettings
 from ..core.tasks import Split
-from ..core.tasks.streams.arrivals import Arrivals, Stream
-from ..core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
+from ..core.tasks.streams.arrivals import Arrivals
+from ..core.tasks.streams.sources import PartitionStream
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ESTIMATE, PLAN
 from ..core.wire.records import entries, record_at
 from ..selectors.stream_selectors.base import Batch, StreamSelector
 from ..selectors.stream_selectors.ode import RunningGradient
 from ..selectors.stream_selectors.ode_selector import OdeSelector
+from .context_memory import ContextStore
+from .device_stream import open_stream
 from .request import Arrays, ClientRequest
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
 from .training import trainer_of
 
-_log = logging.getLogger("forager")
-_SECTION = "stream"
+_GUIDANCE = "stream"  # section of the client's state
 _BOUNDLESS = 2**62
 
 
@@ -47,31 +52,42 @@ class StreamDevice:
     def __init__(self, request: ClientRequest) -> None:
         self.request = request
         self.config = request.config
-        self.kept: dict[str, Any] = dict(request.state.get(_SECTION, {}))
-        if self.kept.get("made-for") != self._made_for:
-            self.kept = {}  # left by another run, of no use to this one
-        self.first_contact = not self.kept
-        self.stream = self._open_stream()
-        self.store = self._open_store()
+        self.stream = open_stream(request)
+        self.store = request.open_store(self._open_store)
         self.rule = self._open_rule()
+        self.arrived = self.stored_anew = 0
+        # Whether the rule is new to the device: it knows neither the stream nor what is stored.
+        self.first_contact = self.store.memo.get("made-by") != self._made_by
+        if not self.first_contact:
+            self._restore(self.store.memo)
         self.running = RunningGradient()
         self.class_weights: list[float] = []
         self.model: Arrays = {}
         self.estimate: NDArray[np.float32] | None = None
-        self.arrived = int(self.kept.get("arrived", 0))
-        self.stored_anew = int(self.kept.get("stored-anew", 0))
-        if not self.first_contact:
-            self._restore()
-        # A crash may have come between storing a sample and noting it, or the other way round.
-        self.store.retain(self.rule.kept)
-        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+        guidance: dict[str, Any] = request.state.get(_GUIDANCE, {})
+        # A run may be resumed with data or settings for which the old guidance is of no use.
+        usable = guidance.get("made-for") == [self._made_for, self.config[Ode].layers]
+        self.new_to_run = not usable or (self.looks and not guidance["model"])
+        if not self.new_to_run:
+            self._follow(guidance)
+        elif isinstance(self.rule, OdeSelector):
+            self.rule.assign(None)  # the plan was another run's
 
     @property
-    def _made_for(self) -> list[str | int]:
-        """What the rule, the model and the gradients that are kept depend on."""
-        config = self.config
-        what = [config.task, config.data_selector, config.model]
-        return [*what, config.net.hidden, config[Ode].layers]
+    def _made_for(self) -> str:
+        """What the stored samples are of use for, as JSON."""
+        task, stream = self.request.task, self.stream
+        what: list[object] = [self.config.task, task.input_shape, task.num_classes]
+        if isinstance(stream, PartitionStream):  # a sample's key is its place among these
+            what += [len(stream.y), zlib.crc32(stream.y.tobytes())]
+        return json.dumps(what)
+
+    @property
+    def _made_by(self) -> list[str]:
+        """What the memo depends on: the rule, and where samples come from."""
+        node = self.request.context.node_config
+        source = node.get("stream-path") or node.get("stream-source") or ""
+        return [self.config.data_selector, str(source)]
 
     @property
     def looks(self) -> bool:
@@ -79,29 +95,6 @@ class StreamDevice:
         if self.rule.needs == "value":
             return self.config[Ode].estimator != "none"
         return self.rule.needs != "nothing"
-
-    def _open_stream(self) -> Stream:
-        """Return a folder that fills, the user's own source, or the client's data played anew."""
-        node, task = self.request.context.node_config, self.request.task
-        if "data-path" in node:  # a device without the server's data knows a sample's shape by it
-            task.device_data(str(node["data-path"]))
-        if "stream-path" in node:
-            folder = Path(str(node["stream-path"]))
-            return FolderStream(folder, task.input_shape, task.num_classes)
-        if "stream-source" in node:
-            source = str(node["stream-source"])
-            return OwnStream(source, task.input_shape, task.num_classes)
-        settings, data = self.config[StreamSettings], self.request.data
-        speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
-        return PartitionStream(
-            data.x.numpy(),
-            data.y.numpy(),
-            speed,
-            seed=self.config.seed,
-            partition_id=batch_seed(self.config.seed, self.request.key, 0) % 2**31,
-            drift=settings.drift,
-            burst=settings.burst,
-        )
 
     def _open_rule(self) -> StreamSelector:
         places = self.store.places(np.empty(self.request.task.input_shape, dtype=np.float32))
@@ -115,27 +108,41 @@ class StreamDevice:
         unlimited = self.config.data_selector == "unlimited"
         capacity = _BOUNDLESS if unlimited else settings.capacity
         size = 0 if unlimited else settings.capacity_bytes
-        path = state_path(self.request.context)
-        if path is None:
-            return SampleStore(capacity, size)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return DiskStore(path.with_suffix(".samples"), self.config.task, capacity, size)
+        files = state_path(self.request.context)
+        if files is None:
+            return ContextStore(self.request.context, self._made_for, capacity, size)
+        return DiskStore(files.with_suffix(".samples"), self._made_for, capacity, size)
 
-    def _restore(self) -> None:
-        self.stream.load_state_dict(self.kept["stream"])
-        self.rule.load_state_dict(self.kept["rule"])
-        self.running.load_state_dict(self.kept["running"])
-        self.class_weights = list(self.kept["class-weights"])
-        self.model = dict(self.kept["model"])
-        self.estimate = self.kept["estimate"]
-        if not isinstance(self.store, DiskStore):
-            self.store.load_state_dict(self.kept["samples"])
+    def _restore(self, memo: dict[str, Any]) -> None:
+        self.stream.load_state_dict(memo["stream"])
+        self.rule.load_state_dict(memo["rule"])
+        self.arrived, self.stored_anew = int(memo["arrived"]), int(memo["stored-anew"])
+        # The capacity may have shrunk, or some samples may be lost to a damaged disk.
+        self.store.retain(self.rule.kept)
+        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+
+    def _follow(self, guidance: dict[str, Any]) -> None:
+        self.running.load_state_dict(guidance["running"])
+        self.class_weights = list(guidance["class-weights"])
+        self.model = dict(guidance["model"])
+        self.estimate = guidance["estimate"]
 
     def live_until(self, server_round: int) -> None:
         """Look at what arrived up to a round, and keep or drop it."""
-        if self.first_contact and isinstance(self.stream, PartitionStream):
-            self._begin_before(self.stream)
+        if self.first_contact:
+            self._adopt()
+            if isinstance(self.stream, PartitionStream):
+                self._begin_before(self.stream)
+            self.first_contact = False
         self._decide_on(self.stream.arrivals(server_round))
+
+    def _adopt(self) -> None:
+        """Let the rule decide on what another one has stored."""
+        if len(self.store):
+            keys, (x, y) = self.store.keys, self.store.read()
+            known = self._valued(keys, y, self._look(x, y)) if self.looks else Batch(keys, y)
+            self.rule.offer(known)
+        self.store.retain(self.rule.kept)
 
     def _begin_before(self, stream: PartitionStream) -> None:
         """Let a stream that is played from data begin some samples ago."""
@@ -159,7 +166,7 @@ class StreamDevice:
         keys, x, y = (column[decision.kept] for column in arrived)
         if self.store.swap(decision.evicted, keys, x, y):
             self.stored_anew += len(keys)
-        else:  # a full disk: what is stored stays
+        else:  # there is no room: what is stored stays
             self.rule.load_state_dict(before)
 
     def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Looked:
@@ -186,7 +193,8 @@ class StreamDevice:
             told = entries(plan)
             quota = told.get("quota")  # a client whose labels are not known yet has none
             self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
-            self.store.retain(self.rule.kept)
+            if not self.first_contact:  # else the rule has not seen yet what is stored
+                self.store.retain(self.rule.kept)
             self.class_weights = list(told["class-weights"])
         estimate = record_at(content, ESTIMATE, ArrayRecord)
         if estimate is not None:
@@ -243,21 +251,21 @@ class StreamDevice:
         return {PLAN: ConfigRecord(told)}
 
     def save(self) -> None:
-        """Put down everything for the next contact."""
-        state = {
-            "made-for": self._made_for,
+        """Put down everything for the next contact; it counts once the request is closed."""
+        self.store.memo = {
+            "made-by": self._made_by,
             "stream": self.stream.state_dict(),
             "rule": self.rule.state_dict(),
+            "arrived": self.arrived,
+            "stored-anew": self.stored_anew,
+        }
+        self.request.state[_GUIDANCE] = {
+            "made-for": [self._made_for, self.config[Ode].layers],
             "running": self.running.state_dict(),
             "class-weights": self.class_weights,
             "model": self.model if self.looks else {},
             "estimate": self.estimate,
-            "arrived": self.arrived,
-            "stored-anew": self.stored_anew,
         }
-        if not isinstance(self.store, DiskStore):
-            state["samples"] = self.store.state_dict()
-        self.request.state[_SECTION] = state
 
 
 def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:

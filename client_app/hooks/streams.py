@@ -35,11 +35,11 @@ class StreamedData(ClientHook):
     def before(self, request: ClientRequest) -> None:
         """Catch up with the stream, take in what the message brings, and offer the store."""
         device = StreamDevice(request)
-        if device.first_contact:
+        if device.new_to_run:
             device.take_in(request.arrays)
         device.live_until(request.round)
         device.take_in(request.arrays)
-        device.save()  # also where a client only gives a taste of its training
+        device.save()
         if not len(device.store):
             request.close()  # it cannot train, but what it saw is not forgotten
             raise ValueError(f"client {request.key!r}: nothing that arrived has been kept yet")
@@ -58,7 +58,6 @@ class StreamedData(ClientHook):
                 sent = (estimate + noise).astype(np.float32)
                 request.reply[ESTIMATE] = to_record({"estimate": sent})
         device.save()
-        device.store.close()
         return outcome
 
     def _noise(
@@ -94,7 +93,8 @@ def _live_on(request: ClientRequest) -> dict[str, ConfigRecord]:
         device.live_until(request.round)
         device.save()
         request.close()
-    device.store.close()
+    else:
+        request.abandon()
     return device.report()
 
 

@@ -3,7 +3,7 @@
 import glob
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -14,7 +14,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new version of a file for writing; it takes the old one's place when it is complete.
 
     A reader, or a crash at any moment, sees the old content or the new, never a part. If writing
-    fails, the old file stays.
+    fails, the old file stays. When this returns, a power cut cannot bring the old one back.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -32,6 +32,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -55,3 +56,62 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file's content by these bytes."""
     with replacing(path) as file:
         file.write(data)
+
+
+def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int = 3) -> Path:
+    """Move a file that is of no use any more out of the way; return where it is now.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    why : str
+        One word that becomes part of the new name.
+    companions : sequence of str
+        Endings of further files that belong to it and go where it goes.
+    keep : int
+        How many files that were moved so before are left: a disk must not fill up with them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "state")
+    ...     for _ in range(2):
+    ...         _ = path.write_bytes(b"garbage")
+    ...         moved = set_aside(path, "damaged")
+    ...     moved.name, path.exists()
+    ('state.damaged-2', False)
+    """
+    before = _set_aside_before(path, why)
+    target = path.with_name(f"{path.name}.{why}-{max(before, default=0) + 1}")
+    for ending in companions:
+        companion = path.with_name(path.name + ending)
+        if companion.exists():
+            companion.replace(target.with_name(target.name + ending))
+    path.replace(target)
+    for number in sorted(before)[: len(before) - keep + 1]:
+        old = path.with_name(f"{path.name}.{why}-{number}")
+        for ending in ("", *companions):
+            old.with_name(old.name + ending).unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return target
+
+
+def _set_aside_before(path: Path, why: str) -> list[int]:
+    numbers = (
+        other.name.rpartition("-")[2]
+        for other in path.parent.glob(f"{glob.escape(path.name)}.{why}-*")
+    )
+    return [int(number) for number in numbers if number.isdecimal()]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure that a change of names in a folder survives a power cut."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

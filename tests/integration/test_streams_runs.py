@@ -1,8 +1,8 @@
 """Clients that keep what they can of a stream, on the local engine and by wire."""
 
-import errno
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.client_app.record_log import RecordLog
 from forager.client_app.sample_store import SampleStore
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.trainer import read_arrays
@@ -216,11 +215,11 @@ def test_a_device_without_model_only_tells_its_profile(tmp_path):
     assert reply.content[PLAN]["arrived"] == 0
 
 
-def test_a_store_of_another_task_is_refused(tmp_path):
+def test_a_store_of_another_task_is_set_aside(tmp_path, said):
     trained(device(tmp_path), 1)
-    reply = trained(device(tmp_path, task="blobs"), 2)
-    assert reply.has_error()
-    assert "holds samples of task 'digits'" in reply.error.reason
+    assert trained(device(tmp_path, task="blobs"), 2).has_error()  # the model is that of digits
+    assert 'holds samples for ["digits", [1, 8, 8], 10' in said[0]
+    assert list((tmp_path / "state").glob("*.samples.other-1"))
 
 
 def test_what_another_rule_left_behind_is_no_hindrance(tmp_path):
@@ -285,9 +284,10 @@ def test_noise_on_the_estimate_has_the_scale_that_was_asked_for(tmp_path):
         reply = trained(device(tmp_path / place, **{"ode.noise": noise}), 1)
         return reply.content[ESTIMATE]["estimate"].numpy()
 
-    added = estimate("noisy", 0.5) - estimate("plain", 0.0)
+    plain = estimate("plain", 0.0)
+    added = estimate("noisy", 0.5) - plain
     assert np.std(added) == pytest.approx(0.5, rel=0.1)  # of 650 entries
-    assert np.array_equal(estimate("plain-again", 0.0), estimate("plain", 0.0))
+    assert np.array_equal(estimate("plain-again", 0.0), plain)
 
 
 def test_noisy_labels_arrive_as_they_are(tmp_path):
@@ -327,12 +327,21 @@ def test_a_client_that_has_nothing_of_its_labels_remembers_what_it_saw(tmp_path)
 
 
 def test_on_a_full_disk_a_device_trains_on_what_it_has(tmp_path, monkeypatch):
-    first = trained(device(tmp_path), 1)
+    rule = {"data-selector": "reservoir"}
+    first = trained(device(tmp_path, **rule), 1)
+    connect = sqlite3.connect
 
-    def full(log, records):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(path, **options):
+        file = connect(path, **options)
+        file.execute("PRAGMA max_page_count = 1")  # it cannot grow
+        return file
 
-    monkeypatch.setattr(RecordLog, "append", full)
-    reply = trained(device(tmp_path), 60)
+    monkeypatch.setattr(sqlite3, "connect", full)
+    reply = trained(device(tmp_path, **rule, **{"stream.capacity": 60}), 60)
     assert reply.content[PLAN]["arrived"] > first.content[PLAN]["arrived"]
-    assert list(reply.content[PLAN]["stored"]) == list(first.content[PLAN]["stored"])
+    monkeypatch.undo()
+    question = Message(
+        RecordDict({CONFIG: ConfigRecord({ROUND: 1})}), dst_node_id=7, message_type=INGEST
+    )
+    told = answer(INGEST, [question], [device(tmp_path, **rule)])[0].content[PLAN]
+    assert list(told["stored"]) == list(first.content[PLAN]["stored"])

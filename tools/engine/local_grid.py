@@ -16,7 +16,7 @@ from flwr.supercore.run import Run  # only for the signature of Grid.run
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from ...client_app.app import answer
-from ...client_app.state import ClientState
+from ...client_app.context_memory import recall_all, remember_all
 from ...core.config import read_config
 from ...core.methods.selector import Summary
 from ...core.wire.keys import (
@@ -212,9 +212,7 @@ class LocalGrid(Grid):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the clients that keep any: on a device the client keeps its own."""
-        states = {
-            str(node): dict(ClientState(self.contexts[node])) for node in sorted(self._stateful)
-        }
+        states = {str(node): recall_all(self.contexts[node]) for node in sorted(self._stateful)}
         return states if self.devices is None else states | {"": self.devices.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -222,9 +220,7 @@ class LocalGrid(Grid):
         if self.devices is not None and "" in state:
             self.devices.load_state_dict(state.pop(""))
         for node, sections in state.items():
-            client = ClientState(self.contexts[int(node)])
-            client.update(sections)
-            client.save()
+            remember_all(self.contexts[int(node)], sections)
             self._stateful.add(int(node))
 
 

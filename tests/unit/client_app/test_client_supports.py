@@ -52,7 +52,7 @@ def test_supports_and_averages_survive_a_restart(tmp_path):
     np.testing.assert_array_equal(restarted, never_stopped)
     forgetful = read(ask("train", context_of(KEYS), arrays, 3))
     assert not np.array_equal(forgetful, never_stopped)  # the average matters
-    held = read(ask(ASK_SUPPORT, context_of(KEYS, tmp_path)))
+    held = read(ask(ASK_SUPPORT, context_of(KEYS, tmp_path), number=3))
     np.testing.assert_array_equal(held, never_stopped)
 
 

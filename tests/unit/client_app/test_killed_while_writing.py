@@ -8,14 +8,15 @@ import sys
 # safely on the disk by the number of the last change; that much must be there, and all of it sound.
 STATE = """
 def write(start, report):
-    state = ClientState(context)
     for number in range(start + 1, start + 10**9):
+        state = ClientState(context, "monday", number, training=True)
         state["memory"] = {"number": number, "array": np.full(30_000, number)}
         state.save()
         report(number)
 
 def read():
-    memory = ClientState(context).get("memory", {"number": 0, "array": np.zeros(1)})
+    state = ClientState(context, "monday", 10**9)
+    memory = state.get("memory", {"number": 0, "array": np.zeros(1)})
     assert (memory["array"] == memory["number"]).all(), "garbage"
     return memory["number"]
 """
@@ -31,6 +32,8 @@ def write(start, report):
     for number in range(start + 1, start + 10**9):
         gone = store.keys[:-8] if len(store) > 8 else []
         assert store.swap(gone, [number], sample(number), [number % 10])
+        store.memo = {"number": number}
+        store.commit()
         report(number)
 
 def read():
@@ -40,7 +43,8 @@ def read():
     assert (x == store.keys[:, None]).all() and (y == store.keys % 10).all(), "garbage"
     newest = int(store.keys[-1]) if len(store) else 0
     assert store.keys.tolist() == list(range(newest - len(store) + 1, newest + 1))
-    store.close()
+    assert store.memo.get("number", 0) == newest
+    store.commit()  # which clears up after one that was cut off
     return newest
 """
 LOOP = (
@@ -80,7 +84,7 @@ print(known, len(list(folder.iterdir())))
 )
 
 
-def killed_fifty_times(tmp_path, what):
+def killed_fifty_times(tmp_path, what, files):
     script = LOOP.replace("{what}", what)
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path), "1"],
@@ -90,14 +94,14 @@ def killed_fifty_times(tmp_path, what):
         timeout=250,
     )
     assert done.returncode == 0, done.stderr
-    writes, files = map(int, done.stdout.split())
+    writes, left = map(int, done.stdout.split())
     assert writes > 100  # it was killed while it wrote, not before
-    assert files == 1  # and leaves no unfinished files behind
+    assert left <= files  # and leaves no unfinished files behind
 
 
 def test_the_state_is_never_garbage_and_never_older_than_what_was_saved(tmp_path):
-    killed_fifty_times(tmp_path, STATE)
+    killed_fifty_times(tmp_path, STATE, files=2)  # one is the state before
 
 
 def test_the_stored_samples_are_never_garbage_and_none_is_lost(tmp_path):
-    killed_fifty_times(tmp_path, STORE)
+    killed_fifty_times(tmp_path, STORE, files=1)

@@ -1,16 +1,18 @@
-import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from forager.client_app.record_log import RecordLog
-from forager.client_app.sample_store import DiskStore, SampleStore, SampleStoreError
+from flwr.app import Context, RecordDict
+from forager.client_app.context_memory import ContextStore
+from forager.client_app.sample_store import DiskStore, SampleStore
 from forager.core.storage import tree
 
 Make = Callable[..., SampleStore]
@@ -36,18 +38,22 @@ def expected(*keys: int) -> dict[int, tuple[list[float], int]]:
     return {key: (sample(key).tolist(), key % 3) for key in keys}
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "context", "disk"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    context = Context(1, 2, {}, RecordDict(), {})
+
     def build(capacity: int = 5, capacity_bytes: int = 0) -> SampleStore:
         if request.param == "memory":
             return SampleStore(capacity, capacity_bytes)
+        if request.param == "context":
+            return ContextStore(context, "digits", capacity, capacity_bytes)
         return DiskStore(tmp_path / "state" / "samples", "digits", capacity, capacity_bytes)
 
     return build
 
 
 def disk(tmp_path: Path, **options: Any) -> DiskStore:
-    return DiskStore(tmp_path / "samples", **({"task": "digits", "capacity": 9} | options))
+    return DiskStore(tmp_path / "samples", **({"made_for": "digits", "capacity": 9} | options))
 
 
 def test_samples_come_and_go(make: Make) -> None:
@@ -120,109 +126,125 @@ def test_a_store_in_memory_can_be_kept_elsewhere() -> None:
     assert len(other) == 0
 
 
+def test_only_what_is_committed_is_found_again(make: Make) -> None:
+    store = make(capacity=9)
+    if type(store) is SampleStore:
+        pytest.skip("it has nowhere to commit to")
+    store.commit()
+    assert len(make()) == 0
+    put(store, 3, 1, 2)
+    store.memo = {"place": 4, "rows": np.arange(3)}
+    assert len(make()) == 0
+    store.commit()
+    again = make(capacity=9)
+    assert content(again) == expected(3, 1, 2)
+    assert again.keys.tolist() == [3, 1, 2]
+    assert (again.memo["place"], again.memo["rows"].tolist()) == (4, [0, 1, 2])
+    put(again, 3, 7, evicted=[1])  # 3 is the latest now, nearly
+    again.retain([2, 3])
+    again.memo = {}
+    assert content(make(capacity=9)) == expected(3, 1, 2)
+    again.commit()
+    assert make(capacity=9).keys.tolist() == [2, 3]
+    assert make(capacity=9).memo == {}
+
+
+def test_a_context_of_something_else_is_not_read() -> None:
+    context = Context(1, 2, {}, RecordDict(), {})
+    store = ContextStore(context, "digits", 5)
+    put(store, 1)
+    store.commit()
+    assert len(ContextStore(context, "faces", 5)) == 0
+
+
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[tuple[int, set[int]]]]:
-    """A file, and after each of its whole records: its length, and the keys that are stored."""
-    folder = tmp_path_factory.mktemp("log")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with five samples and a memo."""
+    folder = tmp_path_factory.mktemp("written")
     store = disk(folder)
-    put(store, 1, 2)
-    put(store, 3, evicted=[1])
-    put(store, 1, 4, evicted=[2])
-    store.close()
-    data = (folder / "samples").read_bytes()
-    records = RecordLog(folder / "samples", "sample-store")
-    steps: list[tuple[int, set[int]]] = [(records.start, set())]
-    for (offset, record), (verb, key) in zip(
-        records.records(), ["+1", "+2", "-1", "+3", "-2", "+1", "+4"], strict=True
-    ):
-        keys = steps[-1][1] | {int(key)} if verb == "+" else steps[-1][1] - {int(key)}
-        steps.append((offset + records.OVERHEAD + len(record), keys))
-    records.close()
-    assert steps[-1] == (len(data), {1, 3, 4})
-    return data, steps
+    put(store, 1, 2, 5)
+    store.commit()
+    put(store, 3, 4, 6, evicted=[5])
+    store.memo = {"seen": 6}
+    store.commit()
+    return (folder / "samples").read_bytes()
 
 
-def test_a_file_cut_at_any_byte_opens_with_all_that_was_whole(
-    tmp_path: Path, log: tuple[bytes, list[tuple[int, set[int]]]]
+def harmed(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The file cut off or changed in many places, those that hold something above all."""
+    places = [i for i, byte in enumerate(data) if byte] + list(range(0, len(data), 97))
+    for place in sorted(set(places)):
+        yield f"changed at {place}", data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :]
+    for place in sorted({*range(120), *range(0, len(data), 61), len(data) - 1}):
+        yield f"cut at {place}", data[:place]
+    yield "other pages", data[:4096] + bytes(len(data) - 4096)
+    yield "zeros at the end", data + bytes(500)
+    yield "another file", b"PK\3\4 something else"
+
+
+def test_a_damaged_file_never_gives_garbage_and_never_fails_for_ever(
+    tmp_path: Path, written: bytes, said: list[str]
 ) -> None:
-    data, steps = log
-    for cut in range(len(data) + 1):
-        (tmp_path / "samples").write_bytes(data[:cut])
-        store = disk(tmp_path)
-        whole = [keys for end, keys in steps if end <= cut]
-        assert content(store) == expected(*(whole[-1] if whole else ())), cut
-        if cut % 9 == 0:  # it can be written to, as if nothing had been
-            assert put(store, 7, 8)
-            store.close()
-            store = disk(tmp_path)
-            assert content(store) == expected(*(whole[-1] if whole else ()), 7, 8), cut
-        store.close()
-
-
-@pytest.mark.parametrize("evicted", [(0,), (0, 1), (0, 1, 2)])
-def test_a_swap_cut_at_any_byte_never_leaves_more_than_the_capacity(
-    tmp_path: Path, evicted: tuple[int, ...]
-) -> None:
-    store = disk(tmp_path, capacity=3)
-    put(store, *range(3 - max(0, 2 - len(evicted))))
-    before = (tmp_path / "samples").stat().st_size
-    assert put(store, 7, 8, evicted=evicted)
-    store.close()
-    data = (tmp_path / "samples").read_bytes()
-    for cut in range(before, len(data) + 1):
-        (tmp_path / "samples").write_bytes(data[:cut])
-        store = disk(tmp_path, capacity=3)
-        assert len(store) <= 3, cut
-        store.close()
-
-
-def test_a_file_damaged_at_any_byte_never_gives_garbage(
-    tmp_path: Path, log: tuple[bytes, list[tuple[int, set[int]]]]
-) -> None:
-    data, _ = log
-    opened = 0
-    for place in range(len(data)):
-        damaged = bytearray(data)
-        damaged[place] ^= 0x41
-        (tmp_path / "samples").write_bytes(damaged)
-        try:
-            store = disk(tmp_path)
-        except SampleStoreError:
-            continue
-        opened += 1
+    untouched = 0
+    for what, data in harmed(written):
+        folder = tmp_path / what
+        folder.mkdir()
+        (folder / "samples").write_bytes(data)
+        store = disk(folder)
         found = content(store)
-        assert found == expected(*found), place
-        store.close()
-    assert opened >= len(data) - log[1][0][0]
+        assert found == expected(*found), what
+        assert set(found) <= {1, 2, 3, 4, 6}, what
+        assert store.memo in ({}, {"seen": 6}), what
+        assert len(said) <= 1, what
+        aside = len(list(folder.glob("samples.*")))
+        assert aside == len(said), what
+        untouched += len(found) == 5
+        said.clear()
+        assert content(disk(folder)) == found, what  # without a commit, and without a word
+        assert put(store, 8, evicted=store.keys[:3])
+        store.commit()
+        assert content(disk(folder)) == content(store), what
+        assert not said, what
+    assert untouched > 100
 
 
-def test_zeros_at_the_end_are_not_records(tmp_path: Path) -> None:
+def test_what_can_be_read_of_a_damaged_file_is_kept(tmp_path: Path, said: list[str]) -> None:
+    store, big = disk(tmp_path, capacity=50), np.ones((1, 3000), dtype=np.float32)
+    for key in range(50):
+        store.swap([], [key], big * key, [0])
+    store.memo = {"seen": 50}
+    store.commit()
+    data = bytearray((tmp_path / "samples").read_bytes())
+    data[data.index((big * 20).tobytes()[:999])] ^= 1  # where sample 20 begins
+    (tmp_path / "samples").write_bytes(data)
+    again = disk(tmp_path, capacity=50)
+    assert (len(again), again.memo) == (49, {"seen": 50})
+    assert (again.read()[0] == again.keys[:, None]).all()
+    assert said[0].endswith("set aside as samples.damaged-1; 49 samples could be read")
+    assert (tmp_path / "samples.damaged-1").read_bytes() == data
+
+
+def test_an_empty_file_is_a_store_that_was_never_filled(tmp_path: Path, said: list[str]) -> None:
+    (tmp_path / "samples").touch()
     store = disk(tmp_path)
     put(store, 1)
-    store.close()
-    with (tmp_path / "samples").open("ab") as file:
-        file.write(bytes(500))
+    store.commit()
     assert content(disk(tmp_path)) == expected(1)
+    assert not said
 
 
-def test_another_task_version_or_program_is_a_clear_error(tmp_path: Path) -> None:
-    store = disk(tmp_path)
-    put(store, 1)
-    store.close()
-    with pytest.raises(SampleStoreError, match=r"samples: holds samples of task 'digits', not 'x'"):
-        disk(tmp_path, task="x")
-    assert content(disk(tmp_path)) == expected(1)
-    header = {"version": 2, "task": "digits", "shape": [3], "dtype": "<f4"}
-    RecordLog.create(tmp_path / "samples", header, "sample-store").close()
-    with pytest.raises(SampleStoreError, match="holds samples of version 2, not 1"):
-        disk(tmp_path)
-    RecordLog.create(tmp_path / "samples", header, "else").close()
-    with pytest.raises(SampleStoreError, match="expected a 'sample-store' file, found 'else'"):
-        disk(tmp_path)
-    (tmp_path / "samples").write_bytes(b"PK\3\4 something else")
-    with pytest.raises(SampleStoreError, match="not a log of this project"):
-        disk(tmp_path)
-    assert (tmp_path / "samples").read_bytes() == b"PK\3\4 something else"
+def test_samples_for_something_else_are_set_aside(tmp_path: Path, said: list[str]) -> None:
+    names = ["digits", "faces"] * 4
+    for number, made_for in enumerate(names):
+        store = disk(tmp_path, made_for=made_for)
+        assert len(store) == 0
+        put(store, number)
+        store.commit()
+        assert content(disk(tmp_path, made_for=made_for)) == expected(number)
+    assert len(said) == len(names) - 1
+    assert said[0].endswith("holds samples for digits, not for faces: set aside as samples.other-1")
+    kept = ["samples", "samples.other-5", "samples.other-6", "samples.other-7"]
+    assert sorted(os.listdir(tmp_path)) == kept, "not one more for every change"
 
 
 def test_the_file_does_not_grow_with_what_passes_through(tmp_path: Path) -> None:
@@ -230,80 +252,66 @@ def test_the_file_does_not_grow_with_what_passes_through(tmp_path: Path) -> None
     big = np.ones((1, 3000), dtype=np.float32)
     for key in range(100):
         assert store.swap([key - 10], [key], big * key, [0])
-        assert (tmp_path / "samples").stat().st_size < 3 * 10 * big.nbytes + 70_000
-    store.close()
+        store.commit()
+        assert (tmp_path / "samples").stat().st_size < 2 * 10 * big.nbytes + 70_000
     again = disk(tmp_path, capacity=10)
     assert again.keys.tolist() == list(range(90, 100))
     assert again.read()[0][:, 0].tolist() == list(range(90, 100))
     assert os.listdir(tmp_path) == ["samples"]
 
 
-def test_what_a_crash_left_while_the_file_was_written_anew_is_removed(tmp_path: Path) -> None:
-    put(disk(tmp_path), 1)
-    (tmp_path / ".samples.0a1b2c3d.tmp").write_bytes(b"half")
-    assert content(disk(tmp_path)) == expected(1)
-    assert os.listdir(tmp_path) == ["samples"]
-
-
 def test_samples_of_another_shape_may_follow_once_the_store_is_empty(tmp_path: Path) -> None:
     store = disk(tmp_path)
     put(store, 1)
+    store.commit()
     store.retain([])
     assert store.swap([], [2], np.ones((1, 2, 2), np.uint8), [0])
-    store.close()
+    store.commit()
     assert disk(tmp_path).read()[0].shape == (1, 2, 2)
 
 
-class FullDisk:
-    """A file on a disk that has room for so many more bytes."""
-
-    def __init__(self, file: Any, room: int) -> None:
-        self._file, self.room = file, room
-
-    def write(self, data: Any) -> int:
-        if not self.room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        written = self._file.write(data[: self.room])
-        self.room -= written
-        return int(written)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-@pytest.mark.parametrize("room", [0, 1, 30, 40, 100])
-def test_on_a_full_disk_what_is_stored_stays(tmp_path: Path, said: list[str], room: int) -> None:
-    store = disk(tmp_path, capacity=3)
-    put(store, 1, 2)
-    log = store._file
-    assert log is not None
-    log._file = FullDisk(log._file, room)  # type: ignore[assignment]
-    assert not put(store, 3, 4, 5, evicted=[1, 2])
-    assert said[-1].endswith("No space left on device: what is stored stays, nothing new")
-    assert content(store) == expected(1, 2)
-    assert content(disk(tmp_path)) == expected(1, 2)
-    log._file.room = 0  # type: ignore[attr-defined]
-    store.retain([2])  # cannot even be noted
-    assert content(store) == expected(2)
-    log._file.room = 10**6  # type: ignore[attr-defined]
-    assert put(store, 6)
-    store.close()
-    assert {2, 6} <= set(disk(tmp_path).keys.tolist())
-
-
-def test_other_trouble_with_the_disk_is_not_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_on_a_full_disk_what_is_stored_stays(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = disk(tmp_path)
+    put(store, 1, 2)
+    store.memo = {"seen": 2}
+    store.commit()
+    connect = sqlite3.connect
+
+    def without_room(path: Path, **options: Any) -> sqlite3.Connection:
+        file = connect(path, **options)
+        file.execute("PRAGMA max_page_count = 1")  # it cannot grow
+        return file
+
+    monkeypatch.setattr(sqlite3, "connect", without_room)
+    store.retain([1])
+    assert store.swap([], [7], np.ones((1, 3), dtype=np.float32), [0])
+    store.memo = {"seen": np.zeros(9000)}
+    store.commit()
+    assert said == [f"{tmp_path}/samples: the disk is full: what is stored stays, nothing new"]
+    assert content(disk(tmp_path)) == expected(1, 2)
+    assert disk(tmp_path).memo == {"seen": 2}
+    monkeypatch.undo()
+    store.memo = {"seen": 7}
+    store.commit()  # as soon as there is room
+    again = disk(tmp_path)
+    assert (again.keys.tolist(), again.memo) == ([1, 7], {"seen": 7})
+
+
+def test_other_trouble_with_the_disk_is_not_hidden(tmp_path: Path) -> None:
+    store = disk(tmp_path)
     put(store, 1)
-
-    def broken(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(OSError, match="Input/output error"):
-        put(store, 2)
-    assert content(disk(tmp_path)) == content(store) == expected(1)
+    store.commit()
+    put(store, 2)
+    with closing(sqlite3.connect(tmp_path / "samples")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(OSError, match="samples: database is locked"):
+            store.commit()
+    assert content(disk(tmp_path)) == expected(1)
+    (tmp_path / "folder" / "samples").mkdir(parents=True)
+    with pytest.raises(OSError, match="unable to open"):
+        disk(tmp_path / "folder")
 
 
 WRITER = """
@@ -314,6 +322,7 @@ store = DiskStore(Path(sys.argv[1]), "digits", 20)
 for key in range(100000):
     x = np.full((1, 2000), key, dtype=np.float32)
     store.swap([key - 20], [key], x, [key % 3])
+    store.commit()
     print(key, flush=True)
 """
 
@@ -336,5 +345,40 @@ def test_a_killed_process_loses_at_most_what_it_was_writing(tmp_path: Path) -> N
     x, y = store.read()
     assert (x == store.keys[:, None]).all()
     assert (y == store.keys % 3).all()
-    held = set(store.keys.tolist())
-    assert set(range(last - 18, last + 1)) <= held <= set(range(last - 20, last + 2))
+    held = store.keys.tolist()
+    assert len(held) == 20
+    assert held[-1] in (last, last + 1)
+    assert held == list(range(held[-1] - 19, held[-1] + 1))
+
+
+def test_a_write_that_was_cut_off_anywhere_is_taken_back(tmp_path: Path) -> None:
+    """What a power cut leaves: the journal, and a file of which any part may be new."""
+    store = disk(tmp_path, capacity=3)
+    put(store, 1, 2, 3)
+    store.commit()
+    old, path = (tmp_path / "samples").read_bytes(), tmp_path / "samples"
+    journal = _journal_of_a_change(tmp_path / "writer", old)
+    put(store, 7, 8, evicted=[1, 2])
+    store.commit()
+    new = path.read_bytes()
+    for cut in range(0, len(new) + 1, 512):
+        path.write_bytes(new[:cut] + old[cut:])
+        (tmp_path / "samples-journal").write_bytes(journal)
+        again = disk(tmp_path, capacity=3)
+        assert content(again) == expected(1, 2, 3), cut
+        assert os.listdir(tmp_path).count("samples-journal") == 0
+
+
+def _journal_of_a_change(folder: Path, old: bytes) -> bytes:
+    """Return the journal as it is on the disk just before a change of every page is committed."""
+    folder.mkdir()
+    (folder / "samples").write_bytes(old)
+    with closing(sqlite3.connect(folder / "samples", isolation_level=None)) as file:
+        file.execute("PRAGMA cache_size = 1")  # so that it is written before the commit
+        file.execute("BEGIN IMMEDIATE")
+        file.execute("UPDATE samples SET label = label + 1")
+        file.execute("UPDATE about SET value = zeroblob(20000)")
+        file.execute("CREATE TABLE other (number)")
+        journal = (folder / "samples-journal").read_bytes()
+        file.execute("ROLLBACK")
+    return journal
