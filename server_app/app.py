@@ -62,6 +62,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
+    folder.take_lease()
     federation.run = folder.path.resolve().name
     federation.journal = EventLog(folder)
     title = f"{config.strategy} on {config.task}"
@@ -129,7 +130,12 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
     if config.tensorboard:
         callbacks.append(load("tools.report.tensorboard:TensorBoard")(folder))
     callbacks.append(
-        Checkpoints(folder.checkpoints, config.checkpoint.every, config.checkpoint.keep)
+        Checkpoints(
+            folder.checkpoints,
+            config.checkpoint.every,
+            config.checkpoint.keep,
+            may_write=folder.check_lease,
+        )
     )
     callbacks.append(Artifacts(folder, report=config.report))
     return callbacks

@@ -98,6 +98,7 @@ class Loop:
         self.title = title or self.strategy.describe()
         self.round = 0
         self.reason = ""
+        self.unwritten: list[str] = []  # what a user would miss
         self.accuracy: float | None = None
         self.loss = 0.0
         self.evaluated_round = -1
@@ -131,6 +132,9 @@ class Loop:
             )
             for callback in self.callbacks:
                 callback.on_run_end(self)
+        if self.unwritten:
+            self.reason = "failed"
+            raise RunFailed(f"the run is over, but could not write {', '.join(self.unwritten)}")
         return self.reason
 
     def _rounds(self) -> str:

@@ -20,6 +20,16 @@ SUPPORTS = "supports"  # the kind of file that collected supports are
 logger = logging.getLogger(__name__)
 
 
+_LEASE = ".lease"  # the number of the process that writes here: the highest
+
+
+class LeaseLost(BaseException):
+    """This process is not the one that writes to its run folder any more.
+
+    Not an Exception: nothing that handles faults may swallow it.
+    """
+
+
 class RunFolderError(ValueError):
     """A run folder cannot be made, written or found."""
 
@@ -37,6 +47,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._warned = False
+        self._generation = 0  # of the lease, once it was taken
 
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
@@ -94,6 +105,22 @@ class RunFolder:
                 f"({self.path}); a folder that this process may write is needed"
             ) from error
         return self
+
+    def take_lease(self) -> None:
+        """Become the one that writes here: whoever wrote before notices, and stops."""
+        self._generation = self._lease() + 1
+        self.write_text(_LEASE, f"{self._generation}\n")
+
+    def check_lease(self) -> None:
+        """Raise :class:`LeaseLost` if another process has gone on with this run."""
+        if self._generation and self._lease() != self._generation:
+            raise LeaseLost(f"{self.path}: another process has gone on with this run")
+
+    def _lease(self) -> int:
+        try:
+            return int((self.path / _LEASE).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return 0
 
     @property
     def config_path(self) -> Path:
@@ -159,6 +186,7 @@ class RunFolder:
             False if the line could not be written (a full disk, say). The first time a warning
             is logged; the run is worth more than its log.
         """
+        self.check_lease()
         try:
             with self.events_path.open("a+b", buffering=0) as file:
                 _mend_torn_tail(file)

@@ -1,9 +1,11 @@
 """Training on what a stream left behind, and the light message that only lets time pass."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
@@ -25,7 +27,7 @@ class StreamedData(ClientHook):
     chooses_data = True
 
     def __init__(self, config: RunConfig) -> None:
-        self.noise = config[Ode].noise
+        self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip
         self.estimates = config.data_selector == "ode" and config[Ode].estimator not in (
             "exact",
             "none",
@@ -54,18 +56,25 @@ class StreamedData(ClientHook):
         if self.estimates:
             estimate = device.gradient()
             if estimate.ndim:
-                noise = self._noise(request, estimate.size)
-                sent = (estimate + noise).astype(np.float32)
+                sent = self._noisy(request, estimate).astype(np.float32)
                 request.reply[ESTIMATE] = to_record({"estimate": sent})
         device.save()
         return outcome
 
-    def _noise(
-        self, request: ClientRequest, size: int
-    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return Gaussian noise that hides what single samples add to the estimate."""
-        rng = np.random.default_rng([request.config.seed, request.job().seed % 2**63, 7])
-        return rng.normal(scale=self.noise, size=size) if self.noise else np.zeros(size)
+    def _noisy(self, request: ClientRequest, estimate: NDArray[Any]) -> NDArray[Any]:
+        """Return an estimate, clipped and with noise that hides what single samples add to it.
+
+        On a device the noise is unpredictable: what is seeded, the server could subtract. In
+        simulation it is seeded, so that runs repeat.
+        """
+        if not self.noise:
+            return estimate
+        length = float(np.linalg.norm(estimate))
+        clipped = estimate * min(1.0, self.clip / length) if length else estimate
+        simulated = "partition-id" in request.context.node_config
+        seed = [request.config.seed, request.job().seed % 2**63, 7] if simulated else None
+        noise = np.random.default_rng(seed).normal(scale=self.noise, size=estimate.size)
+        return np.asarray(clipped + noise)
 
 
 def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import Count, NonNegative, Settings
+from .base import Count, NonNegative, Positive, Settings
 from .stream import Stream, StreamMethod
 
 
@@ -22,6 +22,9 @@ class Ode(Settings):
     normalize: bool = Field(default=False, description="value directions, not lengths")
     noise: NonNegative = Field(
         default=0.0, description="standard deviation of the noise that clients add to the gradient"
+    )
+    noise_clip: Positive = Field(
+        default=1.0, description="norm to which the gradient is shortened before noise is added"
     )
     coordinate: bool = Field(default=True, description="the server plans who stores which label")
     clients_per_label: Count = Field(

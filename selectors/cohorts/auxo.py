@@ -298,11 +298,11 @@ class Auxo:
         alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
         fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
         members = fits | alone
-        rewards = np.full(len(updates), np.nan, dtype=np.float32)
-        if not alone:  # line 23
-            centre = known_centre(updates, members)
-            rewards[:] = instant_reward(np.linalg.norm(updates - centre, axis=1))
-        return Round(leaf, column, unit_rows(updates), claims, members, rewards)
+        rewards, points = np.full(len(updates), np.nan, dtype=np.float32), unit_rows(updates)
+        if not alone:  # line 23; by direction, as clusters are: a long update is no outlier
+            centre = known_centre(points, members)
+            rewards[:] = instant_reward(np.linalg.norm(points - centre, axis=1))
+        return Round(leaf, column, points, claims, members, rewards)
 
     def _cluster(self, this: Round) -> None:
         """Find the clusters of the members; of the others none, and none in the first rounds.

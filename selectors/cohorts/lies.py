@@ -12,6 +12,8 @@ Flags = NDArray[np.bool_]
 
 _FITS = np.float32(OWN_SIDE)
 
+_BARRED_ROUNDS = 50  # that a client is barred for the first time
+_MOST_DOUBLINGS = 10
 _REMEMBERED = 100_000  # clients with strikes; names that never come back must not fill the memory
 
 
@@ -61,10 +63,11 @@ def wrong_cohort(
 
 
 class LieCounter:
-    """Counts contradictions; who keeps contradicting is put on a blacklist for good.
+    """Counts contradictions; who keeps contradicting is put on a blacklist for a while.
 
     An honest client is surprised now and then: its records are from an earlier round. So a request
-    that agrees takes one strike off.
+    that agrees takes one strike off, and nobody is barred for good: after some rounds a client may
+    try again, after twice as many the next time.
 
     Parameters
     ----------
@@ -85,34 +88,44 @@ class LieCounter:
             raise ValueError(f"strikes: expected 0 or more, got {strikes}")
         self.strikes = strikes
         self.total = 0
+        self.rounds = 0
         self._strikes: dict[str, int] = {}  # of those that have some and are not barred
-        self._barred: dict[str, None] = {}
+        self._barred: dict[str, int] = {}  # the round until which each is
+        self._times: dict[str, int] = {}  # that each was barred before
 
     @property
     def blacklist(self) -> list[str]:
         """Who is barred, in the order of becoming so."""
-        return list(self._barred)
+        return [key for key, until in self._barred.items() if self.rounds < until]
 
     def allowed(self, keys: Sequence[str]) -> Sequence[str]:
         """Return those of some clients that are not on the blacklist."""
-        return [key for key in keys if key not in self._barred] if self._barred else keys
+        barred = set(self.blacklist)
+        return [key for key in keys if key not in barred] if barred else keys
 
     def count(self, keys: Sequence[str], lied: ArrayLike) -> list[str]:
         """Take note of one round and return who came onto the blacklist by it."""
         flags = np.asarray(lied, dtype=np.bool_)
         if flags.shape != (len(keys),):
             raise ValueError(f"lied: expected {len(keys)} flags, one a key, got {flags.shape}")
-        before = len(self._barred)
+        before = set(self.blacklist)
+        self.rounds += 1
         for key, flag in zip(keys, flags.tolist(), strict=True):
-            if key not in self._barred:
+            if key not in before:
                 self._strike(key, 1 if flag else -1)
-        return self.blacklist[before:]
+        return [key for key in self.blacklist if key not in before]
 
     def _strike(self, key: str, change: int) -> None:
         self.total += max(change, 0)
         now = self._strikes.pop(key, 0) + change
         if self.strikes and now >= self.strikes:
-            self._barred[key] = None
+            self._barred.pop(key, None)  # so that the order is that of being barred
+            self._barred[key] = self.rounds + _BARRED_ROUNDS * 2 ** self._times.get(key, 0)
+            self._times[key] = min(self._times.get(key, 0) + 1, _MOST_DOUBLINGS)
+            if len(self._times) > _REMEMBERED:
+                oldest = next(iter(self._times))
+                del self._times[oldest]
+                self._barred.pop(oldest, None)
         elif now > 0:
             self._strikes[key] = now
             if len(self._strikes) > _REMEMBERED:
@@ -121,11 +134,13 @@ class LieCounter:
     def state_dict(self) -> dict[str, Any]:
         """Return the counts and the blacklist."""
         counts = {"keys": list(self._strikes), "strikes": list(self._strikes.values())}
-        return counts | {"total": self.total, "blacklist": self.blacklist}
+        barred = {"barred": dict(self._barred), "times": dict(self._times)}
+        return counts | barred | {"total": self.total, "rounds": self.rounds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         strikes = map(int, state["strikes"])
         self._strikes = dict(zip(map(str, state["keys"]), strikes, strict=True))
-        self._barred = dict.fromkeys(map(str, state["blacklist"]))
-        self.total = int(state["total"])
+        self._barred = {str(key): int(until) for key, until in state["barred"].items()}
+        self._times = {str(key): int(times) for key, times in state["times"].items()}
+        self.total, self.rounds = int(state["total"]), int(state["rounds"])

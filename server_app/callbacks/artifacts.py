@@ -35,20 +35,23 @@ class Artifacts(Callback):
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""
-        steps: list[Callable[[], object]] = [
-            lambda: self._write_models(loop),
-            lambda: self._write_supports(loop),
-            lambda: load("tools.report:write_rounds_csv")(self.folder),
-        ]
+        self.folder.check_lease()
+        steps: dict[str, Callable[[], object]] = {
+            "model.safetensors": lambda: self._write_models(loop),
+            "supports.safetensors": lambda: self._write_supports(loop),
+            "rounds.csv": lambda: load("tools.report:write_rounds_csv")(self.folder),
+        }
         if self.report:
-            steps.append(lambda: load("tools.report:write_report")(self.folder))
-        for write in steps:
+            steps["report.html"] = lambda: load("tools.report:write_report")(self.folder)
+        for name, write in steps.items():
             try:
                 write()
             except OSError as error:
-                _log.warning("%s: could not be written: %s", self.folder.path, error)
+                _log.warning("%s could not be written: %s", self.folder.path / name, error)
+                if name == "model.safetensors":
+                    loop.unwritten.append(name)
             except Exception:  # a fault of this program: the run has done its work all the same
-                _log.exception("%s: not all could be written", self.folder.path)
+                _log.exception("%s could not be written", self.folder.path / name)
 
     def _write_supports(self, loop: Loop) -> None:
         """Write what clients sent of their supports, to be analysed."""

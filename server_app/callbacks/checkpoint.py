@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,19 @@ class Checkpoints(Callback):
         Rounds between two; 0 for none but the last.
     keep : int
         How many to keep; the one before the last is there in case the last is damaged.
+    may_write : callable, optional
+        Raises if another process has gone on with this run.
     """
 
-    def __init__(self, folder: Path, every: int, keep: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        every: int,
+        keep: int,
+        may_write: Callable[[], None] = lambda: None,
+    ) -> None:
         self.folder = folder
+        self.may_write = may_write
         self.every = every
         self.keep = keep
         self._saved = -1
@@ -55,11 +65,14 @@ class Checkpoints(Callback):
     def on_run_end(self, loop: Loop) -> None:
         """Save the last complete round, also when the run was interrupted in the next."""
         self._save(loop, loop.snapshot)
+        if self._saved != loop.snapshot["round"]:
+            loop.unwritten.append("the last checkpoint")
 
     def _save(self, loop: Loop, state: dict[str, Any]) -> None:
         if state["round"] == self._saved:
             return
         path = self.folder / f"round-{state['round']:06d}.safetensors"
+        self.may_write()
         try:
             tree.save(path, state, _KIND)
         except Exception as error:  # neither a full disk nor a fault of ours may end the run

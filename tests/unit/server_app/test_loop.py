@@ -162,7 +162,7 @@ def test_a_round_with_too_few_replies_is_tried_again() -> None:
     exchanges = [event for event in notes.of(Exchanged) if event.kind == "train"]
     assert len(exchanges) > 1
     assert all(event.received == 2 for event in exchanges[:-1])
-    assert exchanges[-1]["received"] >= 5
+    assert exchanges[-1].received >= 5
     assert len(notes.of(Aggregated)) == 1
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listening_to, one_round
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from forager.core.config import read_config
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks import load_task
@@ -15,6 +15,7 @@ from forager.core.wire.events import Quarantined, SimilarityFound
 from forager.core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
+from forager.selectors.cohorts.similarity_clusters import similarity_clusters
 from forager.selectors.similarities.index_overlap import overlap_matrix
 from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.build import build_strategy
@@ -126,7 +127,7 @@ compared = pytest.mark.parametrize("keys", COMPARED, ids=["similarity", "neighbo
         (ConfigRecord({PAYLOAD: encode_support(support_of(0, 0), SIZE, TAG)}), "is of model"),
         (ConfigRecord({PAYLOAD: b"rubbish"}), "support"),
         (ConfigRecord({"else": 1}), "no s.* in the reply"),
-        (MetricRecord({"x": 1}), "no s.* in the reply"),
+        (to_record({"x": np.ones(3)}), "no s.* in the reply"),
     ],
     ids=["another model", "rubbish", "nothing", "another record"],
 )
@@ -230,21 +231,38 @@ def scene_of(keys, note=silent):
     return Scene(2, list(keys), {"0": NOTHING}, {"0": 1}, True, lambda *_: {}, note)
 
 
-def test_clusters_that_do_not_converge_are_one_cohort_and_a_warning(monkeypatch, caplog, supports):
-    import forager.selectors.cohorts.similarity_clusters as module
-
-    original = module.similarity_clusters
+def never_settling(monkeypatch):
     monkeypatch.setattr(
         "forager.strategies.cohort_rules.similarity.similarity_clusters",
-        lambda matrix, seed: original(matrix, seed=seed, iterations=2),
+        lambda matrix, seed: similarity_clusters(matrix, seed=seed, iterations=2),
     )
+
+
+def test_clusters_that_do_not_converge_are_one_cohort_and_a_warning(monkeypatch, caplog, supports):
+    never_settling(monkeypatch)
     rule, seen = rule_that_knows(supports), Notes()
     with caplog.at_level(logging.WARNING, "forager"):
         regrouping = rule.regroup(scene_of(supports, seen))
     assert list(regrouping) == ["1.0"]
-    assert "clustering did not converge: one cohort" in caplog.text
+    assert "clustering did not" in caplog.text
     assert rule.report()["converged"] is False
     assert [type(event) for event in seen.events] == [SimilarityFound]
+
+
+def test_cohorts_that_were_found_stay_if_the_next_clustering_does_not_converge(
+    monkeypatch, caplog, supports
+):
+    rule, seen = rule_that_knows(supports, **{"ios.every": 1}), Notes()
+    found = rule.regroup(scene_of(supports))
+    assert len(found) == 2
+    places = rule.place(scene_of(supports))
+    never_settling(monkeypatch)
+    with caplog.at_level(logging.WARNING, "forager"):
+        assert rule.regroup(scene_of(supports, seen)) is None
+    assert rule.place(scene_of(supports)) == places
+    assert "clustering did not settle: cohorts stay" in caplog.text
+    assert (rule.report()["converged"], rule.report()["clusters"]) == (False, 2)
+    assert seen.events == []
 
 
 def test_one_client_stays_alone_and_identical_clients_together(supports):

@@ -16,6 +16,7 @@ from fakes import (
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
+from forager.core.config.combinations import unused_keys
 from forager.core.storage import tree
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import to_record
@@ -185,18 +186,11 @@ def test_state_survives_a_save() -> None:
     [
         ({"coreset.budget": 2.5}, "coreset.budget = 2.5: above 1 it is a whole number"),
         ({"coreset.budget": 0.0}, "coreset.budget = 0.0"),
-        ({"data-selector": "crust", "coreset.rule": "nearest"}, "coreset.rule = 'nearest': only"),
-        ({"data-selector": "full", "coreset.target": "own"}, "coreset.target = 'own': only"),
         ({"data.validation-share": 0.0}, "data-selector = 'gcfl': needs samples on the server"),
         (
             {"data-selector": "agreement", "data.validation-share": 0.0},
             "data-selector = 'agreement': needs samples on the server",
         ),
-        (
-            {"data-selector": "agreement", "coreset.per-class": False},
-            "coreset.per-class = False: data-selector = 'agreement' compares",
-        ),
-        ({"data-selector": "agreement", "coreset.rule": "nearest"}, "coreset.rule = 'nearest': on"),
         (
             {"fine-tune.epochs": 1, "data-selector": "full", "data.validation-share": 0.0},
             "fine-tune.epochs = 1: needs samples",
@@ -207,6 +201,24 @@ def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], text:
     with pytest.raises(ConfigError, match=text):
         read_config({"strategy": "gcfl", **settings})
     read_config({"data-selector": "gradmatch", "data.validation-share": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("selector", "key", "value"),
+    [
+        ("crust", "coreset.rule", "nearest"),
+        ("full", "coreset.target", "own"),
+        ("agreement", "coreset.per-class", False),
+        ("agreement", "coreset.rule", "nearest"),
+    ],
+)
+def test_settings_that_a_rule_does_not_look_at_are_named(
+    selector: str, key: str, value: Any
+) -> None:
+    given = {"strategy": "gcfl", "data-selector": selector, key: value}
+    assert unused_keys(read_config(given), given) == [key]
+    read_by_gcfl = {"strategy": "gcfl", key: value}
+    assert unused_keys(read_config(read_by_gcfl), read_by_gcfl) == []
 
 
 def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

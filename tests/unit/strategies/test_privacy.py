@@ -1,20 +1,34 @@
 """The account of privacy, and the noise that it is an account of."""
 
+import copy
 import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, honest_records, one_round, rounds
-from flwr.app import Message
+from fakes import (
+    FakeGrid,
+    answer,
+    assert_same,
+    honest_records,
+    listening_to,
+    never,
+    one_round,
+    rounds,
+)
+from flwr.app import ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
 from forager.core.methods.base import load
-from forager.core.methods.catalogue import methods
+from forager.core.methods.catalogue import all_methods, methods
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import PrivacySpent
+from forager.core.wire.clipping import clipped
+from forager.core.wire.events import Event, PrivacySpent, Selected, as_events
+from forager.core.wire.keys import ARRAYS
 from forager.strategies.accountant import gaussian_delta, gaussian_epsilon
-from forager.strategies.privacy import CentralNoise, PrivacyLedger, clipped
+from forager.strategies.build import build_strategy
+from forager.strategies.layer import Layer
+from forager.strategies.privacy import CentralNoise, PrivacyLedger
 from forager.tools.engine.local import run_local
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +36,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 KEYS = [str(i) for i in range(8)]
+E = TypeVar("E", bound=Event)
 
 
 def delta_by_definition(epsilon: float, multiplier: float) -> float:
@@ -57,9 +72,9 @@ def test_many_releases_are_one_with_less_noise() -> None:
     assert gaussian_epsilon(1e-5, 4.0, 16) == pytest.approx(gaussian_epsilon(1e-5, 1.0, 1))
 
 
-def aggregator() -> Any:
-    config = read_config({"num-clients": 8, "clients-per-round": 8})
-    return load(methods("aggregator")["fedavg"].core)(config)
+def aggregator(name: str = "fedavg") -> Any:
+    config = read_config({"aggregator": name, "num-clients": 8, "clients-per-round": 8})
+    return load(methods("aggregator")[name].core)(config)
 
 
 MODEL = {"w": np.zeros(40_000, np.float32), "steps": np.array(3)}
@@ -87,8 +102,7 @@ def test_no_client_changes_the_mean_by_more_than_its_share() -> None:
 def test_the_noise_is_as_large_as_the_account_says() -> None:
     quiet = CentralNoise(aggregator(), clip=2.0, multiplier=0.0)
     noisy = CentralNoise(aggregator(), clip=2.0, multiplier=3.0, rng=np.random.default_rng(1))
-    notes = Notes()
-    attach_journal(noisy, notes)
+    notes = listening_to(noisy)
     pair = [one_round(layer, to_record(MODEL), FakeGrid(KEYS))[0] for layer in (quiet, noisy)]
     before, after = (from_record(arrays) for arrays in pair if arrays is not None)
     noise = after["w"] - before["w"]
@@ -96,6 +110,54 @@ def test_the_noise_is_as_large_as_the_account_says() -> None:
     assert after["steps"].dtype == MODEL["steps"].dtype
     (event,) = notes.of(PrivacySpent)
     assert event.epsilon_most == pytest.approx(gaussian_epsilon(1e-5, 3.0, 1))
+
+
+class Watching(Layer):
+    """Keeps what the layer outside hands in."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.seen: list[list[Message]] = []
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        self.seen.append(list(replies))
+        return super().aggregate_train(server_round, copy.deepcopy(self.seen[-1]))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"])
+def test_the_strategy_inside_sees_nothing_but_the_noisy_mean(name: str) -> None:
+    """Else moments and steps would tell what the noise is to hide."""
+    watching, start = Watching(aggregator(name)), to_record(MODEL)
+    noisy = CentralNoise(watching, clip=2.0, multiplier=3.0, rng=np.random.default_rng(1))
+    got, _ = one_round(noisy, start, FakeGrid(KEYS))
+    ((mean,),) = watching.seen
+    quiet, _ = one_round(
+        CentralNoise(aggregator(), clip=2.0, multiplier=0.0), start, FakeGrid(KEYS)
+    )
+    assert quiet is not None
+    noise = from_record(mean.content.array_records[ARRAYS])["w"] - from_record(quiet)["w"]
+    assert noise.std() == pytest.approx(3.0 * 2.0 / len(KEYS), rel=0.02)
+    # What it makes of that is a function of nothing else.
+    alone = aggregator(name)
+    list(alone.configure_train(1, start, ConfigRecord(), FakeGrid(KEYS)))
+    assert_same(got, alone.aggregate_train(1, [copy.deepcopy(mean)])[0])
+
+
+@pytest.mark.parametrize("name", ["fedadam", "fedyogi"])
+def test_adaptive_steps_are_taken_after_the_noise(name: str) -> None:
+    """However much noise there is, such a step is no longer than its learning rate allows."""
+    layer = CentralNoise(
+        aggregator(name), clip=1.0, multiplier=1000.0, rng=np.random.default_rng(1)
+    )
+    got = rounds(layer, to_record(MODEL), FakeGrid(KEYS), range(1, 4))
+    step = np.abs(from_record(got)["w"])
+    assert 1000.0 / len(KEYS) > 100
+    assert 0.01 < step.max() < 1.0
+
+
+def test_fine_tuning_is_covered_by_the_noise_too() -> None:
+    stack = build_strategy(read_config({"privacy": "central-dp", "fine-tune.epochs": 1}))
+    assert "CentralNoise(FineTune(FlowerAggregator(FedAvg)))" in stack.describe()
 
 
 def test_the_account_and_the_noise_survive_a_restart() -> None:
@@ -114,11 +176,9 @@ def test_the_account_and_the_noise_survive_a_restart() -> None:
 
 
 def test_a_release_counts_even_if_the_reply_is_lost() -> None:
-    notes, roster = Notes(), Roster()
-    layer = PrivacyLedger(aggregator(), roster, multiplier=2.0)
-    attach_journal(layer, notes)
-    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, lambda message, key, look: []))
-    roster.identify(grid, 1.0)
+    layer = PrivacyLedger(aggregator(), multiplier=2.0)
+    notes, grid = listening_to(layer), FakeGrid(KEYS, dict.fromkeys(KEYS, never))
+    layer.federation.nodes(grid)
     for number in (1, 2):
         one_round(layer, to_record(MODEL), grid, number)
     assert dict(layer.releases) == dict.fromkeys(KEYS, 2)
@@ -146,9 +206,9 @@ def small(tmp_path: Any) -> dict[str, Any]:
     }
 
 
-def events(result: Any, kind: str) -> list[dict[str, Any]]:
+def events(result: Any, kind: type[E]) -> list[E]:
     lines = (result.folder / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event.event == kind]
+    return [event for event in as_events(map(json.loads, lines)) if isinstance(event, kind)]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +217,8 @@ def events(result: Any, kind: str) -> list[dict[str, Any]]:
 def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], selector: str) -> None:
     result = run_local({**small, "privacy": "central-dp", "client-selector": selector})
     assert result.reason == "completed"
-    assert [len(event.chosen) for event in events(result, "selected")] == [3] * 4
-    spent = [event.epsilon_most for event in events(result, "privacy")]
+    assert [len(event.chosen) for event in events(result, Selected)] == [3] * 4
+    spent = [event.epsilon_most for event in events(result, PrivacySpent)]
     assert spent == pytest.approx([gaussian_epsilon(1e-5, 1.0, n) for n in (1, 2, 3, 4)])
     assert [row["epsilon"] for row in result.rounds if row["round"]] == pytest.approx(spent)
     report = (result.folder / "report.html").read_text()
@@ -169,10 +229,10 @@ def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], sele
 def test_local_noise_charges_those_who_are_chosen(small: dict[str, Any], selector: str) -> None:
     keys = {"privacy": "local-dp", "dp.noise-multiplier": 4.0, "client-selector": selector}
     result = run_local({**small, **keys})
-    turns = [key for event in events(result, "selected") for key in event.chosen]
+    turns = [key for event in events(result, Selected) for key in event.chosen]
     most = max(turns.count(key) for key in turns)
     wanted = gaussian_epsilon(1e-5, 2.0, most)  # two updates of a client are two clips apart
-    assert events(result, "privacy")[-1]["epsilon-most"] == pytest.approx(wanted)
+    assert events(result, PrivacySpent)[-1].epsilon_most == pytest.approx(wanted)
 
 
 def test_with_local_noise_a_reply_tells_nothing_else_of_the_data(small: dict[str, Any]) -> None:
@@ -203,5 +263,51 @@ def test_with_local_noise_a_reply_tells_nothing_else_of_the_data(small: dict[str
 )
 def test_what_would_tell_more_than_a_noisy_model_is_refused(more: dict[str, Any]) -> None:
     read_config(more)
-    with pytest.raises(ConfigError, match=r"local-dp.*more than a noisy model; allowed are"):
+    with pytest.raises(ConfigError, match=r"local-dp.*more than a noisy model \(.+\); allowed are"):
         read_config({**more, "privacy": "local-dp"})
+
+
+# What a run would release that the noise on the mean does not cover
+RELEASING: list[dict[str, Any]] = [
+    {"cohorts": "neighbours", "similarity": "index-overlap"},
+    {"cohorts": "similarity", "similarity": "index-overlap"},
+    {"cohorts": "auxo"},
+    {"cohorts": "cfl"},
+    {"cohorts": "flexcfl"},
+    {"cohorts": "fl-hc"},
+    {"objective": "scaffold"},
+    {"data-selector": "ode"},
+]
+
+
+@pytest.mark.parametrize("more", RELEASING, ids=str)
+def test_what_would_release_more_than_noisy_models_is_refused(more: dict[str, Any]) -> None:
+    read_config(more)
+    axis, name = next(iter(more.items()))
+    text = rf"privacy = 'central-dp': {axis} = '{name}' releases more than models with noise \(.+\)"
+    plain = next(iter(methods(axis)))
+    with pytest.raises(ConfigError, match=rf"{text}; allowed are {plain}"):
+        read_config({**more, "privacy": "central-dp"})
+
+
+def test_every_method_that_releases_something_is_among_them() -> None:
+    tried = {next(iter(more.items())) for more in RELEASING}
+    assert {(method.axis, method.name) for method in all_methods() if method.releases} == tried
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"cohorts": "ifca"}, {"objective": "prox"}, {"data-selector": "gcfl"}, {"uplink": "top-k"}],
+    ids=str,
+)
+def test_what_releases_nothing_but_models_is_allowed(more: dict[str, Any]) -> None:
+    assert read_config({**more, "privacy": "central-dp"}).privacy == "central-dp"
+
+
+@pytest.mark.parametrize(
+    "aggregator", [name for name, m in methods("aggregator").items() if not m.offers]
+)
+def test_central_noise_needs_a_mean(aggregator: str) -> None:
+    read_config({"aggregator": aggregator, "fraction-train": 1.0})
+    with pytest.raises(ConfigError, match=r"central-dp.*allowed is aggregator = fedavg, "):
+        read_config({"aggregator": aggregator, "fraction-train": 1.0, "privacy": "central-dp"})

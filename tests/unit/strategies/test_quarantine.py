@@ -14,6 +14,7 @@ from fakes import (
     honest,
     honest_records,
     listening_to,
+    num_examples,
     one_round,
     rounds,
     small_model,
@@ -315,12 +316,35 @@ def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
 
 
 def test_liars_do_not_move_what_is_usual() -> None:
-    """Even from the first round on, a fifth of the clients does not decide the median."""
+    """From the first round on: a fifth of the clients does not decide the median."""
     layer, notes = quarantine(count_factor=5.0)
     lie = spoiling(with_metrics(num_examples=10_000))
     grid = FakeGrid(KEYS, {BAD: lie})
     rounds(layer, to_record(small_model()), grid, range(1, 5))
-    assert [event.round for event in notes.of(Quarantined)] == [2, 3, 4]
+    assert [event.round for event in notes.of(Quarantined)] == [1, 2, 3, 4]
+
+
+def test_of_two_first_replies_nobody_can_tell_which_one_lies() -> None:
+    layer, notes = quarantine(count_factor=5.0)
+    lie = spoiling(with_metrics(num_examples=10_000))
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(["1", BAD], {BAD: lie}))
+    assert got is not None
+    assert notes.of(Quarantined) == []
+
+
+def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
+    """A claim that may be true is believed, but does not decide the model by itself."""
+    claim = {BAD: spoiling(with_metrics(num_examples=1000))}
+    layer, notes = quarantine(weight_factor=4.0)
+    got, metrics = one_round(layer, to_record(small_model()), FakeGrid(KEYS, claim))
+    usual = float(np.median([1000, *(num_examples(key) for key in "0124")]))  # the first five
+    capped = {BAD: spoiling(with_metrics(num_examples=4.0 * usual))}
+    wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, capped))
+    assert_same(got, wanted, rtol=1e-6)
+    assert notes.of(Quarantined) == []
+    free, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, claim))
+    with pytest.raises(AssertionError):
+        assert_same(got, free, rtol=1e-3)
 
 
 def test_an_unusual_first_round_is_not_set_aside() -> None:
