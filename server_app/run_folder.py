@@ -24,7 +24,7 @@ _LEASE = ".lease"  # the number of the process that writes here: the highest
 
 
 class LeaseLost(BaseException):
-    """This process is not the one that writes to its run folder any more.
+    """Another process writes to the run folder now.
 
     Not an Exception: nothing that handles faults may swallow it.
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.config import RunConfig
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
-from ..core.methods.selector import Summary
+from ..core.methods.selector import Selector, Summary
 from ..core.wire.arrays import from_record
 from ..core.wire.events import Selected
 from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
@@ -115,6 +115,7 @@ class Selection(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Selection":
         """Return the layer that a config describes, around the rule of its client selector."""
         method = methods("client-selector")[config.client_selector]
+        assert isinstance(method, Selector)
         own = next((config[kind] for kind in method.settings if kind.section == method.name), None)
         everyone, summary = config.client_selector == "all", config[Summary]
         return cls(

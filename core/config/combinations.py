@@ -157,6 +157,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
     "linear head": _checked_with_the_model,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
+    "a similarity": _offered("a similarity", "something must say how similar clients are"),
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),

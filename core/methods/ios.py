@@ -61,6 +61,7 @@ class Ios(Settings):
 METHODS = (
     Method(
         axis="similarity",
+        offers=("a similarity",),
         name="index-overlap",
         about="the share of important parameters that two clients have in common",
         paper="Index-Overlap Similarity (IOS)",

@@ -4,8 +4,6 @@ from .base import Method
 from .cohort import CohortMethod
 from .ios import Ios
 
-_COMPARED = {"similarity": ("index-overlap", "cosine", "euclidean", "oracle")}
-
 METHODS = (
     CohortMethod(
         name="similarity",
@@ -16,7 +14,7 @@ METHODS = (
         rule="strategies.cohort_rules.similarity:SimilarityRule",
         sends=("update",),
         releases=("who is in which cohort",),
-        requires=_COMPARED,
+        needs=("a similarity",),
     ),
     Method(
         axis="cohorts",
@@ -26,6 +24,6 @@ METHODS = (
         reads=("first-round", "every", "neighbours", "signatures"),
         outer="strategies.neighbours:Neighbours.of_run",
         releases=("mixtures of clients' models",),
-        requires=_COMPARED,
+        needs=("a similarity",),
     ),
 )

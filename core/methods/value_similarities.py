@@ -5,6 +5,7 @@ from .base import Method
 METHODS = (
     Method(
         axis="similarity",
+        offers=("a similarity",),
         name="cosine",
         about="the cosine of two clients' updates",
         core="selectors.similarities.cosine:cosine_matrix",
@@ -12,6 +13,7 @@ METHODS = (
     ),
     Method(
         axis="similarity",
+        offers=("a similarity",),
         name="euclidean",
         about="the distance of two clients' updates",
         core="selectors.similarities.euclidean:euclidean_matrix",
@@ -19,6 +21,7 @@ METHODS = (
     ),
     Method(
         axis="similarity",
+        offers=("a similarity",),
         name="oracle",
         about="how alike the label histograms are (knows the truth)",
         core="selectors.similarities.histograms:histogram_similarity",

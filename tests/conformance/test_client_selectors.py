@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forager.core.methods.registry import available, resolve
+from forager.core.methods.base import load
+from forager.core.methods.catalogue import methods
 from forager.core.storage import tree
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
@@ -40,14 +41,14 @@ CLASSES: dict[str, Callable[[], ClientSelector]] = {
     "power-of-choice": PowerOfChoice,
     "cosage with a cooldown": lambda: CosAge(silent_ratio=0.6),
 }
-REGISTERED = available("client-selector")
+REGISTERED = methods("client-selector")
 NAMES = sorted({*REGISTERED, *CLASSES})
 OBSERVATIONS = {"similarity", "loss", "histogram", "utility", "seconds", "signature"}
 selectors = pytest.mark.parametrize("name", NAMES)
 
 
 def make(name: str) -> ClientSelector:
-    selector = (CLASSES[name] if name in CLASSES else resolve("client-selector", name))()
+    selector = (CLASSES[name] if name in CLASSES else load(REGISTERED[name].core))()
     assert isinstance(selector, ClientSelector)
     return selector
 
@@ -288,4 +289,4 @@ def test_who_did_not_answer_is_not_chosen(name: str, unknown: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES.keys() & set(REGISTERED)))
 def test_a_name_stands_for_its_class(name: str) -> None:
-    assert type(resolve("client-selector", name)()) is CLASSES[name]
+    assert load(REGISTERED[name].core) is CLASSES[name]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, assert_same, one_round, rounds, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp.strategy import Strategy
 from forager.core.config import RunConfig, read_config
-from forager.core.methods.registry import available
+from forager.core.methods.catalogue import methods
 from forager.core.storage import tree
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
@@ -19,11 +18,12 @@ from forager.core.wire.keys import ARRAYS
 from forager.server_app.loop import Loop
 from forager.server_app.patient_grid import PatientGrid
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import describe, silent
-from forager.strategies.roster import Roster
+from forager.strategies.cohorts import Cohorts
+from forager.strategies.federation import Federation
+from forager.strategies.layer import Layer
 from forager.tools.engine.local_grid import LocalGrid
 
-STACKS = [(a, u) for a in available("aggregator") for u in available("uplink")]
+STACKS = [(a, u) for a in methods("aggregator") for u in methods("uplink")]
 KEYS = [str(i) for i in range(9)]
 
 stacks = pytest.mark.parametrize(("aggregator", "uplink"), STACKS)
@@ -43,8 +43,8 @@ def config_of(aggregator: str, uplink: str, **other: int | float | str | bool) -
     )
 
 
-def build(aggregator: str, uplink: str, **other: int | float | str | bool) -> Strategy:
-    return build_strategy(config_of(aggregator, uplink, **other), Roster())
+def build(aggregator: str, uplink: str, **other: int | float | str | bool) -> Layer:
+    return build_strategy(config_of(aggregator, uplink, **other))
 
 
 @stacks
@@ -72,12 +72,12 @@ def test_is_the_same_on_the_wire(aggregator: str, uplink: str) -> None:
 def test_continues_from_a_saved_state_as_if_never_stopped(aggregator: str, uplink: str) -> None:
     whole, grid = build(aggregator, uplink), FakeGrid(KEYS)
     middle = rounds(whole, to_record(small_model()), grid, range(1, 3))
-    data = tree.to_bytes({"strategy": whole.state_dict()}, "test")  # type: ignore[attr-defined]
+    data = tree.to_bytes({"strategy": whole.state_dict()}, "test")
     saved = to_record(copy.deepcopy(from_record(middle)))
     never_stopped = rounds(whole, middle, grid, range(3, 6))
 
     fresh = build(aggregator, uplink)
-    fresh.load_state_dict(tree.from_bytes(data, "test")["strategy"])  # type: ignore[attr-defined]
+    fresh.load_state_dict(tree.from_bytes(data, "test")["strategy"])
     assert_same(rounds(fresh, saved, FakeGrid(KEYS), range(3, 6)), never_stopped)
 
 
@@ -85,7 +85,7 @@ def test_continues_from_a_saved_state_as_if_never_stopped(aggregator: str, uplin
 def test_a_taken_state_does_not_change_with_later_rounds(aggregator: str, uplink: str) -> None:
     strategy, grid = build(aggregator, uplink), FakeGrid(KEYS)
     middle = rounds(strategy, to_record(small_model()), grid, range(1, 3))
-    state = strategy.state_dict()  # type: ignore[attr-defined]
+    state = strategy.state_dict()
     before = copy.deepcopy(state)
     rounds(strategy, middle, grid, range(3, 5))
     np.testing.assert_equal(state, before)
@@ -129,9 +129,9 @@ def test_a_scalar_parameter_survives_a_save(aggregator: str, uplink: str) -> Non
     start = {**small_model(), "temperature": np.array(1.5, dtype=np.float32)}
     whole, grid = build(aggregator, uplink), FakeGrid(KEYS)
     middle = rounds(whole, to_record(start), grid, range(1, 3))
-    data = tree.to_bytes(whole.state_dict(), "test")  # type: ignore[attr-defined]
+    data = tree.to_bytes(whole.state_dict(), "test")
     fresh = build(aggregator, uplink)
-    fresh.load_state_dict(tree.from_bytes(data, "test"))  # type: ignore[attr-defined]
+    fresh.load_state_dict(tree.from_bytes(data, "test"))
     assert_same(
         rounds(fresh, middle, FakeGrid(KEYS), range(3, 5)), rounds(whole, middle, grid, range(3, 5))
     )
@@ -155,13 +155,13 @@ def test_a_grid_without_nodes_gets_no_messages(aggregator: str, uplink: str) -> 
 
 def digits(
     aggregator: str, uplink: str, **other: int | float | str | bool
-) -> tuple[Strategy, LocalGrid, ArrayRecord]:
+) -> tuple[Layer, LocalGrid, ArrayRecord]:
     settings = {"partition": "iid", "data.client-test-share": 0.2, **other}
     config = config_of(aggregator, uplink, fraction_evaluate=0.5, **settings)
     model = load_task(config.task_spec()).build_model()
     arrays = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     grid = LocalGrid(len(KEYS), config.flat(), check_wire=True)
-    return build_strategy(config, Roster()), grid, to_record(arrays)
+    return build_strategy(config), grid, to_record(arrays)
 
 
 METHODS: list[dict[str, int | float | str | bool]] = [
@@ -193,12 +193,11 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
     strategy, grid, arrays = digits(aggregator, uplink, **method)
     loop = Loop(
         strategy,
-        PatientGrid(grid, Roster()),
+        PatientGrid(grid, strategy.federation),
         arrays,
         num_rounds=2,
         evaluate=lambda _: (0.5, 1.0),
         callbacks=[],
-        journal=silent,
     )
     assert loop.run() == "completed"
     assert_same(result.arrays, loop.arrays)
@@ -206,9 +205,40 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
     assert all(array.dtype == "float32" for array in loop.arrays.values())
 
 
+EVERY_LAYER: list[dict[str, int | float | str | bool]] = [
+    {"aggregator": "fedyogi", "uplink": "top-k", "objective": "scaffold", "fine-tune.epochs": 1},
+    {"data-selector": "gcfl", "privacy": "local-dp"},
+    {"data-selector": "ode"},
+    {"privacy": "central-dp"},
+    {"cohorts": "ifca"},
+    {"cohorts": "auxo"},
+    {"cohorts": "neighbours", "similarity": "index-overlap"},
+]
+
+
+def layers_of(stack: Layer) -> list[Layer]:
+    inner = [stack.inner] if isinstance(stack.inner, Layer) else []
+    return [stack, *(part for layer in inner for part in layers_of(layer))]
+
+
+@pytest.mark.parametrize("keys", EVERY_LAYER, ids=str)
+def test_all_layers_share_the_federation_they_are_built_with(
+    keys: dict[str, int | float | str | bool],
+) -> None:
+    given = Federation()
+    for federation in (given, None):
+        stack = build_strategy(read_config(keys), federation)
+        parts = layers_of(stack)
+        if isinstance(cohorts := next((p for p in parts if isinstance(p, Cohorts)), None), Cohorts):
+            parts += layers_of(cohorts.make_inner())
+        assert len(parts) >= 3
+        assert {id(part.federation) for part in parts} == {id(stack.federation)}
+        assert federation is None or stack.federation is given
+
+
 def test_every_stack_has_the_layers_it_should() -> None:
     for aggregator, uplink in STACKS:
-        line = describe(build(aggregator, uplink))
+        line = build(aggregator, uplink).describe()
         assert line.count("Quarantine") == line.count("Selection") == 1
         assert ("SparseUplink" in line) == (uplink == "top-k")
 

@@ -336,7 +336,7 @@ def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
     """A claim that may be true is believed, but does not decide the model by itself."""
     claim = {BAD: spoiling(with_metrics(num_examples=1000))}
     layer, notes = quarantine(weight_factor=4.0)
-    got, metrics = one_round(layer, to_record(small_model()), FakeGrid(KEYS, claim))
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, claim))
     usual = float(np.median([1000, *(num_examples(key) for key in "0124")]))  # the first five
     capped = {BAD: spoiling(with_metrics(num_examples=4.0 * usual))}
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, capped))

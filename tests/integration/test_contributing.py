@@ -1,0 +1,63 @@
+"""CONTRIBUTING's examples, followed to the letter in a copy of the project."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("forager", "server_app", "client_app", "strategies", "selectors", "core", "tools")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def recipes() -> dict[str, tuple[dict[str, str], str]]:
+    """Return, by title, the files of each example and the command that runs it."""
+    found = {}
+    for section in (ROOT / "CONTRIBUTING.md").read_text().split("\n### ")[1:]:
+        title, _, body = section.partition("\n")
+        blocks = BLOCK.findall(body)
+        files = {code.partition("\n")[0].removeprefix("# "): code for kind, code in blocks if kind}
+        commands = [code.strip() for kind, code in blocks if not kind]
+        if files:
+            found[title] = files, commands[0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the project."""
+    copy = tmp_path_factory.mktemp("copy")
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    titles = ["A client selector", "A data selector", "A similarity", "A cohort rule"]
+    assert list(recipes()) == titles
+
+
+@pytest.mark.parametrize("title", recipes())
+def test_the_example_runs_as_it_stands(title: str, project: Path) -> None:
+    files, command = recipes()[title]
+    for name, code in files.items():
+        (project / name).write_text(code)
+    _, *arguments = shlex.split(command)
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "round 2/2" in result.stderr
+    assert "not used" not in result.stderr

@@ -1,0 +1,370 @@
+"""One handle for all layers: who is there, asking, setting aside, writing events."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, Notes, answer, failing, never, small_model
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from forager.core.wire.arrays import to_record
+from forager.core.wire.events import CohortFailed, FineTuned, Quarantined
+from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, IDENTIFY, METRICS, ROUND, RUN
+from forager.server_app.patient_grid import PatientGrid
+from forager.strategies.federation import BadReply, Federation
+from forager.strategies.grids import GridView, GridWrapper
+
+KEYS = [str(i) for i in range(5)]
+KIND = "query.summary"
+
+
+def told(message: Message, key: str, look: int = 0) -> list[Message]:
+    """Answer a question with one's own name and number."""
+    records = {CLIENT: ConfigRecord({CLIENT_KEY: key}), METRICS: MetricRecord({"x": int(key)})}
+    return [answer(message, records)]
+
+
+def network(**behaviours: Any) -> FakeGrid:
+    return FakeGrid(KEYS, dict.fromkeys(KEYS, told) | behaviours)
+
+
+def known(grid: FakeGrid, **settings: Any) -> tuple[Federation, Notes]:
+    """A federation that has met everyone, and its journal."""
+    federation, notes = Federation(**settings), Notes()
+    federation.journal = notes
+    federation.nodes(grid)
+    grid.sent.clear()
+    return federation, notes
+
+
+def number_in(reply: Message) -> int:
+    value = reply.content.metric_records[METRICS]["x"]
+    if value == 3:
+        raise BadReply("three is no number")
+    assert isinstance(value, int)
+    return value
+
+
+def asked_in(grid: FakeGrid) -> list[str]:
+    """Who was asked since the last look."""
+    asked = [grid.nodes[m.metadata.dst_node_id] for m in grid.of_kind(KIND)]
+    grid.sent.clear()
+    return asked
+
+
+def test_nodes_come_in_the_order_of_their_names_and_are_asked_for_them_once() -> None:
+    grid, federation = FakeGrid(["10", "9", "camera", "2"]), Federation()
+    names = federation.keys(federation.nodes(grid))
+    assert names == ["2", "9", "10", "camera"]
+    federation.nodes(grid)
+    assert len(grid.of_kind(IDENTIFY)) == 4
+    in_view = federation.nodes(GridView(grid, [502, 500]))
+    assert federation.keys(in_view) == ["10", "camera"]
+
+
+def test_a_reply_has_the_name_of_the_client_it_went_to() -> None:
+    grid = network()
+    federation, _ = known(grid)
+    answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
+    assert {federation.key_of(reply): federation.key(n) for n, reply in answers.items()} == {
+        key: key for key in KEYS
+    }
+
+
+def test_who_calls_itself_like_another_is_written_down() -> None:
+    grid, federation, notes = FakeGrid(["1", "1"]), Federation(), Notes()
+    federation.journal = notes
+    federation.nodes(grid)
+    federation.nodes(grid)
+    (event,) = notes.of(Quarantined)
+    assert (event.client, event.reason) == ("node-501", "node 501 calls itself 1, as another does")
+
+
+def test_only_those_allowed_take_part_and_the_others_are_named_once(said: list[str]) -> None:
+    grid = FakeGrid(["1", "2", "thief"])
+    federation = Federation(allowed=["1", "2", "9"])
+    for _ in range(3):
+        assert federation.keys(federation.nodes(grid)) == ["1", "2"]
+    assert said == ["client thief is not in clients.allowed: it takes no part"]
+
+
+def test_a_question_has_the_round_the_run_and_what_it_is_about() -> None:
+    grid = network()
+    federation, _ = known(grid, run="monday")
+    model = to_record(small_model())
+    federation.ask(grid, 7, KIND, list(grid.nodes)[:3], {CONFIG: {"wants": "loss"}, ARRAYS: model})
+    assert len(grid.sent) == 3
+    for message in grid.sent:
+        assert dict(message.content.config_records[CONFIG]) == {
+            ROUND: 7,
+            RUN: "monday",
+            "wants": "loss",
+        }
+        assert message.content[ARRAYS] is model
+        assert message.metadata.message_type == KIND
+    federation.run = ""
+    federation.ask(grid, 8, KIND, list(grid.nodes)[:1], {})
+    assert dict(grid.sent[-1].content.config_records[CONFIG]) == {ROUND: 8}
+
+
+def test_everybody_may_be_asked_something_else() -> None:
+    """Also where the question is made anew for everyone, and thrown away at once."""
+    grid = FakeGrid([str(i) for i in range(50)], {str(i): told for i in range(50)})
+    federation, _ = known(grid)
+    federation.ask(grid, 1, KIND, list(grid.nodes), lambda node: {CONFIG: {"for": str(node)}})
+    for message in grid.of_kind(KIND):
+        wanted = str(message.metadata.dst_node_id)
+        assert message.content.config_records[CONFIG]["for"] == wanted
+
+
+def test_those_asked_the_same_are_sent_the_same_record() -> None:
+    """A model is not copied once a client."""
+    grid = network()
+    federation, _ = known(grid)
+    model, other = to_record(small_model()), to_record({"w": np.zeros(2)})
+    even, odd = {ARRAYS: model}, {ARRAYS: other}
+    federation.ask(grid, 1, KIND, list(grid.nodes), lambda node: odd if node % 2 else even)
+    contents = {id(message.content) for message in grid.sent}
+    assert len(contents) == 2
+    for message in grid.sent:
+        expected = other if message.metadata.dst_node_id % 2 else model
+        assert message.content[ARRAYS] is expected
+
+
+def test_nobody_to_ask_is_no_message() -> None:
+    grid = network()
+    federation, _ = known(grid)
+    assert federation.ask(grid, 1, KIND, [], {}) == {}
+    assert grid.sent == []
+
+
+def test_who_fails_or_does_not_answer_is_left_out() -> None:
+    grid = network(**{"1": failing, "4": never})
+    federation, notes = known(grid)
+    answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
+    assert federation.keys(answers) == ["0", "2", "3"]
+    assert notes.events == [], "errors are counted where they arrive"
+    assert not federation.strikes
+
+
+def test_names_are_learnt_from_answers() -> None:
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, told), names=dict.fromkeys(KEYS, never))
+    federation, _ = known(grid)
+    assert federation.key(500) == "node-500"
+    federation.ask(grid, 1, KIND, [500], {})
+    assert federation.key(500) == "0"
+
+
+def rounds_asked(federation: Federation, grid: FakeGrid, key: str, last: int) -> list[int]:
+    """The rounds up to the last in which a client was asked, when all are in every round."""
+    found = []
+    for number in range(1, last + 1):
+        federation.ask(grid, number, KIND, list(grid.nodes), {})
+        asked = asked_in(grid)
+        assert [other for other in KEYS if other != key] == [k for k in asked if k != key]
+        found += [number] if key in asked else []
+    return found
+
+
+@pytest.mark.parametrize("silence", [never, failing])
+def test_who_does_not_answer_is_asked_less_and_less_often(silence: Any) -> None:
+    """It rests for one round, then for 2, 4, 8 and so on: nobody waits for it every time."""
+    grid = network(**{"3": silence})
+    federation, _ = known(grid)
+    assert rounds_asked(federation, grid, "3", 40) == [1, 3, 6, 11, 20, 37]
+
+
+def test_nobody_rests_for_ever() -> None:
+    grid = network(**{"3": never})
+    federation, _ = known(grid)
+    asked = rounds_asked(federation, grid, "3", 400)
+    assert set(np.diff(asked[-4:])) == {65}
+
+
+def test_who_answers_again_is_asked_every_time_again() -> None:
+    grid = network(**{"3": never})
+    federation, _ = known(grid)
+    rounds_asked(federation, grid, "3", 10)
+    grid.behaviours = dict.fromkeys(KEYS, told)
+    assert federation.awake([503, 500], 10) == [500]
+    for number in (11, 12, 13):
+        assert len(federation.ask(grid, number, KIND, list(grid.nodes), {})) == len(KEYS)
+    grid.behaviours = {**grid.behaviours, "3": never}
+    federation.ask(grid, 14, KIND, [503], {})
+    assert federation.awake([503], 15) == []
+    assert federation.awake([503], 16) == [503], "it starts with a short rest again"
+
+
+def test_when_all_rest_no_message_is_sent() -> None:
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, never))
+    federation, _ = known(grid)
+    federation.ask(grid, 1, KIND, list(grid.nodes), {})
+    grid.sent.clear()
+    assert federation.ask(grid, 2, KIND, list(grid.nodes), {}) == {}
+    assert grid.sent == []
+
+
+def test_a_rest_goes_by_the_name_not_by_the_node() -> None:
+    """A device that restarts is another node, and no quicker."""
+    grid = network(**{"3": never})
+    federation, _ = known(grid)
+    federation.ask(grid, 1, KIND, list(grid.nodes), {})
+    del grid.nodes[503]
+    grid.nodes[903] = "3"
+    federation.nodes(grid)
+    assert federation.awake([903], 2) == []
+
+
+class Asking(GridWrapper):
+    """A grid that keeps how it was asked."""
+
+    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+        self.asked = (timeout, quorum)
+        return super().ask(messages, timeout, quorum)
+
+
+def test_deadline_and_quorum_reach_the_grid_through_any_view() -> None:
+    asking = Asking(network())
+    federation = Federation(deadline=7.5, quorum=0.6)
+    view = GridView(GridView(asking, [500, 501]), [501])
+    assert list(federation.ask(view, 1, KIND, [501], {})) == [501]
+    assert asking.asked == (7.5, 0.6)
+
+
+def test_a_plain_grid_of_flower_will_do() -> None:
+    class Plain(FakeGrid):
+        timeouts: list[float | None] = []  # noqa: RUF012
+
+        def send_and_receive(
+            self, messages: Iterable[Message], *, timeout: float | None = None
+        ) -> Iterable[Message]:
+            self.timeouts.append(timeout)
+            return super().send_and_receive(messages, timeout=timeout)
+
+    grid = Plain(KEYS, dict.fromkeys(KEYS, told))
+    federation = Federation(deadline=3.0, identify_timeout=2.0)
+    federation.nodes(grid)
+    assert len(federation.ask(grid, 1, KIND, list(grid.nodes), {})) == len(KEYS)
+    assert len(federation.ask(GridView(grid, [500]), 1, KIND, [500], {})) == 1
+    assert grid.timeouts == [2.0, 3.0, 3.0]
+
+
+def test_a_quorum_of_answers_is_enough_on_a_patient_grid() -> None:
+    grid = network(**{"3": never})
+    federation, _ = known(grid, deadline=60.0, quorum=0.8)
+    patient = PatientGrid(grid, federation, deadline=60.0, poll=0.002)
+    answers = federation.ask(patient, 1, KIND, list(grid.nodes), {})
+    assert federation.keys(answers) == ["0", "1", "2", "4"]
+    assert patient.last is not None
+    assert patient.last.seconds < 5
+    assert patient.last.late == ["3"]
+    assert federation.awake([503], 2) == []
+
+
+def test_what_can_be_read_is_returned_and_the_rest_set_aside() -> None:
+    grid = network()
+    federation, notes = known(grid)
+    answers = federation.ask(grid, 4, KIND, list(grid.nodes), {})
+    assert federation.readable(4, answers, number_in) == {500: 0, 501: 1, 502: 2, 504: 4}
+    assert notes.events == [Quarantined(round=4, client="3", reason="three is no number")]
+    assert dict(federation.strikes) == {"3": 1}
+
+
+def test_sound_replies_are_passed_on_one_by_one_and_errors_as_they_are() -> None:
+    grid = network(**{"1": failing})
+    federation, notes = known(grid)
+    question = RecordDict({CONFIG: ConfigRecord({ROUND: 1})})
+    messages = [Message(question, dst_node_id=n, message_type="train") for n in grid.nodes]
+    replies = list(grid.send_and_receive(messages))
+    read: list[int] = []
+
+    def take(reply: Message) -> None:
+        read.append(reply.metadata.src_node_id)
+        number_in(reply)
+
+    sound = federation.sound(2, iter(replies), take)
+    assert read == []
+    assert next(sound).metadata.src_node_id == 500
+    assert read == [500]
+    failed, *rest = sound
+    assert failed.has_error()
+    assert [reply.metadata.src_node_id for reply in rest] == [502, 504]
+    assert 501 not in read
+    assert [(event.round, event.client) for event in notes.of(Quarantined)] == [(2, "3")]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ZeroDivisionError("x")])
+def test_a_fault_of_ours_is_not_held_against_a_client(error: Exception) -> None:
+    grid = network()
+    federation, notes = known(grid)
+    answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
+
+    def broken(reply: Message) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        federation.readable(1, answers, broken)
+    with pytest.raises(type(error)):
+        list(federation.sound(1, answers.values(), broken))
+    assert notes.events == []
+    assert not federation.strikes
+
+
+def test_strikes_add_up_by_client_and_are_bounded() -> None:
+    federation = Federation()
+    for number in range(12_000):
+        federation.set_aside(1, number, "bad")
+    federation.set_aside(2, 7, "bad again")
+    assert len(federation.strikes) == 10_000
+    assert federation.strikes["node-7"] == 2
+    for number in range(12_000):
+        federation.heard(f"client-{number}", 1, answered=False)
+    assert len(federation._misses) == len(federation._rests_until) == 10_000
+
+
+def test_events_are_those_of_the_cohort_at_work() -> None:
+    federation, notes = Federation(), Notes()
+    federation.note(FineTuned(round=1))  # nobody listens, and nobody needs to
+    federation.journal = notes
+    federation.note(FineTuned(round=2))
+    with federation.in_cohort("0.1"):
+        federation.note(FineTuned(round=3))
+        with federation.in_cohort("0.2"):
+            federation.set_aside(4, 5, "bad")
+        federation.note(CohortFailed(round=5, cohort="0.7"))
+        federation.note(FineTuned(round=6))
+    federation.note(FineTuned(round=7))
+    seen = [(event.round, event.cohort) for event in notes.events]
+    assert seen == [(2, None), (3, "0.1"), (4, "0.2"), (5, "0.7"), (6, "0.1"), (7, None)]
+
+
+def test_a_cohort_that_fails_leaves_no_trace_on_later_events() -> None:
+    federation, notes = Federation(), Notes()
+    federation.journal = notes
+    with pytest.raises(ZeroDivisionError), federation.in_cohort("0.1"):
+        raise ZeroDivisionError
+    federation.note(FineTuned(round=1))
+    assert notes.events[0].cohort is None
+
+
+def train_message(node: int, model: ArrayRecord) -> Message:
+    return Message(RecordDict({ARRAYS: model}), dst_node_id=node, message_type="train")
+
+
+def test_what_was_sent_is_known_until_the_next_occasion() -> None:
+    federation = Federation()
+    first, second = to_record({"w": np.zeros(2)}), to_record({"w": np.ones(2)})
+    federation.remember(("train", 1), iter([train_message(1, first)]))
+    federation.remember(("train", 1), [train_message(2, second)])  # another cohort of the round
+    assert federation.sent_model(1) is first
+    assert federation.sent_model(2) is second
+    for occasion in (("evaluate", 1), ("train", 2)):
+        federation.remember(occasion, [train_message(3, second)])
+        with pytest.raises(BadReply, match="nobody asked for it"):
+            federation.sent_model(1)
+
+
+def test_messages_are_returned_as_they_were() -> None:
+    federation = Federation()
+    messages = [train_message(node, to_record({"w": np.zeros(2)})) for node in (5, 3, 4)]
+    assert federation.remember(("train", 1), iter(messages)) == messages
