@@ -1,13 +1,16 @@
-"""Talking to another process of the same user over a Unix socket."""
+"""Talking to another process of the same user over a Unix socket.
+
+Byte strings are framed by the standard library's ``Connection``. Its methods that pickle are never
+called.
+"""
 
 import os
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
-
-_LENGTH = struct.Struct("<Q")
 
 
 @contextmanager
@@ -20,33 +23,10 @@ def address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def same_user(connection: socket.socket) -> bool:
-    """Tell whether the process at the other end runs as this one's user."""
-    credentials = struct.Struct("iII")
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
-    return bool(credentials.unpack(found)[1] == os.getuid())
-
-
-def send(connection: socket.socket, *parts: bytes) -> None:
-    """Send some byte strings."""
-    for part in parts:
-        connection.sendall(_LENGTH.pack(len(part)) + part)
-
-
-def receive(connection: socket.socket, count: int) -> list[bytes]:
-    """Return as many byte strings as were sent; EOFError if the other end goes before that."""
-    parts = []
-    for _ in range(count):
-        (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
-        parts.append(_exactly(connection, length))
-    return parts
-
-
-def _exactly(connection: socket.socket, length: int) -> bytes:
-    data = bytearray()
-    while len(data) < length:
-        some = connection.recv(min(2**20, length - len(data)))
-        if not some:
-            raise EOFError("the other end has gone")
-        data += some
-    return bytes(data)
+def connected(end: socket.socket) -> Connection | None:
+    """Return a connected socket as a connection; None if another user is at the other end."""
+    with end:
+        credentials = struct.Struct("iII")
+        found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+        same_user = credentials.unpack(found)[1] == os.getuid()
+        return Connection(end.detach()) if same_user else None

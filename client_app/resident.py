@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from flwr.app import Context, Error, Message
@@ -30,7 +31,7 @@ from ..core.wire.flower_bytes import (
     message_from_bytes,
     message_to_bytes,
 )
-from .local_socket import address, receive, same_user, send
+from .local_socket import address, connected
 from .state import state_path
 
 _APP = Path(__file__).resolve().parent.parent  # Flower names this folder by the app's hash
@@ -55,26 +56,27 @@ def idle_seconds(context: Context) -> int:
 def ask(kind: str, message: Message, context: Context) -> Message | None:
     """Return the worker's answer; None if there is no worker to be had, and nothing was done."""
     version = _version(context)
-    request = message_to_bytes(message), context_to_bytes(context)
+    request = [version.encode(), kind.encode(), message_to_bytes(message)]
+    request.append(context_to_bytes(context))
     for _ in range(2):
         connection = _connect(context) or _start(context, version)
         if connection is None:
             return None
         with connection:
             try:
-                send(connection, version.encode(), kind.encode())
-                send(connection, *request)
-                accepted = connection.recv(1) == ACCEPTED
-            except OSError:
+                for part in request:
+                    connection.send_bytes(part)
+                accepted = connection.recv_bytes() == ACCEPTED
+            except (EOFError, OSError):
                 accepted = False
             if accepted:
                 return _take_answer(connection, message, context)
     return None
 
 
-def _take_answer(connection: socket.socket, message: Message, context: Context) -> Message:
+def _take_answer(connection: Connection, message: Message, context: Context) -> Message:
     try:
-        reply, after = receive(connection, 2)
+        reply, after = connection.recv_bytes(), connection.recv_bytes()
     except (EOFError, OSError):
         # It may have changed what the device remembers: the message is not answered twice.
         return Message(Error(_RAISED, "the worker ended while it was at work"), reply_to=message)
@@ -98,21 +100,17 @@ def socket_path(context: Context) -> Path:
     return state.with_suffix(".sock")
 
 
-def _connect(context: Context) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        with address(socket_path(context)) as place:
-            connection.connect(place)
-    except OSError:  # nobody is there
-        connection.close()
-        return None
-    if not same_user(connection):
-        connection.close()
-        return None
-    return connection
+def _connect(context: Context) -> Connection | None:
+    with socket.socket(socket.AF_UNIX) as end:
+        try:
+            with address(socket_path(context)) as place:
+                end.connect(place)
+        except OSError:  # nobody is there
+            return None
+        return connected(end)
 
 
-def _start(context: Context, version: str) -> socket.socket | None:
+def _start(context: Context, version: str) -> Connection | None:
     """Start a worker and wait until it listens; None if it does not."""
     path = socket_path(context)
     path.parent.mkdir(parents=True, exist_ok=True)

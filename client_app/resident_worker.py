@@ -5,6 +5,7 @@ import select
 import socket
 import sys
 import threading
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
@@ -17,7 +18,7 @@ from ..core.wire.flower_bytes import (
 )
 from . import training  # noqa: F401  (with torch, before anybody waits for it)
 from .app import answer
-from .local_socket import address, receive, same_user, send
+from .local_socket import address, connected
 from .resident import ACCEPTED
 
 
@@ -51,7 +52,9 @@ class Worker:
                 ready = dict(events.poll(1000 * self.idle))
                 if not ready or self.supernode in ready:
                     break
-                connection, _ = listening.accept()
+                connection = connected(listening.accept()[0])
+                if connection is None:
+                    continue
                 with connection:
                     going_on = self._serve_one(connection)
                     if not going_on:
@@ -68,24 +71,23 @@ class Worker:
             os.umask(before)
         listening.listen(1)
 
-    def _serve_one(self, connection: socket.socket) -> bool:
+    def _serve_one(self, connection: Connection) -> bool:
         """Answer one message; False if it is from another version."""
-        if not same_user(connection):
-            return True
         try:
-            version, kind, message, context = receive(connection, 4)
+            version, kind, message, context = (connection.recv_bytes() for _ in range(4))
             if version.decode() != self.version:
                 return False
-            connection.sendall(ACCEPTED)
+            connection.send_bytes(ACCEPTED)
             done = self._end_if_nobody_waits(connection)
             parts = _answered(kind.decode(), message, context)
             done.set()
-            send(connection, *parts)
+            for part in parts:
+                connection.send_bytes(part)
         except (EOFError, OSError):  # whoever asked has gone
             return True
         return True
 
-    def _end_if_nobody_waits(self, connection: socket.socket) -> threading.Event:
+    def _end_if_nobody_waits(self, connection: Connection) -> threading.Event:
         """End at once, as the asking process would, if it or the SuperNode is killed."""
         done = threading.Event()
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app import resident
 from forager.client_app.app import app
+from forager.client_app.local_socket import connected
 from forager.client_app.state import ClientState
 from forager.core.config import default_config
 from forager.core.learning.trainer import read_arrays
@@ -143,9 +145,9 @@ def test_an_answer_that_breaks_off_is_not_computed_twice(
     device: Callable[..., Context], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = socket.socketpair()
-    theirs.sendall(b"A")
+    Connection(os.dup(theirs.fileno())).send_bytes(resident.ACCEPTED)
     theirs.shutdown(socket.SHUT_WR)
-    monkeypatch.setattr(resident, "_connect", lambda context: ours)
+    monkeypatch.setattr(resident, "_connect", lambda context: Connection(ours.detach()))
     reply = app(training(), device())
     assert reply.has_error()
     assert "ended while it was at work" in reply.error.reason
@@ -197,3 +199,11 @@ def test_settings_that_make_no_sense(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         resident.idle_seconds(device(**more))
+
+
+def test_another_user_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+        assert connected(ours) is None
+        assert theirs.recv(1) == b""  # hung up on
