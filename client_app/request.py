@@ -193,6 +193,7 @@ class ClientHook:
     """One method's half on the client."""
 
     chooses_data = False  # whether it also acts where a client only gives a taste of its training
+    holds_data = False  # whether what it chooses is all that the client holds
 
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""

@@ -72,6 +72,8 @@ def _about_models(
     for request, model in zip(clients, known, strict=True):
         request.arrays = from_record(model.record)
     found = _losses(clients, config) if wants == LOSS else _similarities(clients, known, config)
+    for request in clients:
+        request.abandon()  # a question changes nothing that the client keeps
     for i, model, value in zip(able, known, found, strict=True):
         values[i] = value
         hold(model, contexts[i])
@@ -108,6 +110,7 @@ def _last_change(model: HeldModel, config: RunConfig) -> Reference:
 
 
 def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:
+    prepare(clients, [hook for hook in hooks_of(config) if hook.holds_data])
     data = [request.data for request in clients]
     # After the data: a device knows the model's shape from nothing but its own file.
     model = trainer_of(config).model

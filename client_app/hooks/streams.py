@@ -24,7 +24,7 @@ from ..training import trainer_of
 class StreamedData(ClientHook):
     """Keep or drop what arrived, then train on the store with the plan's weights (eq. 12)."""
 
-    chooses_data = True
+    chooses_data = holds_data = True
 
     def __init__(self, config: RunConfig) -> None:
         self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip

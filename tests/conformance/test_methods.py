@@ -4,8 +4,8 @@ import inspect
 from typing import Any
 
 import pytest
-from forager.client_app.hooks.base import ClientHook
-from forager.core.config import RunConfig, default_config, read_config
+from forager.client_app.request import ClientHook
+from forager.core.config import RunConfig, combinations, default_config, read_config
 from forager.core.methods.base import Method, Settings, load
 from forager.core.methods.catalogue import (
     AXES,
@@ -22,10 +22,7 @@ from forager.strategies.layer import Layer
 
 ALL = all_methods()
 PLACES = ("core", "layer", "outer", "hook")
-NEEDS = {  # what ``core.config.combinations`` knows how to check
-    *("server data", "linear head", "one model", "mean aggregator"),
-    *("nothing sent but a model", "nothing released but models"),
-}
+NEEDS = set(combinations._NEEDS)  # what can be checked
 every_method = pytest.mark.parametrize("method", ALL, ids=str)
 every_section = pytest.mark.parametrize("section", all_settings(), ids=lambda s: s.__name__)
 
@@ -41,7 +38,11 @@ def places(method: Method) -> dict[str, str]:
 def example(method: Method) -> dict[str, Any]:
     """A run config that chooses a method, and what it requires."""
     needed = {axis: allowed[0] for axis, allowed in method.requires.items()}
-    if method.axis == "similarity" and method.name != "none":
+    for need in method.needs:
+        offering = [other for other in ALL if need in other.offers]
+        if offering and not any(other.default for other in offering):
+            needed[offering[0].axis] = offering[0].name
+    if method.axis == "similarity" and not method.default:
         needed["cohorts"] = "similarity"
     return {**needed, method.axis: method.name, "fraction-train": 1.0}
 
@@ -92,18 +93,17 @@ def test_it_names_only_what_there_is(method: Method) -> None:
 
 
 @every_method
-def test_what_it_needs_can_be_had(method: Method) -> None:
-    offered = {offer for other in ALL for offer in other.offers}
-    assert set(method.needs) & {"one model", "mean aggregator"} <= offered
-
-
-@every_method
 def test_it_can_be_chosen_and_built(method: Method) -> None:
     config = read_config(example(method))
     assert method in chosen(config.axes())
     assert method.needs_in(config) == method.needs or set(method.needs_in(config)) <= NEEDS
     assert method.least_clients(config) >= 1
     assert isinstance(build_strategy(config), Layer)
+
+
+def test_what_methods_offer_is_needed_by_some() -> None:
+    offered = {offer for method in ALL for offer in method.offers}
+    assert offered <= {need for method in ALL for need in method.needs} <= NEEDS
 
 
 def test_names_are_unique_on_each_axis() -> None:

@@ -49,7 +49,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "fl-hc": {"cohorts": "fl-hc", "cohort.first-split": 1},
     "cosine": {"cohorts": "similarity", "similarity": "cosine", "ios.first-round": 1},
     "index-overlap": {"strategy": "ios", "ios.first-round": 1},
+    "signatures": {"strategy": "ios", "ios.first-round": 1, "ios.signatures": True},
+    "oracle": {"cohorts": "similarity", "similarity": "oracle", "ios.first-round": 1},
+    "cluster-oracle": {"client-selector": "cluster-oracle"},
     "neighbours": {"cohorts": "neighbours", "similarity": "index-overlap"},
+    "neighbours-signed": {
+        "cohorts": "neighbours",
+        "similarity": "index-overlap",
+        "ios.signatures": True,
+    },
     "local-dp": {"privacy": "local-dp"},
     "central-dp": {"privacy": "central-dp"},
 }

@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Error, Message
 from forager.client_app import app, summaries
 from forager.core.methods.catalogue import methods
-from forager.strategies import build
+from forager.strategies import selection
 from forager.strategies.survey import Survey
 from forager.tools.engine.local import run_local
 
@@ -71,7 +71,7 @@ def queries(result):
 def test_who_holds_the_last_model_is_sent_only_what_changed(small, monkeypatch, selector):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": True})
-    monkeypatch.setattr(build, "Survey", partial(Survey, resend=True))
+    monkeypatch.setattr(selection, "Survey", partial(Survey, resend=True))
     whole = run_local(settings)
     # The very same similarities and losses: nothing is lost on the way.
     assert [(e["chosen"], e["scores"]) for e in events(short, "selected")] == [

@@ -102,7 +102,11 @@ def test_commands_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_settings_are_allowed(path: Path) -> None:
+    # A method that the page shows how to write is not there yet; test_contributing runs these.
+    shown = re.findall(r'^ +name="([a-z-]+)",$', path.read_text(), re.MULTILINE)
     for line in commands(path.read_text()):
+        if any(f"='{name}'" in line for name in shown):
+            continue
         if re.match(
             r"(make|flwr run|python -m forager\.tools\.(engine|experiments\.compare)) ", line
         ):

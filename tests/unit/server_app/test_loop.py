@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, assert_same, failing, honest, never, small_model
-from flwr.app import ArrayRecord, Message
+from fakes import FakeGrid, Notes, answer, assert_same, failing, honest, never, small_model
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 from forager.core.config import read_config
 from forager.core.storage import tree
@@ -20,6 +20,7 @@ from forager.core.wire.events import (
     RunFinished,
     Selected,
 )
+from forager.core.wire.keys import CONFIG, METRICS, RUN, SUMMARY
 from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop, RunFailed
@@ -392,3 +393,91 @@ def test_the_snapshot_holds_the_state_of_callbacks() -> None:
     loop.run()
     assert loop.snapshot["callbacks"] == {"Diary": {"calls": 3}}
     assert loop.snapshot["round"] == 2
+
+
+class Nervous(FedAvg):
+    """Cannot prepare what it is asked for at first."""
+
+    def __init__(self, kind: str, failures: int) -> None:
+        super().__init__(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
+        self.kind, self.failures = kind, failures
+
+    def _think(self, kind: str) -> None:
+        if kind == self.kind and self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError("nervous")
+
+    def configure_train(self, *given: Any) -> Any:
+        self._think("train")
+        return super().configure_train(*given)
+
+    def configure_evaluate(self, *given: Any) -> Any:
+        self._think("evaluate")
+        return super().configure_evaluate(*given)
+
+
+def test_a_round_that_cannot_be_prepared_is_tried_again() -> None:
+    nervous = Nervous("train", 2)
+    loop, notes = make(FakeGrid(KEYS), strategy=nervous, num_rounds=2)
+    assert loop.run() == "completed"
+    assert nervous.failures == 0
+    assert [event.round for event in notes.of(Aggregated)] == [1, 2]
+
+
+def test_a_round_that_can_never_be_prepared_ends_the_run_with_a_reason() -> None:
+    loop, _ = make(FakeGrid(KEYS), strategy=Nervous("train", 10**6), give_up_after=0.05)
+    with pytest.raises(RunFailed, match="preparing failed: ZeroDivisionError: nervous"):
+        loop.run()
+
+
+def test_an_evaluation_that_cannot_be_prepared_is_left_out() -> None:
+    loop, notes = make(FakeGrid(KEYS), strategy=Nervous("evaluate", 1), num_rounds=2)
+    assert loop.run() == "completed"
+    assert [e.round for e in notes.of(Evaluated) if e.where == "clients"] == [2]
+
+
+def test_a_client_that_lets_a_round_wait_is_left_out_of_the_next() -> None:
+    keys = {"clients-per-round": 7, "round.deadline": 0.05}
+    loop, notes = make(FakeGrid(KEYS, {"3": never}), keys, num_rounds=6)
+    assert loop.run() == "completed"
+    late = [e.round for e in notes.of(Exchanged) if e.kind == "train" and "3" in e.late]
+    assert late
+    for event in notes.of(Selected):
+        if event.round is not None and event.round - 1 in late:
+            assert "3" not in event.chosen
+
+
+def test_events_of_layers_and_of_the_loop_go_to_one_journal() -> None:
+    loop, notes = make(FakeGrid(KEYS), num_rounds=1)
+    assert loop.federation is loop.grid.federation is loop.strategy.federation
+    loop.run()
+    kinds = [type(event) for event in notes.events]
+    wanted = [Selected, Exchanged, Aggregated, Evaluated, RoundFinished, RunFinished]
+    assert [kind for kind in kinds if kind in wanted][-6:] == wanted
+
+
+def test_messages_say_which_run_they_are_of() -> None:
+    grid = FakeGrid(KEYS)
+    loop, _ = make(grid, {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}, num_rounds=1)
+    loop.federation.run = "monday"
+    loop.run()
+    for kind in ("train", "evaluate"):
+        assert {m.content[CONFIG][RUN] for m in grid.of_kind(kind)} == {"monday"}
+
+
+@pytest.mark.parametrize("selector", ["local-loss", "power-of-choice"])
+def test_a_moment_in_which_nobody_answers_questions_does_not_end_the_run(selector: str) -> None:
+    """Who rests does so for some rounds: a round that is tried again must not wait for that."""
+    moment = time.monotonic() + 0.3
+
+    def absent(message: Message, key: str, look: int) -> list[Message]:
+        if time.monotonic() < moment:
+            return []
+        if message.metadata.message_type == SUMMARY:
+            return [answer(message, {METRICS: MetricRecord({"loss": 1.0})})]
+        return honest(message, key)
+
+    keys = {"client-selector": selector, "round.deadline": 0.05}
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, absent))
+    loop, _ = make(grid, keys, num_rounds=2, give_up_after=3.0)
+    assert loop.run() == "completed"

@@ -15,7 +15,7 @@ from fakes import (
     never,
     small_model,
 )
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from forager.core.wire.arrays import to_record
 from forager.core.wire.events import Exchanged
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
@@ -412,3 +412,110 @@ def test_metrics_alone_are_counted() -> None:
     around, notes = patient(grid)
     list(around.stream(train_messages(grid)))
     assert notes.of(Exchanged)[0].bytes_up == 24
+
+
+def questions(grid: FakeGrid) -> list[Message]:
+    content = RecordDict({ARRAYS: to_record(small_model())})
+    return [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.nodes]
+
+
+@pytest.mark.parametrize("silent", [["1"], ["1", "4"]])
+def test_once_a_quorum_has_answered_the_others_are_not_waited_for_till_the_deadline(
+    silent: list[str],
+) -> None:
+    grid = FakeGrid(KEYS, dict.fromkeys(silent, never))
+    around, notes = patient(grid, deadline=60)
+    answers = list(around.ask(questions(grid), 60.0, quorum=4 / 6))
+    assert keys_of(grid, answers) == [key for key in KEYS if key not in silent]
+    (event,) = notes.of(Exchanged)
+    assert event.seconds is not None
+    assert event.seconds < 5
+    assert event.late == silent
+
+
+def test_without_a_quorum_the_deadline_is_waited_for() -> None:
+    grid = FakeGrid(KEYS, dict.fromkeys("14", never))
+    around, notes = patient(grid, deadline=60)
+    assert len(list(around.ask(questions(grid), 0.3, quorum=0.8))) == 4
+    (event,) = notes.of(Exchanged)
+    assert event.seconds is not None
+    assert 0.3 <= event.seconds < 5
+
+
+def test_those_a_little_slower_than_the_quorum_are_heard() -> None:
+    """Waited for is as long again as the quorum took."""
+    grid = FakeGrid(KEYS, {**dict.fromkeys("01234", late(20)), "5": late(26)})
+    around, _ = patient(grid, deadline=60, poll=0.01)
+    assert keys_of(grid, around.ask(questions(grid), 60.0, quorum=5 / 6)) == KEYS
+
+
+def test_training_knows_no_quorum() -> None:
+    grid = FakeGrid(KEYS, {"4": late(30)})
+    around, _ = patient(grid, deadline=60)
+    around.federation.quorum = 0.1
+    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+
+
+def rests(around: PatientGrid, server_round: int) -> list[str]:
+    federation, grid = around.federation, around.grid
+    awake = federation.awake(grid.get_node_ids(), server_round)
+    return [key for key in KEYS if key not in federation.keys(awake)]
+
+
+@pytest.mark.parametrize("silence", [never, expired])
+def test_who_was_waited_for_in_vain_rests(silence: Any) -> None:
+    grid = FakeGrid(KEYS, {"2": silence})
+    around, _ = patient(grid, deadline=0.05)
+    around.round = 3
+    list(around.stream(train_messages(grid)))
+    assert rests(around, 4) == ["2"]
+    assert rests(around, 5) == []
+    around.round = 5
+    list(around.stream(train_messages(grid)))
+    assert (rests(around, 6), rests(around, 7), rests(around, 8)) == (["2"], ["2"], [])
+    grid.behaviours = {}
+    around.round = 8
+    list(around.stream(train_messages(grid)))
+    assert rests(around, 9) == []
+
+
+def test_who_was_not_needed_does_not_rest() -> None:
+    """With over-commitment the slowest are not waited for: that is no fault of theirs."""
+    grid = FakeGrid(KEYS, {"2": never})
+    around, notes = patient(grid, deadline=60)
+    around.round = 3
+    list(around.stream(train_messages(grid), enough=5))
+    assert notes.of(Exchanged)[0].late == ["2"]
+    assert rests(around, 4) == []
+
+
+def test_who_fails_does_not_rest_but_is_counted() -> None:
+    grid = FakeGrid(KEYS, {"2": failing})
+    around, _ = patient(grid)
+    around.round = 3
+    list(around.stream(train_messages(grid)))
+    assert rests(around, 4) == []
+
+
+def test_the_reason_of_a_failure_is_cut_to_a_printable_line() -> None:
+    def verbose(message: Message, key: str, look: int) -> list[Message]:
+        return [Message(Error(2, "a\x1b[31mb\nc " + "x" * 10**6), reply_to=message)]
+
+    grid = FakeGrid(KEYS, {"2": verbose})
+    around, notes = patient(grid)
+    list(around.stream(train_messages(grid)))
+    reason = notes.of(Exchanged)[0].failed["2"]
+    assert len(reason) <= 1000
+    assert reason.isprintable()
+
+
+def test_names_count_towards_the_size_of_a_reply() -> None:
+    def wordy(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        records["x" * 2_000_000] = ConfigRecord()
+        return [answer(message, records)]
+
+    grid = FakeGrid(KEYS, {"2": wordy})
+    around, notes = patient(grid)
+    assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "2"]
+    assert list(notes.of(Exchanged)[0].failed) == ["2"]

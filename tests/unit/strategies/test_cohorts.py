@@ -11,6 +11,7 @@ from fakes import (
     honest,
     honest_records,
     listening_to,
+    never,
     one_round,
     rounds,
     small_model,
@@ -19,8 +20,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
-from forager.core.wire.keys import ARRAYS
+from forager.core.wire.events import (
+    CohortFailed,
+    CohortsEvaluated,
+    CohortsTrained,
+    Quarantined,
+    Regrouped,
+    Selected,
+)
+from forager.core.wire.keys import ARRAYS, CONFIG, ROUND
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohort_rules.base import (
     CohortRule,
@@ -30,7 +38,7 @@ from forager.strategies.cohort_rules.base import (
     split_into,
 )
 from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import Federation
+from forager.strategies.federation import BadReply, Federation
 from forager.strategies.layer import Layer
 from forager.strategies.quarantine import Quarantine
 from forager.strategies.signals import Signal
@@ -223,3 +231,58 @@ def test_works_under_quarantine() -> None:
     whole = Quarantine(layer)
     result: ArrayRecord = rounds(whole, START, FakeGrid(KEYS), range(1, 5))
     assert all(np.isfinite(array).all() for array in from_record(result).values())
+
+
+def test_a_reply_that_nobody_asked_for_is_set_aside() -> None:
+    def from_elsewhere(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        if message.metadata.message_type == "train":
+            reply.metadata.__dict__["_src_node_id"] = 4242
+        return [reply]
+
+    layer, notes = cohorts()
+    got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": from_elsewhere}))
+    wanted, _ = one_round(cohorts()[0], START, FakeGrid(KEYS, {"3": never}))
+    assert_same(got, wanted)
+    assert [event.client for event in notes.of(Quarantined)] == ["node-4242"]
+
+
+def test_events_of_a_cohorts_own_layers_say_whose_they_are() -> None:
+    layer, notes = cohorts(count=6)
+    rounds(layer, START, FakeGrid(KEYS), range(1, 4))
+    assert [event.cohort for event in notes.of(Selected)] == ["0", "0", "0.0", "0.1"]
+    assert {event.cohort for event in notes.of(CohortsTrained)} == {None}
+
+
+def test_the_layers_of_all_cohorts_share_one_federation() -> None:
+    layer, _ = cohorts(count=6)
+    whole = Quarantine(layer)
+    rounds(whole, START, FakeGrid(KEYS), range(1, 4))
+    assert len(layer.strategies) == 2
+    parts = [whole, layer, *layer.strategies.values()]
+    assert {id(part.federation) for part in parts} == {id(layer.federation)}
+
+
+def test_a_rule_is_given_what_it_reads_of_answers_and_the_rest_is_set_aside() -> None:
+    class Curious(OddAndEven):
+        told: dict[str, Any] = {}  # noqa: RUF012
+
+        def regroup(self, scene: Scene) -> Regrouping | None:
+            def read(key: str, reply: Message) -> str:
+                if key == "5":
+                    raise BadReply("odd")
+                return f"{key} of {scene.round}"
+
+            self.told = scene.ask(KEYS[:7], "evaluate", {ARRAYS: START}, {"x": 1}, read)
+            return None
+
+    layer, notes = cohorts()
+    layer.rule = rule = Curious()
+    grid = FakeGrid(KEYS, {"6": lambda m, k, look: never(m, k)})
+    one_round(layer, START, grid, 9)
+    assert rule.told == {key: f"{key} of 9" for key in "01234"}
+    assert [(e.round, e.client, e.reason) for e in notes.of(Quarantined)] == [(9, "5", "odd")]
+    for message in grid.of_kind("evaluate"):
+        assert message.content[CONFIG]["x"] == 1
+        assert message.content[CONFIG][ROUND] == 9
+        assert_same(message.content.array_records[ARRAYS], START)

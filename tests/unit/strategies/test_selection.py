@@ -7,6 +7,7 @@ import pytest
 from fakes import (
     FakeGrid,
     Notes,
+    answer,
     assert_same,
     failing,
     honest,
@@ -16,22 +17,23 @@ from fakes import (
     rounds,
     small_model,
 )
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import Selected
-from forager.core.wire.keys import IDENTIFY, VERSIONS
+from forager.core.wire.events import Quarantined, Selected
+from forager.core.wire.keys import IDENTIFY, METRICS, SUMMARY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
+from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.everyone import Everyone
 from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
 from forager.strategies.grids import GridView, GridWrapper
 from forager.strategies.roster import Roster
-from forager.strategies.selection import Selection
+from forager.strategies.selection import NobodyTrained, Selection
 
 KEYS = [str(i) for i in range(10)]
 
@@ -470,3 +472,127 @@ def test_a_wrapper_hands_everything_on() -> None:
     run = grid.run
     wrapper.set_run(run)
     assert wrapper.run is run
+
+
+class First(ClientSelector):
+    """Always those that come first, after a look at what it is said to need."""
+
+    def __init__(self, *needs: str) -> None:
+        self.needs = frozenset(needs)
+
+    def select(self, candidates: Candidates, count: int, rng: Any) -> Any:
+        return np.arange(min(count, len(candidates)))
+
+
+def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
+    layer, _, _ = selection(First(), count=3)
+    grid = FakeGrid(KEYS)
+    layer.federation.nodes(grid)
+    for key in ("0", "2"):
+        layer.federation.heard(key, 1, answered=False)
+    assert trained_keys(layer, grid, range(2, 4)) == [["1", "3", "4"], ["0", "1", "2"]]
+    everyone, _, _ = selection(First(), count=10)
+    everyone.federation.heard("0", 1, answered=False)
+    assert trained_keys(everyone, FakeGrid(KEYS), range(2, 3)) == [KEYS]
+
+
+def test_only_those_allowed_are_chosen() -> None:
+    layer, _, notes = selection(First(), count=3)
+    layer.federation.allowed = frozenset({"4", "7"})
+    assert trained_keys(layer, FakeGrid(KEYS), range(1, 3)) == [["4", "7"]] * 2
+    assert [event.available for event in notes.of(Selected)] == [2, 2]
+
+
+@pytest.mark.parametrize(("at_most", "bound"), [(2.0, 2.0), (3.0, 3.0), (0.0, None)])
+def test_nobody_is_chosen_many_times_as_often_as_the_average(
+    at_most: float, bound: float | None
+) -> None:
+    layer, _, _ = selection(First(), count=1, at_most=at_most)
+    chosen = [key for (key,) in trained_keys(layer, FakeGrid(KEYS), range(1, 61))]
+    most = max(chosen.count(key) for key in KEYS)
+    if bound is None:
+        assert most == 60
+    else:
+        assert most <= bound * (1 + 60 / len(KEYS)) + 1
+        assert len(set(chosen)) > 1
+
+
+def test_how_often_clients_were_chosen_survives_a_save() -> None:
+    whole, _, _ = selection(First(), count=1, at_most=2.0)
+    grid = FakeGrid(KEYS)
+    trained_keys(whole, grid, range(1, 21))
+    fresh, _, _ = selection(First(), count=1, at_most=2.0)
+    fresh.load_own_state(whole.own_state())
+    rest = trained_keys(whole, grid, range(21, 41))
+    assert trained_keys(fresh, FakeGrid(KEYS), range(21, 41)) == rest
+
+
+def with_loss(loss: float) -> Any:
+    """A client that answers questions with such a loss, and trains."""
+
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type == SUMMARY:
+            return [answer(message, {METRICS: MetricRecord({"loss": loss})})]
+        return honest(message, key)
+
+    return behave
+
+
+def mute(message: Message, key: str, look: int) -> list[Message]:
+    return [] if message.metadata.message_type == SUMMARY else honest(message, key)
+
+
+def test_where_too_few_answer_the_oldest_fill_up() -> None:
+    layer, _, notes = selection(First("loss"), count=4)
+    grid = FakeGrid(KEYS, {**dict.fromkeys(KEYS, mute), "5": with_loss(1.0), "8": with_loss(2.0)})
+    (first,) = trained_keys(layer, grid)
+    assert len(first) == 4
+    assert {"5", "8"} <= set(first)
+    assert notes.of(Quarantined) == []
+
+
+def test_where_nobody_answers_the_oldest_train(said: list[str]) -> None:
+    layer, _, _ = selection(First("loss"), count=3)
+    chosen = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, mute)), range(1, 3))
+    assert [len(keys) for keys in chosen] == [3, 3]
+    assert "round 1: nobody answered; the oldest train" in said
+
+
+@pytest.mark.parametrize("lie", [-1.0, float("nan"), float("inf")])
+def test_an_answer_that_makes_no_sense_is_set_aside(lie: float) -> None:
+    layer, _, notes = selection(First("loss"), count=9)
+    grid = FakeGrid(KEYS, {**dict.fromkeys(KEYS, with_loss(0.5)), "0": with_loss(lie)})
+    (chosen,) = trained_keys(layer, grid)
+    assert chosen == KEYS[1:]
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, "0")
+    assert "loss" in event.reason
+    assert dict(layer.federation.strikes) == {"0": 1}
+
+
+def test_many_rounds_without_anybody_fail_if_that_is_wanted() -> None:
+    """Flower's own loop would go on to the end without a word."""
+    layer, _, _ = selection(count=3, empty_rounds=3)
+    arrays, nobody = to_record(small_model()), FakeGrid([])
+    for number in (1, 2):
+        assert list(layer.configure_train(number, arrays, ConfigRecord(), nobody)) == []
+    trained_keys(layer, FakeGrid(KEYS), range(3, 4))
+    for number in (4, 5):
+        assert list(layer.configure_train(number, arrays, ConfigRecord(), nobody)) == []
+    with pytest.raises(NobodyTrained, match="3 rounds in a row trained nobody"):
+        layer.configure_train(6, arrays, ConfigRecord(), nobody)
+
+
+@pytest.mark.parametrize("lie", [[1.0], [1.0] * 9, [], None], ids=str)
+def test_a_histogram_that_is_missing_or_of_another_length_stops_nobody_else(lie: Any) -> None:
+    def counted(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != SUMMARY:
+            return honest(message, key)
+        counts = lie if key == "5" else [1.0 + int(key) % 3, 2.0, 3.0]
+        told = {} if counts is None else {"histogram": counts}
+        return [answer(message, {METRICS: MetricRecord(told)})]
+
+    layer, _, notes = selection(ClusterOracle(), count=4)
+    chosen = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, counted)), range(1, 4))
+    assert [len(keys) for keys in chosen] == [4, 4, 4]
+    assert {event.client for event in notes.of(Quarantined)} == {"5"}

@@ -17,6 +17,10 @@ def selector_of(**keys: Any) -> Any:
 
 def test_settings_reach_their_selector() -> None:
     assert selector_of(client_selector="cosage", cosage__silent_ratio=0.25).silent_ratio == 0.25
+    cooled = selector_of(
+        client_selector="dissimilarity-cooldown", dissimilarity_cooldown__silent_ratio=0.3
+    )
+    assert cooled.silent_ratio == 0.3
     chosen = selector_of(client_selector="power-of-choice", power_of_choice__candidates=7)
     assert chosen.candidates == 7
     oort = selector_of(

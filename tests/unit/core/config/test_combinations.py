@@ -46,8 +46,8 @@ def with_company(method: Method) -> dict[str, str]:
     axes = {method.axis: method.name}
     if method.axis == "similarity" and method.name != "none":
         axes["cohorts"] = "neighbours"
-    for axis, allowed in method.requires.items():
-        axes.setdefault(axis, "none" if "none" in allowed else "cosine")
+    if "a similarity" in method.needs:
+        axes["similarity"] = "cosine"
     if getattr(method, "per_attacker", 0):
         axes["client-selector"] = "all"
     return axes
@@ -150,7 +150,9 @@ def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str)
     if similarity in COMPARED[cohorts]:
         assert text == ""
     else:
-        assert f"cohorts = {cohorts!r}: needs similarity = " in text
+        needs = "something must say how similar clients are; allowed is"
+        verb = needs if cohorts in ("similarity", "neighbours") else "needs"
+        assert f"cohorts = {cohorts!r}: {verb} similarity = " in text
         assert all(name in text for name in COMPARED[cohorts])
         assert f"not {similarity!r}" in text
 

@@ -61,12 +61,12 @@ def test_a_hook_is_one(method: Method) -> None:
         assert issubclass(hook, ClientHook)
 
 
-def test_the_core_of_a_selector_takes_the_settings_of_its_own_section() -> None:
-    for method in methods("client-selector").values():
-        assert isinstance(method, Selector)
-        own = [kind for kind in method.settings if kind.section == method.name]
-        selector = load(method.core)(**(own[0]().model_dump() if own else {}))
-        assert isinstance(selector, ClientSelector)
+@pytest.mark.parametrize("method", methods("client-selector").values(), ids=str)
+def test_the_core_of_a_selector_takes_the_settings_of_its_own_section(method: Method) -> None:
+    assert isinstance(method, Selector)
+    own = [kind for kind in method.settings if kind.section == method.name]
+    selector = load(method.core)(**(own[0]().model_dump() if own else {}))
+    assert isinstance(selector, ClientSelector)
 
 
 def test_the_core_of_a_stream_rule_is_one() -> None:
