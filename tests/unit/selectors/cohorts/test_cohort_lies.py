@@ -43,3 +43,34 @@ def test_state_survives() -> None:
     assert other.blacklist == ["a"]
     assert other.count(["b"], [True]) == ["b"]
     assert other.total == lies.total + 1
+
+
+def rounds_without(lies: LieCounter, liar: str) -> int:
+    """Let rounds pass until a client is allowed again; return how many."""
+    passed = 0
+    while not lies.allowed([liar]):
+        assert lies.count(["honest"], [False]) == []
+        passed += 1
+    return passed
+
+
+def test_a_bar_ends_and_the_next_is_twice_as_long() -> None:
+    lies, rounds = LieCounter(strikes=1), []
+    for _ in range(3):
+        assert lies.count(["liar"], [True]) == ["liar"]
+        assert lies.blacklist == ["liar"]
+        rounds.append(rounds_without(lies, "liar"))
+        assert lies.blacklist == []
+    assert rounds[0] > 10
+    assert rounds == [rounds[0], 2 * rounds[0], 4 * rounds[0]]
+
+
+def test_how_long_a_bar_still_lasts_survives() -> None:
+    lies, other = LieCounter(strikes=1), LieCounter(strikes=1)
+    lies.count(["liar"], [True])
+    first = rounds_without(lies, "liar")
+    lies.count(["liar"], [True])
+    for _ in range(5):
+        lies.count(["honest"], [False])
+    other.load_state_dict(lies.state_dict())
+    assert rounds_without(other, "liar") == rounds_without(lies, "liar") == 2 * first - 5
