@@ -153,7 +153,7 @@ class Cohorts(Layer):
             nonlocal seconds
             started = perf_counter()
             node, key = reply.metadata.src_node_id, self.federation.key_of(reply)
-            cohort, sent = self._where[node], self.federation.sent_model(node)
+            sent, cohort = self.federation.sent_model(node), self._where[node]
             self.rule.hear(key, reply, sent)
             self.signal.add(cohort, key, sent, reply)
             groups[cohort].append(reply)

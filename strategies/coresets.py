@@ -13,8 +13,9 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
 from ..core.learning.gradient_rows import server_targets
+from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
-from ..core.methods.coreset import Coreset
+from ..core.methods.coreset import Coreset, CoresetMethod
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import CoresetsUsed
@@ -76,7 +77,7 @@ class Coresets(Layer):
         guided = "server data" in method.needs_in(config)
         return cls(
             inner,
-            targets=_targets(config, str(method)) if guided else None,
+            targets=_targets(config, method) if guided else None,
             every=config[Coreset].every,
             first_round=config[Coreset].first_round,
         )
@@ -190,13 +191,16 @@ class _Told:
         return cls(chosen, size, seconds, clean, labels)
 
 
-def _targets(config: RunConfig, wanted_by: str) -> Targets:
+def _targets(config: RunConfig, method: Method) -> Targets:
     """Return what computes the gradients of the server's validation set."""
-    data = validation_data(config, wanted_by)
+    data = validation_data(config, str(method))
     model = load_task(config.task_spec()).build_model()
 
+    assert isinstance(method, CoresetMethod)
+    per_class = method.per_class_of(config[Coreset])
+
     def at(arrays: ArrayRecord) -> ArrayRecord:
-        means = server_targets(model, from_record(arrays), data, config[Coreset].per_class)
+        means = server_targets(model, from_record(arrays), data, per_class)
         return to_record({"means": means})
 
     return at

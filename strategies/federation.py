@@ -156,13 +156,14 @@ class Federation:
         asked = self.awake(nodes, server_round)
         if not asked:
             return {}
-        made: dict[int, RecordDict] = {}  # most clients are asked the same
+        # Most clients are asked the same. What was asked is kept: an id is unique among the living.
+        made: dict[int, tuple[Mapping[str, Any], RecordDict]] = {}
         messages = []
         for node in asked:
             records = content(node) if callable(content) else content
             if id(records) not in made:
-                made[id(records)] = self._question(server_round, records)
-            question = made[id(records)]
+                made[id(records)] = (records, self._question(server_round, records))
+            _, question = made[id(records)]
             messages.append(Message(question, dst_node_id=node, message_type=kind))
         if isinstance(grid, GridWrapper):
             replies = grid.ask(messages, self.deadline, self.quorum)

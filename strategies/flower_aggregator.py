@@ -221,6 +221,7 @@ class RunningMean:
     def __init__(self) -> None:
         self.weight = 0.0
         self._sums: dict[str, NDArray[np.float64]] = {}
+        self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._metrics: dict[str, tuple[float, float]] = {}
 
@@ -230,7 +231,11 @@ class RunningMean:
         """Add one client's arrays and scalar metrics."""
         self.weight += weight
         for name, array in arrays.items():
-            if name in self._sums:
+            if array.dtype.kind != "f":
+                self._dtypes[name] = array.dtype
+                seen = self._largest.get(name, array)
+                self._largest[name] = np.maximum(seen, array)
+            elif name in self._sums:
                 self._sums[name] += np.multiply(array, weight, dtype=np.float64)
             else:
                 self._dtypes[name] = array.dtype
@@ -244,8 +249,11 @@ class RunningMean:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The mean of each array, in its own dtype."""
         return {
-            name: np.asarray(total / self.weight, dtype=self._dtypes[name])
-            for name, total in self._sums.items()
+            name: np.asarray(
+                self._largest[name] if name in self._largest else self._sums[name] / self.weight,
+                dtype=dtype,
+            )
+            for name, dtype in self._dtypes.items()
         }
 
     @property

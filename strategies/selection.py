@@ -120,7 +120,7 @@ class Selection(Layer):
         everyone, summary = config.client_selector == "all", config[Summary]
         return cls(
             inner,
-            load(method.core)(**(own.model_dump() if own is not None else {})),
+            load(method.core)(**(own.for_core() if own is not None else {})),
             count=0 if everyone else config.clients_per_round,
             fraction=1.0 if everyone else config.fraction_train,
             fraction_evaluate=config.fraction_evaluate,
@@ -159,12 +159,11 @@ class Selection(Layer):
             return []
         nodes = self.federation.nodes(GridView(grid, available))
         self._before = from_record(arrays)
-        pool = self._candidates(
-            self._eligible(nodes, asked, server_round), asked, server_round, arrays, grid
-        )
+        eligible = self._eligible(nodes, asked, server_round)
+        pool = self._candidates(eligible, asked, server_round, arrays, grid)
         picked = [pool.nodes[i] for i in self.selector.select(pool.candidates, asked, self._rng)]
         if pool.was_asked:
-            picked = self._filled_up(picked, nodes, asked, server_round)
+            picked = self._filled_up(picked, eligible, asked)
         self._wanted = min(wanted, len(picked))
         chosen = self.federation.keys(picked)
         self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
@@ -192,12 +191,10 @@ class Selection(Layer):
             return eligible
         return [node for node, too_often in zip(eligible, often, strict=True) if not too_often]
 
-    def _filled_up(
-        self, picked: list[int], nodes: list[int], count: int, server_round: int
-    ) -> list[int]:
+    def _filled_up(self, picked: list[int], nodes: list[int], count: int) -> list[int]:
         """Add those not chosen for longest where a question left too few to choose from."""
         taken = set(picked)
-        rest = [n for n in self.federation.awake(nodes, server_round) if n not in taken]
+        rest = [n for n in nodes if n not in taken]
         if len(picked) >= count or not rest:
             return picked
         ages = self.memory.values(self.federation.keys(rest), "age")
@@ -218,6 +215,7 @@ class Selection(Layer):
                 known = self.memory.knows
                 unknown = [n for n in listed if not known(self.federation.key(n), wants)]
                 self._ask(grid, unknown, wants, server_round, arrays)
+                listed = [n for n in listed if known(self.federation.key(n), wants)]
             elif self.summary_mode == "query":
                 if self.ask_at_most and len(listed) > self.ask_at_most:
                     ages = self.memory.values(self.federation.keys(listed), "age")
@@ -241,9 +239,22 @@ class Selection(Layer):
             answers = self.survey.ask(
                 self.federation, grid, nodes, wants, server_round, arrays, reference
             )
+        usable = set()
         for node, value in answers.items():
-            self.memory.learn(self.federation.key(node), wants, value)
-        return set(answers)
+            try:
+                self._learn(node, wants, value)
+                usable.add(node)
+            except BadReply as error:
+                self.federation.set_aside(server_round, node, str(error))
+        return usable
+
+    def _learn(self, node: int, name: str, value: Any) -> None:
+        key = self.federation.key(node)
+        if isinstance(value, list):
+            known = self.memory.values([key], name)
+            if known.ndim == 2 and known.shape[1] != len(value):
+                raise BadReply(f"{name} of {len(value)}, others send {known.shape[1]}")
+        self.memory.learn(key, name, value)
 
     def _pool(self, nodes: list[int], was_asked: bool = False) -> "_Pool":
         keys = self.federation.keys(nodes)

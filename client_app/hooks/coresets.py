@@ -46,7 +46,7 @@ class ChosenCoreset(ClientHook):
         assert isinstance(method, CoresetMethod)
         self.method, self.settings = method, config[CoresetSettings]
         self.rule, self.target = method.rule_of(self.settings), method.target_of(self.settings)
-        self.guided = self.target == "server"
+        self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
 
     def before(self, request: ClientRequest) -> None:
         """Put the coreset, or what stands in for it, in place of the client's data."""
@@ -99,12 +99,12 @@ class ChosenCoreset(ClientHook):
         targets = _targets(request) if self.guided else None
         if self.method.redraws and targets is not None:
             return Coreset(*agreeing(self._rows(request), labels, targets, self._budget(request)))
-        if targets is not None and not settings.per_class:
+        if targets is not None and not self.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
             self.rule,
             self._rows(request),
-            labels if settings.per_class else np.zeros_like(labels),
+            labels if self.per_class else np.zeros_like(labels),
             self._budget(request),
             targets=targets,
             rng=rng,
@@ -121,7 +121,7 @@ class ChosenCoreset(ClientHook):
         if self.method.looks_at == "inputs":
             return request.data.x.flatten(1).numpy()
         model = trainer_of(request.config).model
-        rule, per_class = self.rule, self.settings.per_class
+        rule, per_class = self.rule, self.per_class
         return sample_rows(model, request.arrays, request.data, rule, per_class)
 
     def _budget(self, request: ClientRequest) -> int:

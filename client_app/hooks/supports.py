@@ -20,6 +20,7 @@ from ...core.learning.job import Job, Outcome
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.learning.trainer import load_arrays
+from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
 from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
 from ...core.wire.records import filled, records_of, replies_to
@@ -46,7 +47,8 @@ class ImportantIndices(ClientHook):
 
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Ios]
-        self.signs = config[Ios].signatures
+        cohorts = methods("cohorts")[config.cohorts]  # does anything there read signatures?
+        self.signs = config[Ios].signatures and "signatures" in cohorts.reads
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Bring the average importance up to date and tell its largest indices."""

@@ -72,7 +72,11 @@ METHODS = (
     # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
     _aggregator("krum", "the update nearest to most others", "malicious", per_attacker=2),
     _aggregator(
-        "multi-krum", "the mean of the updates nearest to most others", "malicious", "keep"
+        "multi-krum",
+        "the mean of the updates nearest to most others",
+        "malicious",
+        "keep",
+        per_attacker=2,
     ),
     _aggregator("bulyan", "a trimmed mean of what krum chooses", "malicious", per_attacker=4),
 )

@@ -55,6 +55,10 @@ class Settings(BaseModel):
         """
         return [f"{cls.section}.{name.replace('_', '-')}" for name in cls.model_fields]
 
+    def for_core(self) -> dict[str, Any]:
+        """Return the settings by the names that the algorithm has for them."""
+        return self.model_dump()
+
     def problems(self) -> list[str]:
         """Return what no single key gets wrong but several do together."""
         return []

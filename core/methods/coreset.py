@@ -102,6 +102,10 @@ class CoresetMethod(Method):
         """Return the rule of a run: the method's own, unless the settings name another."""
         return self.rule if settings.rule == "auto" or "rule" not in self.reads else settings.rule
 
+    def per_class_of(self, settings: Coreset) -> bool:
+        """Return whether samples are chosen class by class in a run."""
+        return settings.per_class or "per-class" not in self.reads
+
     def target_of(self, settings: Coreset) -> str:
         """Return whose gradients are matched in a run."""
         own = settings.target == "auto" or "target" not in self.reads

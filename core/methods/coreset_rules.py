@@ -10,7 +10,7 @@ METHODS = (
         name="gradmatch",
         about="samples whose gradients match the client's own mean gradient",
         paper="Killamsetty et al., 2021: GRAD-MATCH",
-        reads=tuple(key for key in MATCHING_KEYS if key != "nonnegative"),
+        reads=MATCHING_KEYS,
         core="selectors.data_selectors.matching_pursuit:matching_pursuit",
         rule="projection",
         target="own",
@@ -19,7 +19,7 @@ METHODS = (
     CoresetMethod(
         name="nearest",
         about="samples whose gradients are nearest to the server's",
-        reads=("budget", "every", "first-round", "rule", "target", "per-class"),
+        reads=MATCHING_KEYS,
         core="selectors.data_selectors.nearest:nearest",
         rule="nearest",
         target="server",

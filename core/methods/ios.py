@@ -7,6 +7,7 @@ from pydantic import Field
 from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShare
 
 SUPPORT_KEYS = ("share", "coverage", "most", "ema", "per-layer", "samples")
+SIGNATURE_KEYS = ("signatures", "hashes", "bands")
 
 
 class Ios(Settings):
@@ -67,7 +68,7 @@ METHODS = (
         paper="Index-Overlap Similarity (IOS)",
         presets={"ios": {"cohorts": "similarity"}},
         settings=(Ios,),
-        reads=(*SUPPORT_KEYS, "signatures", "hashes", "bands"),
+        reads=SUPPORT_KEYS,
         core="selectors.similarities.index_overlap:overlap_matrix",
         layer="strategies.client_similarity:IndexOverlap.of_run",
         hook="client_app.hooks.supports:ImportantIndices",

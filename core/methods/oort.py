@@ -1,5 +1,7 @@
 """Oort: clients by the loss of their samples and by their speed."""
 
+from typing import Any
+
 from pydantic import Field
 
 from .base import Count, NonNegative, Settings, Share
@@ -20,6 +22,15 @@ class Oort(Settings):
     blacklist_after: Count = Field(
         default=10, description="rounds after which a client has done enough; 0 means never"
     )
+
+    def for_core(self) -> dict[str, Any]:
+        """Return the settings by the names of the paper."""
+        own = self.model_dump()
+        return {
+            "floor": own.pop("least_exploration"),
+            "alpha": own.pop("slow_penalty"),
+            **own,
+        }
 
 
 METHODS = (

@@ -2,14 +2,14 @@
 
 from .base import Method
 from .cohort import CohortMethod
-from .ios import Ios
+from .ios import SIGNATURE_KEYS, Ios
 
 METHODS = (
     CohortMethod(
         name="similarity",
         about="one model per cluster of similar clients (affinity propagation)",
         settings=(Ios,),
-        reads=("first-round", "every", "signatures"),
+        reads=("first-round", "every", *SIGNATURE_KEYS),
         core="selectors.cohorts.similarity_clusters:similarity_clusters",
         rule="strategies.cohort_rules.similarity:SimilarityRule",
         sends=("update",),
@@ -21,7 +21,7 @@ METHODS = (
         name="neighbours",
         about="one model per client, mixed from those of the most similar clients",
         settings=(Ios,),
-        reads=("first-round", "every", "neighbours", "signatures"),
+        reads=("first-round", "every", "neighbours", *SIGNATURE_KEYS),
         outer="strategies.neighbours:Neighbours.of_run",
         releases=("mixtures of clients' models",),
         needs=("a similarity",),

@@ -66,10 +66,14 @@ class MostDissimilarAfterCooldown(MostDissimilar):
     [2, 3]
     """
 
+    def __init__(self, silent_ratio: float = 0.5) -> None:
+        awake([], 0, silent_ratio)  # refuses what is not a share
+        self.silent_ratio = silent_ratio
+
     def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of the older half; newcomers are in it, whatever their age."""
         age, participated = candidates.observed("age"), candidates.observed("participated")
-        return np.flatnonzero(awake(age, count, 0.5, participated, rng=rng))
+        return np.flatnonzero(awake(age, count, self.silent_ratio, participated, rng=rng))
 
 
 class DissimilaritySampling(ClientSelector):

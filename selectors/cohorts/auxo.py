@@ -65,6 +65,7 @@ class Round:
     claims: Claims
     members: NDArray[np.bool_]
     rewards: NDArray[np.float32]
+    lengths: NDArray[np.float32]
     labels: NDArray[np.intp] = field(init=False)
     gain: Gain = field(init=False)
 
@@ -256,7 +257,7 @@ class Auxo:
             for reward, index in zip(this.rewards, indices, strict=True)
         ]
         self._apply(this, keys, found)
-        barred = self.lies.count(keys, lied)
+        barred = self.lies.count(keys, lied, self._leaves[leaf].round)
         liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
         children = self._split_if_due(this)
         feedback = dict(zip(keys, found, strict=True))
@@ -298,11 +299,13 @@ class Auxo:
         alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
         fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
         members = fits | alone
-        rewards, points = np.full(len(updates), np.nan, dtype=np.float32), unit_rows(updates)
+        points = unit_rows(updates)
+        rewards = np.full(len(updates), np.nan, dtype=np.float32)
+        lengths = rewards.copy()
         if not alone:  # line 23; by direction, as clusters are: a long update is no outlier
-            centre = known_centre(points, members)
-            rewards[:] = instant_reward(np.linalg.norm(points - centre, axis=1))
-        return Round(leaf, column, points, claims, members, rewards)
+            rewards[:] = _rewards_of(points, members)
+            lengths[:] = _rewards_of(updates, members)
+        return Round(leaf, column, points, claims, members, rewards, lengths)
 
     def _cluster(self, this: Round) -> None:
         """Find the clusters of the members; of the others none, and none in the first rounds.
@@ -318,7 +321,8 @@ class Auxo:
         """Return whose request contradicts its update."""
         claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
         known, rewards = claims.known[:, column], claims.rewards[:, column]
-        lied = wrong_cohort(this.rewards, rewards, known, self.margin)
+        # By lengths: where a cohort has converged, honest updates are short and point anywhere.
+        lied = wrong_cohort(this.lengths, rewards, known, self.margin)
         if self.rule.gains(this.gain):  # else the clusters mean little
             claimed = clusters.labels_of(claims.indices[:, column])
             distances = distances_to(this.points, clusters.centroids)
@@ -388,3 +392,8 @@ class Auxo:
         self.requests.load_state_dict(state["cache"])
         self.lies.load_state_dict(state["lies"])
         self._rng.bit_generator.state = state["rng"]
+
+
+def _rewards_of(points: Floats, members: NDArray[np.bool_]) -> Floats:
+    """Return the reward of each row by its distance to the centre of the members."""
+    return instant_reward(np.linalg.norm(points - known_centre(points, members), axis=1))

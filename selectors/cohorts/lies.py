@@ -103,13 +103,13 @@ class LieCounter:
         barred = set(self.blacklist)
         return [key for key in keys if key not in barred] if barred else keys
 
-    def count(self, keys: Sequence[str], lied: ArrayLike) -> list[str]:
-        """Take note of one round and return who came onto the blacklist by it."""
+    def count(self, keys: Sequence[str], lied: ArrayLike, round: int | None = None) -> list[str]:
+        """Take note of one round, by its number or the next, and return who was barred by it."""
         flags = np.asarray(lied, dtype=np.bool_)
         if flags.shape != (len(keys),):
             raise ValueError(f"lied: expected {len(keys)} flags, one a key, got {flags.shape}")
         before = set(self.blacklist)
-        self.rounds += 1
+        self.rounds = self.rounds + 1 if round is None else max(self.rounds, round)
         for key, flag in zip(keys, flags.tolist(), strict=True):
             if key not in before:
                 self._strike(key, 1 if flag else -1)

@@ -57,8 +57,10 @@ class SimilarityRule(CohortRule):
         self._fetch(scene, keys)
         matrix = self.similarity.matrix(keys)
         found = similarity_clusters(matrix, seed=self.seed)
+        if not found.converged:
+            kept = "cohorts stay" if self.clusters else "one cohort"
+            _log.warning("round %d: clustering did not settle: %s", scene.round, kept)
         if not found.converged and self.clusters:
-            _log.warning("round %d: clustering did not settle: cohorts stay", scene.round)
             self._report = {"converged": False, "clusters": len(set(self.clusters.values()))}
             return None
         self.generation += 1
