@@ -14,6 +14,7 @@ the medians is what counts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -29,6 +30,8 @@ from ..core.learning.job import Job
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import TrainSettings
 from ..core.learning.trainer import read_arrays, train_one
+from ..core.methods.catalogue import methods
+from ..core.methods.coreset import CoresetMethod
 from ..core.tasks import Split
 from ..core.tasks.models import build_model
 from ..selectors.data_selectors.coreset import choose_coreset
@@ -151,8 +154,10 @@ def epoch_costs(
         return float(len(chosen))
 
     ways = {"an epoch on all samples": epoch}
-    for rule in ("gcfl", "gradmatch", "nearest", "agreement", "crust"):
-        ways[rule] = lambda rule=rule: choose(rule)  # type: ignore[misc]
+    for name in ("gcfl", "gradmatch", "nearest", "agreement", "crust"):
+        method = methods("data-selector")[name]
+        assert isinstance(method, CoresetMethod)
+        ways[name] = partial(choose, method.rule)
     return _side_by_side(ways, repeats)
 
 

@@ -61,6 +61,7 @@ class Neighbours(Layer):
         self.count = count
         self.first, self.every = first, every
         self.trained: dict[str, dict[str, NDArray[Any]]] = {}  # what each client trained last
+        self._news = False  # whether clients have said anything since they were compared
         self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
         self._matrix: NDArray[np.float64] = np.empty((0, 0))  # of the clients in it
 
@@ -120,6 +121,7 @@ class Neighbours(Layer):
         self.similarity.hear(key, reply, sent)
         arrays = from_record(sent_arrays(reply, ARRAYS))
         self.trained[key] = {name: np.array(array) for name, array in arrays.items()}
+        self._news = True
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
         known, nodes = self.similarity.told, grid.get_node_ids()
@@ -146,11 +148,15 @@ class Neighbours(Layer):
 
         def hear(reply: Message) -> None:
             self.similarity.hear(self.federation.key_of(reply), reply, ArrayRecord())
+            self._news = True
 
         self.federation.readable(server_round, answers, hear)
 
     def _link(self) -> None:
-        """Find the neighbours of every client that has trained and told."""
+        """Find the neighbours of every client that has trained and told, if anything is new."""
+        if not self._news:
+            return
+        self._news = False
         keys = [key for key in self.trained if key in self.similarity.told]
         self._weights = {}
         if len(keys) < 2:
@@ -182,5 +188,5 @@ class Neighbours(Layer):
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
-        self.trained = dict(state["models"])
+        self.trained, self._news = dict(state["models"]), True
         self.similarity.load_state_dict(state["similarity"])

@@ -288,10 +288,6 @@ def test_a_resumed_run_by_signatures_goes_on_as_if_never_stopped(planted, rule):
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        (
-            {"cohorts": "auxo", "similarity": "index-overlap", "ios.signatures": True},
-            "ios.signatures = True",
-        ),
         ({"strategy": "ios", "ios.signatures": True, "ios.bands": 48}, "ios.bands = 48: must"),
         ({"strategy": "ios", "ios.hashes": 5000}, "ios.hashes = 5000"),
         ({"strategy": "ios", "ios.share": 1.5}, "ios.share = 1.5"),
@@ -389,3 +385,10 @@ def test_who_fakes_its_affinity_is_barred_and_nobody_else(planted):
     assert barred == {"5", "10", "15"}
     honest = run_local({**planted, "cohorts": "auxo", "num-server-rounds": 5})
     assert not any(event["barred"] for event in events(honest, "cohorts"))
+
+
+def test_auxo_takes_whole_supports_whatever_signatures_say(tmp_path, said):
+    keys = {"cohorts": "auxo", "similarity": "index-overlap", "ios.signatures": True}
+    result = run_local({**keys, "num-server-rounds": 2, "output-dir": str(tmp_path)})
+    assert result.reason == "completed"
+    assert any("not used by this run: ios.signatures" in line for line in said)

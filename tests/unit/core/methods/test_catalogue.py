@@ -65,7 +65,7 @@ def test_a_hook_is_one(method: Method) -> None:
 def test_the_core_of_a_selector_takes_the_settings_of_its_own_section(method: Method) -> None:
     assert isinstance(method, Selector)
     own = [kind for kind in method.settings if kind.section == method.name]
-    selector = load(method.core)(**(own[0]().model_dump() if own else {}))
+    selector = load(method.core)(**(own[0]().for_core() if own else {}))
     assert isinstance(selector, ClientSelector)
 
 
