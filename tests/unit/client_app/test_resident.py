@@ -111,7 +111,14 @@ def test_it_answers_as_the_process_itself_would_and_stays(
 def test_what_the_device_remembers_goes_to_and_fro(device: Callable[..., Context]) -> None:
     """Error feedback keeps a residual in the state; the context's own records survive too."""
     context = device()
-    context.run_config = default_config() | RUN | {"top-k.error-feedback": True}
+    context.run_config = (
+        default_config()
+        | RUN
+        | {
+            "uplink": "top-k",
+            "top-k.error-feedback": True,
+        }
+    )
     context.state["mine"] = ConfigRecord({"a": 1})
     reply = app(training(1, **{"uplink-density": 0.3, "uplink-values": "float32"}), context)
     assert "sparse" in reply.content
