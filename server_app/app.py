@@ -2,6 +2,7 @@
 
 import logging
 import time
+from functools import lru_cache
 from typing import Any
 
 from flwr.app import ArrayRecord, Context
@@ -89,7 +90,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
     unused = unused_keys(config, run_config)
     if unused:
-        _log.warning("set, but not used by this run: %s", ", ".join(unused))
+        _warn_once(f"set, but not used by this run: {', '.join(unused)}")
     layers = strategy.describe()
     federation.note(RunStarted(strategy=title, layers=layers, config=config.flat()))
     return folder, loop
@@ -152,6 +153,12 @@ class EventLog:
         """Write one event down."""
         seconds = round(time.monotonic() - self._started, 6)
         self._folder.append_event({**event.to_dict(), "time": seconds})
+
+
+@lru_cache(maxsize=100)
+def _warn_once(text: str) -> None:
+    """Warn, but not again for each run of a sweep."""
+    _log.warning(text)
 
 
 def configure_logging(level: int = logging.INFO) -> None:

@@ -26,13 +26,16 @@ from .client_memory import ClientMemory
 from .federation import BadReply
 from .grids import GridView
 from .layer import Layer
-from .observations import ASKED, readers
+from .observations import ASKED, UTILITY, readers
 from .survey import Survey, encode_update
+from .usual_size import UsualSize
 
 _log = logging.getLogger("forager")
 
 
-_AT_MOST = 3.0  # times the average that a client is chosen, by a rule that has no ages
+_IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
+_ENOUGH = 5
+_AT_MOST = 2.0  # times the average that a client is chosen, by a rule that has no ages
 
 
 class NobodyTrained(RuntimeError):
@@ -103,6 +106,7 @@ class Selection(Layer):
         self.empty_rounds = empty_rounds
         self._empty = 0
         self.memory = ClientMemory()
+        self._usual = {name: UsualSize(_IMPLAUSIBLE) for name in (LOSS, UTILITY)}
         self._readers = readers(selector.needs, self.survey.bounded)
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
@@ -249,11 +253,18 @@ class Selection(Layer):
         return usable
 
     def _learn(self, node: int, name: str, value: Any) -> None:
+        """Remember what a client says; :class:`BadReply` if it cannot be, against the others."""
         key = self.federation.key(node)
         if isinstance(value, list):
             known = self.memory.values([key], name)
             if known.ndim == 2 and known.shape[1] != len(value):
                 raise BadReply(f"{name} of {len(value)}, others send {known.shape[1]}")
+        if name in self._usual:
+            usual = self._usual[name]
+            most = usual.most(math.inf) if len(usual) >= _ENOUGH else math.inf
+            if value > most:
+                raise BadReply(f"{name} = {value:.4g}, more than {most:.4g}")
+            usual.append(value)
         self.memory.learn(key, name, value)
 
     def _pool(self, nodes: list[int], was_asked: bool = False) -> "_Pool":
@@ -320,15 +331,10 @@ class Selection(Layer):
         node = reply.metadata.src_node_id
         try:
             value = read(reply)
-            if isinstance(value, list):
-                known = self.memory.values([self.federation.key(node)], name)
-                if known.ndim == 2 and known.shape[1] != len(value):
-                    raise BadReply(f"{name} of {len(value)}, others send {known.shape[1]}")
+            if value is not None:
+                self._learn(node, name, value)
         except BadReply as error:
             self.federation.set_aside(server_round, node, str(error))
-        else:
-            if value is not None:
-                self.memory.learn(self.federation.key(node), name, value)
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
         """Undo the shuffling of Flower's sampling: sums are taken in the same order every time."""
@@ -379,6 +385,7 @@ class Selection(Layer):
             "selector": self.selector.state_dict(),
             "memory": self.memory.state_dict(),
             "update": self._update,
+            "usual": {name: usual.state() for name, usual in self._usual.items()},
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -388,6 +395,8 @@ class Selection(Layer):
         self.selector.load_state_dict(state["selector"])
         self.memory.load_state_dict(state["memory"])
         self._update = state["update"]
+        for name, usual in self._usual.items():
+            usual.load(state["usual"][name])
 
 
 @dataclass(frozen=True)

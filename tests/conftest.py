@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forager.server_app import app
 
 # The fakes of the strategies' tests, and Flower as real processes, are of use to others.
 for _folder in ("unit/strategies", "deployment"):
@@ -23,7 +24,8 @@ def _quick_collections() -> Iterator[None]:
 
 @pytest.fixture
 def said():
-    """Return the list of what the project's logger says during a test."""
+    """Return the list of what the project's logger says during a test, also once in a process."""
+    app._warn_once.cache_clear()
     lines: list[str] = []
 
     class Listener(logging.Handler):

@@ -64,7 +64,7 @@ class Clients(Settings):
     )
     at_most: NonNegative = Field(
         default=0.0,
-        description="how many times as often as the average a client may be chosen; 0 means 3 "
+        description="how many times as often as the average a client may be chosen; 0 means 2 "
         "for rules without ages, and no limit for the others",
     )
 
