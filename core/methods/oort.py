@@ -36,7 +36,6 @@ class Oort(Settings):
 METHODS = (
     Selector(
         name="oort",
-        has_ages=False,
         about="high loss, fast, and now and then somebody new",
         paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
         settings=(Oort,),

@@ -41,7 +41,7 @@ class Selector(Method):
     Parameters
     ----------
     has_ages : bool (default: True)
-        Whether everybody's turn comes; else how often a client may be chosen is limited.
+        Whether the rule itself limits how often a client is chosen; else that is done for it.
     """
 
     axis: str = "client-selector"
