@@ -102,3 +102,9 @@ def test_cohorts_that_never_existed_are_forgotten_and_told_of() -> None:
     told = Affinity({"made up": Record(5.0), "0.9": Record(), "0.1.0.3": Record(), "0": Record()})
     assert told.strange(THREE) == ["made up", "0.9"]
     assert list(told.inherited(THREE).records) == THREE.cohorts()
+
+
+def test_a_cohort_name_that_no_tree_has_is_refused_at_once() -> None:
+    state = {"cohorts": ["0." * 400_000], "rewards": [0.0], "indices": [0], "known": [True]}
+    with pytest.raises(ValueError, match="at most 200 characters"):
+        Affinity().load_state_dict({**state, "serial": 1})

@@ -1,0 +1,27 @@
+"""What the server remembers of clients: bounded, whoever comes and goes."""
+
+from forager.strategies import client_memory
+from forager.strategies.client_memory import ClientMemory
+
+
+def test_the_long_gone_are_forgotten(monkeypatch) -> None:
+    monkeypatch.setattr(client_memory, "_MOST_GONE", 20)
+    memory = ClientMemory()
+    for number in range(500):
+        here = ["stays", f"passes-{number}"]
+        memory.learn(here[1], "loss", 1.0)
+        memory.round_passed(here, chosen=here)
+    state = memory.state_dict()
+    assert len(state["ages"]) < 40
+    assert {"stays", "passes-499"} <= state["ages"].keys()
+    assert len(state["picks"]) < 40
+    assert len(state["answers"]["loss"]) < 40
+    assert len(state["participated"]) < 40
+    assert memory.picked(["stays", "passes-499", "passes-0"]).tolist() == [500, 1, 0]
+
+
+def test_picks_survive_a_restart() -> None:
+    memory, other = ClientMemory(), ClientMemory()
+    memory.round_passed(["a", "b"], chosen=["a"])
+    other.load_state_dict(memory.state_dict())
+    assert other.picked(["a", "b"]).tolist() == [1, 0]

@@ -1,0 +1,58 @@
+"""Names: one holder at a time, and back to the first when it claims again."""
+
+from fakes import FakeGrid
+from forager.core.wire.events import Quarantined
+from forager.strategies.federation import Federation
+
+
+class Nodes(FakeGrid):
+    """A grid whose nodes come, go and call themselves what a test says."""
+
+    def __init__(self, claims: dict[int, str], registered: dict[int, str] | None = None) -> None:
+        super().__init__([])
+        self.claims, self.registered = claims, registered or {}
+        self.show(*claims)
+
+    def show(self, *nodes: int) -> "Nodes":
+        self.nodes = {node: self.claims[node] for node in nodes}
+        return self
+
+    def get_nodes(self):
+        class Node:
+            def __init__(self, node_id: int, name: str) -> None:
+                self.node_id, self.name, self.public_key = node_id, name, b""
+
+        return [Node(node, self.registered.get(node, "")) for node in self.nodes]
+
+
+def test_a_name_granted_to_another_is_not_held_twice_when_its_holder_is_back() -> None:
+    federation, grid = Federation(), Nodes({1: "7", 2: "7", 3: "8"})
+    assert federation.keys(federation.nodes(grid.show(1, 3))) == ["7", "8"]
+    assert federation.keys(federation.nodes(grid.show(2, 3))) == ["7", "8"]  # 1 is away
+    keys = federation.keys(federation.nodes(grid.show(1, 2, 3)))
+    assert len(set(keys)) == 3
+    assert federation.key(2) == "7"
+    assert federation.keys(federation.nodes(grid.show(1, 3))) == ["7", "8"]  # 2 is away
+
+
+def test_two_nodes_of_one_name_are_in_the_events() -> None:
+    federation, grid, seen = Federation(), Nodes({1: "7", 2: "7"}), []
+    federation.journal = seen.append
+    federation.nodes(grid)
+    (event,) = seen
+    assert isinstance(event, Quarantined)
+    assert "calls itself 7, as another does" in event.reason
+
+
+def test_a_node_without_a_name_of_its_own_goes_by_the_one_it_was_registered_by() -> None:
+    federation = Federation()
+    grid = Nodes({1: "", 2: ""}, registered={1: "camera-7"})
+    assert sorted(federation.keys(federation.nodes(grid))) == ["camera-7", "node-2"]
+
+
+def test_only_those_who_are_allowed_take_part(said) -> None:
+    federation = Federation(allowed=["7", "9"])
+    grid = Nodes({1: "7", 2: "8", 3: "9"})
+    assert federation.keys(federation.nodes(grid)) == ["7", "9"]
+    assert federation.keys(federation.nodes(grid)) == ["7", "9"]
+    assert said == ["client 8 is not in clients.allowed: it takes no part"]

@@ -1,0 +1,144 @@
+"""One client that claims too much: it is bounded or set aside, and the others go on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeGrid,
+    answer,
+    honest_records,
+    listening_to,
+    num_examples,
+    one_round,
+    small_model,
+)
+from flwr.app import ConfigRecord, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+from forager.core.config import read_config
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import Quarantined
+from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
+from forager.server_app.callbacks.checkpoint import Checkpoints
+from forager.strategies.accuracy_spread import accuracy_spread
+from forager.strategies.build import build_strategy
+from forager.strategies.streams import Streams
+from test_streams_layer import Device
+
+KEYS = [str(i) for i in range(8)]
+MODEL = small_model()
+FLOATS = [name for name, array in MODEL.items() if array.dtype.kind == "f"]
+
+
+def with_records(**records: Any):
+    def behave(message: Message, key: str, look: int = 0) -> list[Message]:
+        return [answer(message, {**honest_records(message, key), **records})]
+
+    return behave
+
+
+def with_metrics(**metrics: Any):
+    def behave(message: Message, key: str, look: int = 0) -> list[Message]:
+        told = {NUM_EXAMPLES: num_examples(key), TRAIN_LOSS: 1.0, **metrics}
+        return [answer(message, {**honest_records(message, key), METRICS: MetricRecord(told)})]
+
+    return behave
+
+
+def stack(**keys: Any):
+    strategy = build_strategy(
+        read_config({"num-clients": 8, "clients-per-round": 8, **keys})  # type: ignore[arg-type]
+    )
+    return strategy, listening_to(strategy)
+
+
+def control(size: float) -> Any:
+    return to_record({name: np.full_like(MODEL[name], size) for name in FLOATS})
+
+
+def test_a_change_of_the_control_variate_that_drowns_all_others_is_set_aside() -> None:
+    strategy, notes = stack(objective="scaffold")
+    honest = {key: with_records(**{CONTROL: control(0.1)}) for key in KEYS}
+    one_round(strategy, to_record(MODEL), FakeGrid(KEYS, honest))
+    spoilt = honest | {"3": with_records(**{CONTROL: control(1e4)})}
+    one_round(strategy, to_record(MODEL), FakeGrid(KEYS, spoilt), 2)
+    assert [event.client for event in notes.of(Quarantined)] == ["3"]
+    one_round(strategy, to_record(MODEL), FakeGrid(KEYS, honest), 3)
+    assert len(notes.of(Quarantined)) == 1
+
+
+def streams(**settings: Any):
+    inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
+    layer = Streams(inner, 3, 4, **settings)
+    return layer, listening_to(layer)
+
+
+def test_nobody_counts_for_many_times_the_usual_velocity() -> None:
+    layer, _ = streams()
+    devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
+    devices["3"] = Device([0.0, 0.0, 1e6], 0, 0, 0, 5)
+    grid = FakeGrid(KEYS, devices)
+    one_round(layer, to_record(MODEL), grid)
+    one_round(layer, to_record(MODEL), grid, 2)
+    shares = {key: sum(row) for key, row in layer._velocities(layer.profiles).items()}
+    assert shares["3"] == pytest.approx(10 * shares["0"])
+    assert layer.gradient.estimate[0] > 0.4  # the seven others still count
+
+
+def test_an_estimate_that_is_absurd_is_set_aside() -> None:
+    layer, notes = streams()
+    devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
+    one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices))
+    devices["3"] = Device([1.0, 1.0, 0.0], 3e38, 0, 0, 0)
+    one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices), 2)
+    assert [event.client for event in notes.of(Quarantined)] == ["3"]
+    assert np.isfinite(layer.gradient.estimate).all()
+
+
+def test_what_a_profile_says_besides_is_not_kept() -> None:
+    layer, notes = streams()
+    grid = FakeGrid("0", {"0": Device([1.0, 1.0, 0.0], poison=b"\x00" * 9)})
+    one_round(layer, to_record(MODEL), grid)
+    assert not notes.of(Quarantined)
+    assert "poison" not in layer.state_dict()["own"]["profiles"]["0"]
+
+
+def test_a_loss_of_zero_does_not_freeze_q_fedavg() -> None:
+    strategy, _ = stack(aggregator="qfedavg")
+    grid = FakeGrid(KEYS, {"3": with_metrics(**{TRAIN_LOSS: 0.0})})
+    arrays, _ = one_round(strategy, to_record(MODEL), grid)
+    assert arrays is not None
+    moved = sum(float(np.abs(from_record(arrays)[n] - MODEL[n]).sum()) for n in FLOATS)
+    honest, _ = one_round(stack(aggregator="qfedavg")[0], to_record(MODEL), FakeGrid(KEYS))
+    assert honest is not None
+    usual = sum(float(np.abs(from_record(honest)[n] - MODEL[n]).sum()) for n in FLOATS)
+    assert moved > 0.2 * usual
+
+
+def test_accuracies_and_losses_that_cannot_be_do_not_count() -> None:
+    honest = [MetricRecord({"accuracy": 0.5, "loss": 1.0}) for _ in range(4)]
+    lies = [
+        MetricRecord({"accuracy": 1e300, "loss": 1.0}),
+        MetricRecord({"accuracy": 0.5, "loss": 1e300}),
+    ]
+    assert accuracy_spread([*honest, *lies]) == accuracy_spread(honest)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path, said) -> None:
+    class Run:
+        round = 1
+
+        def state(self) -> dict[str, Any]:
+            return {"round": 1, "config": {}, "strange": {b"bytes"}}
+
+    Checkpoints(tmp_path, every=1, keep=2).on_round_end(Run())  # type: ignore[arg-type]
+    assert any("could not be written" in line for line in said)
+    assert not list(tmp_path.glob("round-*"))
+
+
+def test_config_records_of_other_types_do_not_matter() -> None:
+    strategy, notes = stack()
+    grid = FakeGrid(KEYS, {"3": with_records(strange=ConfigRecord({"a": b"x" * 100}))})
+    arrays, _ = one_round(strategy, to_record(MODEL), grid)
+    assert arrays is not None
+    assert not notes.of(Quarantined)
