@@ -262,7 +262,8 @@ class Selection(Layer):
         if name in self._usual:
             usual = self._usual[name]
             most = usual.most(math.inf) if len(usual) >= _ENOUGH else math.inf
-            if value > most:
+            if value > most:  # unknown would be worth a try: what is made up is worth nothing
+                self.memory.learn(key, name, 0.0)
                 raise BadReply(f"{name} = {value:.4g}, more than {most:.4g}")
             usual.append(value)
         self.memory.learn(key, name, value)
