@@ -191,8 +191,10 @@ class Oracle(ClientSimilarity):
         """Take the histogram, if the reply is the answer to a question for it."""
         if HISTOGRAM not in metrics_in(reply):
             return
-        read = answered(HISTOGRAM, labels=self.labels)
-        self.told[key] = np.asarray(read(reply), dtype=np.float64)
+        counts = np.asarray(answered(HISTOGRAM, labels=self.labels)(reply), dtype=np.float64)
+        if not counts.any():
+            raise ValueError("a histogram of no samples: it cannot be compared")
+        self.told[key] = counts
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return one minus the Jensen-Shannon divergence of all pairs."""
