@@ -40,6 +40,8 @@ from hypothesis import strategies as st
 LONG = "FUZZ_EXAMPLES" in os.environ
 CLIENTS = 6
 SHARED = {ARRAYS, METRICS, CLIENT, MORE, HUGE}  # records of every method: each tries some of them
+READ_METRICS = {"client-selector=oort", "client-selector=random", "cosage-piggyback"}
+READ_METRICS |= {"client-selector=local-loss", "aggregator=qfedavg"}
 MOST_LOGGED = 3 * 2**20  # bytes of events.jsonl, however often a client sends a megabyte of text
 SHORT = 3  # rounds of a run in which a client is asked once
 MOST_ROUNDS = 700
@@ -57,6 +59,7 @@ BASE: dict[str, Any] = {
 EVALUATES = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
 SOON = {"ios.first-round": 1, "ios.every": 1, "cohort.first-split": 1}
 SOON |= {"cohort.first-clustering": 1, "coreset.first-round": 0, "coreset.every": 2}
+SPLITS = {"cohort.split-rounds": 1, "cohort.min-participants": 1, "clients-per-round": 3}
 AXES = ("client-selector", "data-selector", "objective", "uplink", "privacy", "aggregator")
 
 
@@ -71,7 +74,7 @@ def _methods() -> dict[str, dict[str, Any]]:
         found[name] = config
         if similarity == "index-overlap":
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
-    found["auxo-asks"] = {"cohorts": "auxo", "cohort.ask-newcomers": 1}
+    found["auxo-splits"] = {"cohorts": "auxo", "cohort.ask-newcomers": 1, **SPLITS}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
     found["ode-exact"] = {"data-selector": "ode", "ode.estimator": "exact"}
     found["ode-every-round"] = {"data-selector": "ode", "stream.ingest": "every-round"}
@@ -211,11 +214,13 @@ def _worth_trying(method: str, kind: str, content: RecordDict, once: bool) -> li
     found = damages_of(content)
     if LONG:
         return found
-    shared = SHARED if kind in ("train", "evaluate") else {CLIENT, MORE}
+    shared = SHARED if kind in ("train", "evaluate") else {CLIENT, MORE, HUGE}
+    if kind == "train" and method in READ_METRICS:
+        shared = shared - {METRICS}
     own = [damage for damage in found if damage.record not in shared]
     others = [damage for damage in found if damage.record in shared]
     turn = crc32(f"{method} {kind}".encode())
-    return _some(own, 10 if once else 36, turn) + _some(others, 4 if once else 12, turn)
+    return _some(own, 6 if once else 24, turn) + _some(others, 2 if once else 8, turn)
 
 
 def _some(damages: list[Damage], most: int, turn: int) -> list[Damage]:
