@@ -15,6 +15,7 @@ from ..core.config import RunConfig
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
 from ..core.methods.ios import Ios
+from ..core.tasks import load_task
 from ..core.wire.arrays import checked_arrays, flat_floats, from_record
 from ..core.wire.events import SimilarityFound, SupportsFetched
 from ..core.wire.keys import (
@@ -167,18 +168,32 @@ class Euclidean(Cosine):
 
 
 class Oracle(ClientSimilarity):
-    """The truth: how alike the label histograms are. Only in simulation."""
+    """The truth: how alike the label histograms are. Only in simulation.
+
+    Parameters
+    ----------
+    labels : int
+        How many there are.
+    """
 
     question = SUMMARY
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.labels = labels
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return what a config describes."""
+        return cls(load_task(config.task_spec()).num_classes)
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take the histogram, if the reply is the answer to a question for it."""
         if HISTOGRAM not in metrics_in(reply):
             return
-        counts = np.asarray(answered(HISTOGRAM)(reply), dtype=np.float64)
-        lengths = {len(other) for other in self.told.values()}
-        if lengths and len(counts) not in lengths:
-            raise ValueError(f"a histogram of {len(counts)} labels, others have {lengths}")
+        counts = np.asarray(answered(HISTOGRAM, labels=self.labels)(reply), dtype=np.float64)
+        if not counts.any():
+            raise ValueError("a histogram of no samples: it cannot be compared")
         self.told[key] = counts
 
     def matrix(self, keys: Sequence[str]) -> Matrix:

@@ -12,11 +12,13 @@ from flwr.serverapp import Grid
 from ..core.wire.events import Event, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import filled, sent_arrays
+from ..core.wire.text import shorten
 from .grids import GridWrapper
 from .roster import Roster
 
 _log = logging.getLogger("forager")
 _LONGEST_REST = 64  # rounds that a silent client is left alone at most
+_LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
 
 Journal = Callable[[Event], None]
@@ -234,7 +236,8 @@ class Federation:
         key = self.key(node_id)
         if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
             self.strikes[key] += 1
-        self.note(Quarantined(round=server_round, client=key, reason=reason))
+        told = shorten(reason, _LONGEST_REASON)
+        self.note(Quarantined(round=server_round, client=key, reason=told))
 
     def note(self, event: Event) -> None:
         """Write an event down, under the cohort that is at work."""

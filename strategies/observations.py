@@ -29,6 +29,7 @@ from .federation import BadReply
 Reader = Callable[[Message], Any]
 
 UTILITY = "utility"
+_ABSURD = 1e12  # samples of one label: sums of such counts still are numbers
 # What clients can be asked before they are chosen; the rest is known from training replies only.
 ASKED = (SIMILARITY, LOSS, HISTOGRAM)
 # What an honest client can answer; the printed form of the similarity has no bound.
@@ -59,27 +60,42 @@ def seconds(reply: Message) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def signature(reply: Message) -> list[int] | None:
-    """Return the signature of a client's support; None if nothing matters to it."""
-    record = record_at(reply.content, SUPPORT, ConfigRecord)
-    if record is None:
-        return None
-    payload = record.get(SIGNATURE)
-    try:
-        found = decode_signature(payload if isinstance(payload, bytes) else b"").signature
-    except MalformedSupport as error:
-        raise BadReply(f"no signature that can be compared: {error}") from error
-    return [int(value) for value in found]
+def signature(hashes: int = 0) -> Reader:
+    """Return a reader of the signature of a client's support, of so many hashes if that is known.
+
+    It returns None if nothing matters to a client.
+    """
+
+    def read(reply: Message) -> list[int] | None:
+        record = record_at(reply.content, SUPPORT, ConfigRecord)
+        if record is None:
+            return None
+        payload = record.get(SIGNATURE)
+        try:
+            found = decode_signature(payload if isinstance(payload, bytes) else b"").signature
+        except MalformedSupport as error:
+            raise BadReply(f"no signature that can be compared: {error}") from error
+        if hashes and len(found) != hashes:
+            raise BadReply(f"a signature of {len(found)} hashes instead of {hashes}")
+        return [int(value) for value in found]
+
+    return read
 
 
-def answered(wants: str, bounded: bool = True) -> Reader:
-    """Return a reader of the answer to a question; ``bounded`` similarities lie in [-1, 1]."""
+def answered(wants: str, bounded: bool = True, labels: int = 0) -> Reader:
+    """Return a reader of the answer to a question.
+
+    ``bounded`` similarities lie in [-1, 1]; a histogram is of that many ``labels``, if they are
+    known: else whoever answers first, right or wrong, would decide for all others.
+    """
 
     def read(reply: Message) -> Any:
         value = metrics_in(reply).get(wants)
         if wants == HISTOGRAM:
-            if not isinstance(value, list) or not all(math.isfinite(v) and v >= 0 for v in value):
+            if not isinstance(value, list) or not all(0 <= v <= _ABSURD for v in value):
                 raise BadReply(f"{wants} is not a list of counts")
+            if labels and len(value) != labels:
+                raise BadReply(f"{wants} of {len(value)} labels instead of {labels}")
             return value
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise BadReply(f"{wants} = {value!r} is not a finite number")
@@ -106,13 +122,13 @@ def ridden_similarity(bounded: bool) -> Reader:
     return take
 
 
-def readers(needs: frozenset[str], bounded: bool = True) -> dict[str, Reader]:
+def readers(needs: frozenset[str], bounded: bool = True, hashes: int = 0) -> dict[str, Reader]:
     """Return how each of these observations is read from a training reply, where it can be."""
     known: dict[str, Reader] = {
         LOSS: train_loss,
         UTILITY: utility,
         SECONDS: seconds,
-        SIGNATURE: signature,
+        SIGNATURE: signature(hashes),
         SIMILARITY: ridden_similarity(bounded),
     }
     return {name: known[name] for name in sorted(needs) if name in known}

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from ..core.config import RunConfig
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
+from ..core.methods.ios import Ios
 from ..core.methods.selector import Selector, Summary
+from ..core.tasks import load_task
 from ..core.wire.arrays import from_record
 from ..core.wire.events import Selected
 from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
@@ -75,6 +77,8 @@ class Selection(Layer):
     empty_rounds : int (default: 0)
         Rounds in a row without anybody to train after which to fail; 0 for any number. For Flower's
         own loop, which would go on with them to the end.
+    hashes : int (default: 0)
+        How many hashes a signature must be of; 0 if that is not known.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Selection(Layer):
         ask_at_most: int = 0,
         at_most: float = 0.0,
         empty_rounds: int = 0,
+        hashes: int = 0,
     ) -> None:
         super().__init__(inner)
         self.selector = selector
@@ -107,7 +112,7 @@ class Selection(Layer):
         self._empty = 0
         self.memory = ClientMemory()
         self._usual = {name: UsualSize(_IMPLAUSIBLE) for name in (LOSS, UTILITY)}
-        self._readers = readers(selector.needs, self.survey.bounded)
+        self._readers = readers(selector.needs, self.survey.bounded, hashes)
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
         self._short_of = 0
@@ -130,10 +135,14 @@ class Selection(Layer):
             fraction_evaluate=config.fraction_evaluate,
             over_commit=config.round.over_commit,
             seed=config.seed,
-            survey=Survey(bounded=summary.form == "unit"),
+            survey=Survey(
+                bounded=summary.form == "unit",
+                labels=load_task(config.task_spec()).num_classes,
+            ),
             summary_mode=summary.mode,
             ask_at_most=summary.ask_at_most,
             at_most=config.clients.at_most or (0.0 if method.has_ages else _AT_MOST),
+            hashes=config[Ios].hashes,
         )
 
     def limit(self, count: int) -> None:

@@ -27,12 +27,15 @@ class Survey:
     ----------
     bounded : bool (default: True)
         Whether a similarity must lie in [-1, 1].
+    labels : int (default: 0)
+        How many labels a histogram must be of; 0 if that is not known.
     resend : bool (default: False)
         Send the whole model every time; else clients are to keep the last one.
     """
 
-    def __init__(self, *, bounded: bool = True, resend: bool = False) -> None:
+    def __init__(self, *, bounded: bool = True, labels: int = 0, resend: bool = False) -> None:
         self.bounded = bounded
+        self.labels = labels
         self.resend = resend
         self._model: dict[str, NDArray[Any]] = {}  # of the last question
         self._tag = ""
@@ -68,7 +71,7 @@ class Survey:
             The last global update, which a similarity is relative to. With a whole model it travels
             as its non-zero entries: the mean of sparse updates is sparse.
         """
-        read, asked = answered(wants, self.bounded), {WANTS: wants}
+        read, asked = answered(wants, self.bounded, self.labels), {WANTS: wants}
         if wants == HISTOGRAM:
             answers = federation.ask(grid, server_round, SUMMARY, nodes, {CONFIG: asked})
             return federation.readable(server_round, answers, read)

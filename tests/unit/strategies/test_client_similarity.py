@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listening_to, one_round
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.events import Quarantined, SimilarityFound
-from forager.core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
+from forager.core.wire.keys import HISTOGRAM, METRICS, PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
 from forager.selectors.cohorts.similarity_clusters import similarity_clusters
@@ -22,6 +22,7 @@ from forager.strategies.build import build_strategy
 from forager.strategies.client_similarity import (
     MOST_DRAWN,
     IndexOverlap,
+    Oracle,
     SignatureOverlap,
     matrix_event,
 )
@@ -271,3 +272,19 @@ def test_one_client_stays_alone_and_identical_clients_together(supports):
     same = dict.fromkeys(supports, supports["client-0"])
     regrouping = rule_that_knows(same).regroup(scene_of(same))
     assert list(regrouping) == ["1.0"]
+
+
+@pytest.mark.parametrize("lie", [[1], [1] * 9, [], [0, 0, 0], [1e300, 1, 1], [-1, 1, 1]], ids=str)
+def test_a_histogram_that_cannot_be_compared_is_refused_whoever_comes_first(lie):
+    oracle = Oracle(labels=3)
+
+    def hear(key, counts):
+        told = reply(PAYLOAD, b"")
+        told.content = RecordDict({METRICS: MetricRecord({HISTOGRAM: counts})})
+        oracle.hear(key, told, NOTHING)
+
+    with pytest.raises(ValueError, match="histogram"):
+        hear("liar", [float(n) for n in lie])
+    hear("a", [1, 2, 3])
+    hear("b", [0, 0, 3])
+    assert oracle.matrix(list(oracle.told)).shape == (2, 2)

@@ -368,3 +368,11 @@ def test_messages_are_returned_as_they_were() -> None:
     federation = Federation()
     messages = [train_message(node, to_record({"w": np.zeros(2)})) for node in (5, 3, 4)]
     assert federation.remember(("train", 1), iter(messages)) == messages
+
+
+def test_a_client_cannot_fill_the_log_by_what_is_wrong_with_its_reply() -> None:
+    federation, notes = known(network())
+    federation.set_aside(1, 1000, f"capacity = {'x' * 10**6!r}\x00\n")
+    (event,) = notes.of(Quarantined)
+    assert len(event.reason) == 1000
+    assert event.reason.startswith("capacity = 'xxx")

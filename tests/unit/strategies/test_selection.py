@@ -34,6 +34,7 @@ from forager.selectors.client_selectors.uniform import Uniform
 from forager.strategies.grids import GridView, GridWrapper
 from forager.strategies.roster import Roster
 from forager.strategies.selection import NobodyTrained, Selection
+from forager.strategies.survey import Survey
 
 KEYS = [str(i) for i in range(10)]
 
@@ -596,3 +597,17 @@ def test_a_histogram_that_is_missing_or_of_another_length_stops_nobody_else(lie:
     chosen = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, counted)), range(1, 4))
     assert [len(keys) for keys in chosen] == [4, 4, 4]
     assert {event.client for event in notes.of(Quarantined)} == {"5"}
+
+
+@pytest.mark.parametrize("lie", [[1.0], [1.0] * 9, [], [1e300, 1.0, 1.0]], ids=str)
+def test_the_first_to_answer_does_not_say_how_long_a_histogram_is(lie: list[float]) -> None:
+    def counted(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != SUMMARY:
+            return honest(message, key)
+        counts = lie if key == KEYS[0] else [1.0 + int(key) % 3, 2.0, 3.0]
+        return [answer(message, {METRICS: MetricRecord({"histogram": counts})})]
+
+    layer, _, notes = selection(ClusterOracle(), count=4, survey=Survey(labels=3))
+    chosen = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, counted)), range(1, 4))
+    assert [len(keys) for keys in chosen] == [4, 4, 4]
+    assert {event.client for event in notes.of(Quarantined)} == {KEYS[0]}
