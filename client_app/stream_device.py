@@ -151,11 +151,13 @@ class StreamDevice:
         """Learn how fast labels come without a model; return whether there is more to save.
 
         The files of a folder are counted and stay for later. A source of one's own may give a
-        sample only once: what comes is kept by lot, as while there is no estimate.
+        sample only once: what comes at the first contact is kept by lot, as while there is no
+        estimate.
         """
+        known = self.stream.label_velocity(self.request.task.num_classes).any()
         if isinstance(self.stream, FolderStream):
             self.stream.survey(server_round)
-        elif isinstance(self.stream, OwnStream) and self.rule.needs == "value":
+        elif isinstance(self.stream, OwnStream) and self.rule.needs == "value" and not known:
             self.live_until(server_round)
             self.save()
             return True

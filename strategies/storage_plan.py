@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from ..selectors.stream_selectors.ode import Plan, coordinate
 
-GAP = 5
+GAP = 10
 """Rounds that a plan lasts at least, unless many clients are new."""
 
+_MANY_NEW = 0.5  # new clients for each in the plan that cannot wait
 _LONGEST_GAP = 80  # rounds that drifting velocities are left alone at most
 _CHANCE = 2.0  # mean deviations of a measured velocity that are no drift
 _MEMORY = 50.0  # rounds that a measured velocity is the mean of, at most
@@ -101,7 +102,7 @@ class StoragePlan:
         if not self._velocities:
             return True
         new = sum(key not in self._velocities for key in velocities)
-        if new and new >= self.replan * len(self._velocities):
+        if new and new >= _MANY_NEW * len(self._velocities):
             return True
         age = abs(server_round - self._made_in)
         if age < GAP:

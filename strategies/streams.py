@@ -271,9 +271,10 @@ class Streams(Layer):
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
-        self.profiles.load_state_dict(state["profiles"])
         self.gradient.load_state_dict(state["gradient"])
-        self.plan.load_state_dict(state["plan"])
+        if "plan" in state:  # else an older version wrote it: clients are asked anew
+            self.profiles.load_state_dict(state["profiles"])
+            self.plan.load_state_dict(state["plan"])
         self._shares = dict(state["shares"])
         self._sizes.load(state["sizes"])
 

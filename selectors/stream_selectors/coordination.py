@@ -98,7 +98,7 @@ def coordinate(
     per_label = _counts("clients_per_label", clients_per_label, labels, least=1)
     limit = labels if labels_per_client is None else labels_per_client
     per_client = _counts("labels_per_client", limit, clients, least=0 if not labels else 1)
-    ranked = speeds
+    ranked, kept = speeds, np.zeros(speeds.shape, dtype=np.bool_)
     if held is not None:
         kept = np.asarray(held) > 0
         if kept.shape != speeds.shape:
@@ -108,7 +108,7 @@ def coordinate(
     if quantities == "even":
         quota = _even(assigned, ranked, places)
     elif quantities == "balanced":
-        quota = _balanced(assigned, speeds, places)
+        quota = _balanced(assigned, speeds, places, kept)
     elif quantities == "matched":
         quota = _matched(assigned, speeds, places)
     else:
@@ -160,12 +160,13 @@ def _even(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
     return quota
 
 
-def _balanced(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
+def _balanced(assigned: Mask, velocity: Floats, storage: Ints, kept: Mask) -> Ints:
     """Return equal parts of each client's storage, the remainder where eq. 9d lacks most.
 
     With fewer places than labels the remainder is all there is: if it went to the faster labels, a
     label that is slow everywhere would be stored nowhere. Clients take turns; each gives one place
-    more to those of its labels that are the furthest below their share of all places.
+    more to those of its labels that are the furthest below their share of all places; first to
+    those that it held before, where these still lack a place.
     """
     part, rest = np.divmod(storage, np.maximum(assigned.sum(axis=1), 1))
     quota: Ints = np.where(assigned, part[:, None], 0)
@@ -175,7 +176,8 @@ def _balanced(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
     # Clients with few labels have the least choice and go first.
     for client in np.argsort(assigned.sum(axis=1), kind="stable"):
         own = np.flatnonzero(assigned[client])
-        order = np.lexsort((own, -velocity[client, own], -lacking[own]))
+        stays = kept[client, own] & (lacking[own] >= 0.5)
+        order = np.lexsort((-velocity[client, own], -lacking[own], ~stays))
         given = own[order[: rest[client]]]
         quota[client, given] += 1
         lacking[given] -= 1

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..datasets.npz import read_arrays
 from ..datasets.storage import UNREADABLE
 from ..errors import one_line
 from .arrivals import (
@@ -21,15 +19,13 @@ from .arrivals import (
     LabelRates,
     RoundClock,
     content_keys,
-    fitted,
     without_unusable,
 )
-from .file_labels import labels_in
 from .read_files import AfterReading
+from .sample_files import KINDS, labels_in, samples_in
 
 _log = logging.getLogger("forager")
 
-_KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
 _ROUND = 60.0, 3600.0  # seconds that a round is taken to last: at least, at most
 _VANISHED = 100_000  # files that are gone and still remembered, as a disk may only be unmounted
 
@@ -117,7 +113,7 @@ class FolderStream:
                 break
             self._done.add(file.mark)
             try:
-                x, y = self._read(file.path)
+                x, y = samples_in(file.path, self._numbers, self.input_shape)
             except UNREADABLE as error:
                 self._refused.add(file.mark)
                 _log.warning("%s: left until it changes: %s", file.path, one_line(error))
@@ -208,7 +204,7 @@ class FolderStream:
         """All files of the folder and its sub-folders that are of a known kind."""
         for entry in _entries(self.folder):
             inside = _entries(Path(entry.path)) if entry.is_dir() else []
-            for candidate, kinds in [(entry, (".npz",)), *((inner, _KINDS) for inner in inside)]:
+            for candidate, kinds in [(entry, (".npz",)), *((inner, KINDS) for inner in inside)]:
                 if candidate.name.lower().endswith(kinds) and candidate.is_file():
                     with suppress(FileNotFoundError):  # it may be gone by now
                         yield self._file(candidate)
@@ -219,42 +215,6 @@ class FolderStream:
         text = f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}".encode(errors="surrogateescape")
         digest = hashlib.blake2b(text, digest_size=8).digest()
         return _File(facts.st_mtime_ns, path, int.from_bytes(digest, "little", signed=True))
-
-    def _read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Read the samples and labels of a file."""
-        if path.suffix.lower() == ".npz":
-            arrays = read_arrays(path, ("x", "y"), ())
-            x, y = fitted(arrays["x"], self.input_shape), arrays["y"]
-            if y.shape != (len(x),) or y.dtype.kind not in "iu":
-                raise ValueError(f"y must hold one whole number for each of {len(x)} samples")
-            return x, y.astype(np.int64)
-        if path.parent.name not in self._numbers:
-            raise ValueError(f"its folder must be named for one of {', '.join(self._numbers)}")
-        is_array = path.suffix.lower() == ".npy"
-        array = np.load(path, allow_pickle=False) if is_array else self._image(path)
-        x = self._samples(array)
-        return x, np.full(len(x), self._numbers[path.parent.name], dtype=np.int64)
-
-    def _samples(self, array: NDArray[Any]) -> NDArray[np.float32]:
-        """Turn an array into samples: it is one, or else several."""
-        try:
-            return fitted(array[None], self.input_shape)
-        except ValueError as misfit:
-            try:
-                return fitted(array, self.input_shape)
-            except ValueError:
-                raise misfit from None
-
-    def _image(self, path: Path) -> NDArray[np.uint8]:
-        """One image, height by width, by channels if the task has colours."""
-        from PIL import Image
-
-        coloured = len(self.input_shape) == 3 and self.input_shape[0] > 1
-        try:
-            with Image.open(path) as image:
-                return np.asarray(image.convert("RGB" if coloured else "L"))
-        except Exception as error:  # whatever a decoder makes of damaged bytes
-            raise ValueError(f"not a whole image: {one_line(error)}") from error
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -1,5 +1,6 @@
 """The server's side of streams: profiles, plans, the estimate of the global gradient."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -123,14 +124,14 @@ def test_a_new_plan_is_made_only_when_something_changed() -> None:
     assert plans_after(range(1, 2), [4.0, 1.0, 0.0], [1.0, 2.0, 0.0]) == 1
     assert plans_after(range(2, 12), [4.5, 1.0, 0.0], [1.0, 2.0, 0.0]) == 1  # a little faster
     assert plans_after(range(12, 14), [30.0, 1.0, 0.0], [1.0, 2.0, 0.0]) == 2  # much faster
-    assert plans_after(range(14, 15), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 2  # not so soon again
+    assert plans_after(range(14, 23), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 2  # not so soon again
     # A label that nobody had: however rare, it has a place.
-    assert plans_after(range(15, 20), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 3
-    assert play(layer, grid, 20)["1"][PLAN]["quota"][2] > 0
+    assert plans_after(range(23, 24), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 3
+    assert play(layer, grid, 24)["1"][PLAN]["quota"][2] > 0
     grid.nodes[900] = "2"
     grid.behaviours = {**grid.behaviours, "2": Device([0.0, 0.0, 1.0])}
     # One of three is new: that cannot wait.
-    assert list(play(layer, grid, 21)["2"][PLAN]["quota"]) == [0, 0, 6]
+    assert list(play(layer, grid, 25)["2"][PLAN]["quota"]) == [0, 0, 6]
 
 
 def test_whoever_is_away_for_some_rounds_is_planned_for() -> None:
@@ -159,8 +160,8 @@ def test_a_capacity_that_has_changed_is_planned_with() -> None:
     grid = FakeGrid("0", {"0": Device([4.0, 1.0, 0.0])})
     assert sum(play(layer, grid)["0"][PLAN]["quota"]) == 6
     grid.behaviours = {"0": Device([4.0, 1.0, 0.0], capacity=3)}
-    quotas = [sum(play(layer, grid, number)["0"][PLAN]["quota"]) for number in range(2, 9)]
-    assert quotas == [6, 6, 6, 6, 3, 3, 3]
+    quotas = [sum(play(layer, grid, number)["0"][PLAN]["quota"]) for number in range(2, 14)]
+    assert quotas == [6] * 9 + [3] * 3
 
 
 def test_an_empty_stream_is_asked_for_less_and_less_often() -> None:
@@ -199,6 +200,7 @@ def test_measured_velocities_and_absences_make_few_plans(
     rounds: int, availability: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
+    random.seed(seed)  # Flower's FedAvg draws from it
     layer, notes = streams(clients_per_label=3)
     layer.inner.fraction_train = 0.5  # type: ignore[attr-defined]
     speeds = 4 * rng.dirichlet([0.5] * 3, 10)

@@ -123,6 +123,11 @@ def test_a_balanced_remainder_leaves_no_label_without_holders(places: int) -> No
         assert balanced.quota.sum(axis=0) / storage.sum() == pytest.approx(share, abs=0.03)
         assert balanced.class_weights == pytest.approx(np.ones(5), abs=0.2)
     assert np.ptp(balanced.quota, axis=1).max() <= 1  # every client still divides evenly
+    # A little faster or slower: most of it stays as it is.
+    changed = velocity * np.random.default_rng(0).uniform(0.95, 1.05, velocity.shape)
+    loyal = {"held": balanced.quota, "loyalty": 0.2}
+    after = coordinate(changed, storage, 20, quantities="balanced", **loyal).quota
+    assert np.abs(after - balanced.quota).sum() / 2 <= 0.1 * storage.sum()
 
 
 def test_a_label_stays_where_it_is_held_unless_it_is_much_faster_elsewhere() -> None:
