@@ -41,10 +41,8 @@ class AfterReading:
         --------
         >>> AfterReading.of("move:/data/read", Path("/data/in")).folder.as_posix()
         '/data/read'
-        >>> AfterReading.of("shred", Path("/data/in"))
-        Traceback (most recent call last):
-        forager.core.tasks.errors.TaskError: node config: stream-read = 'shred' is not allowed: \
-use "keep", "delete" or "move:<folder>"
+        >>> AfterReading.of("keep", Path("/data/in")).keeps
+        True
         """
         if text in ("keep", "delete"):
             return cls(deletes=text == "delete")
