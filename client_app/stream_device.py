@@ -28,15 +28,16 @@ from ..core.methods.ode import Ode
 from ..core.methods.stream import Stream as StreamSettings
 from ..core.tasks import Split
 from ..core.tasks.streams.arrivals import Arrivals
-from ..core.tasks.streams.sources import PartitionStream
+from ..core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ESTIMATE, PLAN
 from ..core.wire.records import entries, record_at
 from ..selectors.stream_selectors.base import Batch, StreamSelector
 from ..selectors.stream_selectors.ode import RunningGradient
 from ..selectors.stream_selectors.ode_selector import OdeSelector
+from .committed_store import CommittedStore
 from .context_memory import ContextStore
-from .device_stream import open_stream
+from .device_stream import open_stream, room_of
 from .request import Arrays, ClientRequest
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
@@ -53,9 +54,11 @@ class StreamDevice:
         self.request = request
         self.config = request.config
         self.stream = open_stream(request)
+        self.room = room_of(request)
         self.store = request.open_store(self._open_store)
         self.rule = self._open_rule()
         self.arrived = self.stored_anew = 0
+        self.unseen = 0  # of what arrived, samples that no model has looked at
         # Whether the rule is new to the device: it knows neither the stream nor what is stored.
         self.first_contact = self.store.memo.get("made-by") != self._made_by
         if not self.first_contact:
@@ -96,6 +99,11 @@ class StreamDevice:
             return self.config[Ode].estimator != "none"
         return self.rule.needs != "nothing"
 
+    @property
+    def sees(self) -> bool:
+        """Whether it has the model for that."""
+        return self.looks and bool(self.model)
+
     def _open_rule(self) -> StreamSelector:
         places = self.store.places(np.empty(self.request.task.input_shape, dtype=np.float32))
         seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
@@ -104,19 +112,22 @@ class StreamDevice:
         return rule
 
     def _open_store(self) -> SampleStore:
-        settings = self.config[StreamSettings]
         unlimited = self.config.data_selector == "unlimited"
-        capacity = _BOUNDLESS if unlimited else settings.capacity
-        size = 0 if unlimited else settings.capacity_bytes
+        capacity = _BOUNDLESS if unlimited else self.room.samples
+        size = 0 if unlimited else self.room.size
         files = state_path(self.request.context)
         if files is None:
             return ContextStore(self.request.context, self._made_for, capacity, size)
-        return DiskStore(files.with_suffix(".samples"), self._made_for, capacity, size)
+        path = files.with_suffix(".samples")
+        if isinstance(self.stream, FolderStream):
+            return CommittedStore(path, self._made_for, capacity, size, self.stream.release)
+        return DiskStore(path, self._made_for, capacity, size)
 
     def _restore(self, memo: dict[str, Any]) -> None:
         self.stream.load_state_dict(memo["stream"])
         self.rule.load_state_dict(memo["rule"])
         self.arrived, self.stored_anew = int(memo["arrived"]), int(memo["stored-anew"])
+        self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
         self.store.retain(self.rule.kept)
         self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
@@ -136,11 +147,35 @@ class StreamDevice:
             self.first_contact = False
         self._decide_on(self.stream.arrivals(server_round))
 
+    def foresee(self, server_round: int) -> bool:
+        """Learn how fast labels come without a model; return whether there is more to save.
+
+        The files of a folder are counted and stay for later. A source of one's own may give a
+        sample only once: what comes at the first contact is kept by lot, as while there is no
+        estimate.
+        """
+        known = self.stream.label_velocity(self.request.task.num_classes).any()
+        if isinstance(self.stream, FolderStream):
+            self.stream.survey(server_round)
+        elif isinstance(self.stream, OwnStream) and self.rule.needs == "value" and not known:
+            self.live_until(server_round)
+            self.save()
+            return True
+        return False
+
+    def catch_up(self) -> None:
+        """Put what was kept by lot, a fair sample, into the running gradient (eq. 7)."""
+        if self.unseen and self.sees and len(self.store) and self.rule.needs == "value":
+            gradient = self._look(*self.store.read()).mean_gradient
+            if np.isfinite(gradient).all():
+                self.running.update(gradient, self.unseen)
+        self.unseen = 0
+
     def _adopt(self) -> None:
         """Let the rule decide on what another one has stored."""
         if len(self.store):
             keys, (x, y) = self.store.keys, self.store.read()
-            known = self._valued(keys, y, self._look(x, y)) if self.looks else Batch(keys, y)
+            known = self._valued(keys, y, self._look(x, y)) if self.sees else Batch(keys, y)
             self.rule.offer(known)
         self.store.retain(self.rule.kept)
 
@@ -156,7 +191,9 @@ class StreamDevice:
         if not len(arrived.y):
             return
         batch = Batch(arrived.keys, arrived.y)
-        if self.looks:
+        if self.looks and not self.sees:
+            self.unseen += len(arrived.y)
+        if self.sees:
             looked = self._look(arrived.x, arrived.y)
             batch = self._valued(arrived.keys, arrived.y, looked)
             if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
@@ -242,7 +279,7 @@ class StreamDevice:
         """Return what the server is told: how fast labels come, how much room there is."""
         classes = self.request.task.num_classes
         told = {
-            "capacity": min(self.rule.capacity, self.config[StreamSettings].capacity),
+            "capacity": min(self.rule.capacity, self.room.samples),
             "velocity": self.stream.label_velocity(classes).tolist(),
             "stored": np.bincount(self.rule.labels, minlength=classes).tolist(),
             "arrived": self.arrived,
@@ -258,6 +295,7 @@ class StreamDevice:
             "rule": self.rule.state_dict(),
             "arrived": self.arrived,
             "stored-anew": self.stored_anew,
+            "unseen": self.unseen,
         }
         self.request.state[_GUIDANCE] = {
             "made-for": [self._made_for, self.config[Ode].layers],

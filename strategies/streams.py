@@ -4,7 +4,6 @@ Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with
 section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,25 +23,28 @@ from ..core.wire.events import Guided, StoragePlanned, StreamsStored
 from ..core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
 from ..core.wire.records import attach, detach, entries, filled
 from ..core.wire.sizes import record_bytes
-from ..selectors.stream_selectors.ode import GlobalGradient, coordinate
+from ..selectors.stream_selectors.ode import GlobalGradient
 from .checks import check_room
 from .federation import BadReply
 from .layer import Layer
+from .storage_plan import StoragePlan
+from .stream_profiles import StreamProfiles
 from .usual_size import UsualSize
 
 _ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
 _PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
 _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
-_MOST_TIMES = 10.0  # the usual velocity that one client may count for
 
 
 class Streams(Layer):
     """Coordinate what clients keep of their streams.
 
     It stands around client selection, so that clients can live on while others train. Clients that
-    are not known yet are asked for their profile (capacity, samples of each label per round). For a
-    rule that follows a plan, the plan is made anew when clients join or leave, or when velocities
-    have drifted; it goes out with training messages, as does the estimate of the global gradient.
+    are not known yet are asked for their profile (capacity, samples of each label per round). Who
+    is away for some rounds stays known (see :class:`~strategies.stream_profiles.StreamProfiles`).
+    For a rule that follows a plan, the plan is made anew when clients join or are gone for good, or
+    when velocities have drifted (see :class:`~strategies.storage_plan.StoragePlan`); it goes out
+    with training messages, as does the estimate of the global gradient.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ class Streams(Layer):
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
     replan : float (default: 0.2)
-        The plan is made anew when velocities have changed by this share in sum.
+        The plan is made anew when the shares of what arrives have changed by this much in sum.
     every_round : bool (default: False)
         Whether clients that do not train are told of every round, so that they look at what arrived
         in time; else they do at their next contact.
@@ -97,20 +99,13 @@ class Streams(Layer):
         self._like = np.empty(gradient_size, dtype=np.float32)
         self.plans = plans
         self.exact = plans and estimator == "exact"
-        self.clients_per_label = clients_per_label
-        self.labels_per_client = labels_per_client
-        self.quantities = quantities
-        self.cover = cover
         self.coordinated = coordinated
-        self.replan = replan
         self.every_round = every_round
-        self.profiles: dict[str, dict[str, Any]] = {}
+        self.profiles = StreamProfiles()
+        self.plan = StoragePlan(replan, clients_per_label, labels_per_client, quantities, cover)
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
-        self.quota: dict[str, list[int]] = {}
-        self.class_weights: list[float] = []
-        self._planned: dict[str, list[float]] = {}  # the velocities that the plan was made for
-        self._shares: dict[str, float] = {}  # and those that the estimate was made with
+        self._shares: dict[str, float] = {}  # velocities that the estimate was made with
         self._sizes = UsualSize(_FACTOR)  # of the estimates that clients report
 
     @classmethod
@@ -139,23 +134,19 @@ class Streams(Layer):
     ) -> Iterable[Message]:
         """Let time pass, plan, choose, and tell those who train what they need to know."""
         nodes = self.federation.nodes(grid)
-        here = set(self.federation.keys(nodes))
-        self.profiles = {key: told for key, told in self.profiles.items() if key in here}
-        unknown = [node for node in nodes if not self._known(self.federation.key(node))]
+        self.profiles.advance(server_round, self.federation.keys(nodes))
+        key = self.federation.key
+        unknown = [node for node in nodes if self.profiles.unknown(key(node), server_round)]
         self._ask(server_round, grid, unknown, None)
         if self.exact:
             self._ask(server_round, grid, nodes, arrays)
         if self.plans:
-            self._plan(server_round, [self.federation.key(node) for node in nodes])
+            self._plan(server_round)
         messages = list(super().configure_train(server_round, arrays, config, grid))
         if self.every_round:
             busy = {message.metadata.dst_node_id for message in messages}
             self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
         return self._guide(server_round, messages) if self.plans else messages
-
-    def _known(self, key: str) -> bool:
-        """Tell whether a client has said how fast its labels come, and some do."""
-        return key in self.profiles and sum(self.profiles[key]["velocity"]) > 0
 
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
@@ -165,14 +156,15 @@ class Streams(Layer):
         answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
         estimates: dict[str, NDArray[np.float32]] = {}
         self.federation.readable(server_round, answers, lambda a: self._hear(a, estimates))
+        self.profiles.answered(self.federation.keys(answers), server_round)
         self._report(estimates)
 
     def _hear(self, reply: Message, estimates: dict[str, NDArray[np.float32]]) -> None:
         """Take this layer's records out of a reply; :class:`BadReply` if they are no good."""
         key = self.federation.key_of(reply)
         told = detach(reply, PLAN, ConfigRecord)
-        if told is not None or key not in self.profiles:
-            self.profiles[key] = _checked_profile(told, self.num_classes)
+        if told is not None or key not in self.profiles.told:
+            self.profiles.hear(key, _checked_profile(told, self.num_classes))
         estimate = detach(reply, ESTIMATE, ArrayRecord)
         if estimate is not None and self.plans:
             estimates[key] = self._checked_estimate(estimate)
@@ -194,59 +186,33 @@ class Streams(Layer):
     def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:
         """Bring the estimate of the global gradient up to date (eq. 8)."""
         if estimates:
-            shares = {key: sum(row) for key, row in self._velocities(self.profiles).items()}
+            shares = dict.fromkeys(self.profiles.told, 0.0)
+            shares |= {key: sum(row) for key, row in self.profiles.velocities().items()}
             if shares != self._shares:
                 self._shares = shares
                 self.gradient.reshare(shares)
             self.gradient.report(estimates)
 
-    def _velocities(self, keys: Iterable[str]) -> dict[str, list[float]]:
-        """Return how fast labels come to clients; nobody counts for many times the usual.
-
-        A client could otherwise claim to see nearly all the data, and so steer the plan, the
-        weights of the classes and the estimate by itself.
-        """
-        told = {key: list(self.profiles[key]["velocity"]) for key in keys}
-        totals = [sum(row) for row in told.values() if sum(row) > 0]
-        most = _MOST_TIMES * float(np.median(totals)) if len(totals) >= 3 else math.inf
-        return {
-            key: [v * most / sum(row) for v in row] if sum(row) > most else row
-            for key, row in told.items()
-        }
-
-    def _plan(self, server_round: int, keys: Sequence[str]) -> None:
+    def _plan(self, server_round: int) -> None:
         """Make the plan anew if it does not fit any more (section 3.3)."""
-        known = [key for key in keys if key in self.profiles]
-        velocities = self._velocities(known)
-        if not self.coordinated or not known or not self._outdated(velocities):
+        if not self.coordinated:
             return
-        plan = coordinate(
-            list(velocities.values()),
-            [self.profiles[key]["capacity"] for key in known],
-            self.clients_per_label or len(known),
-            self.labels_per_client or None,
-            self.quantities,
-            self.cover,
+        told = self.profiles.told
+        plan = self.plan.update(
+            server_round,
+            self.profiles.velocities(),
+            {key: int(profile["capacity"]) for key, profile in told.items()},
+            {key: int(profile["arrived"]) for key, profile in told.items()},
         )
-        self._planned = velocities
-        self.quota = {key: row.tolist() for key, row in zip(known, plan.quota, strict=True)}
-        self.class_weights = plan.class_weights.tolist()
-        self.federation.note(
-            StoragePlanned(
-                round=server_round,
-                clients=len(known),
-                stored=plan.quota.sum(0).tolist(),
-                class_weights=self.class_weights,
+        if plan is not None:
+            self.federation.note(
+                StoragePlanned(
+                    round=server_round,
+                    clients=len(plan.quota),
+                    stored=plan.quota.sum(0).tolist(),
+                    class_weights=plan.class_weights.tolist(),
+                )
             )
-        )
-
-    def _outdated(self, velocities: dict[str, list[float]]) -> bool:
-        if velocities.keys() != self._planned.keys():
-            return True
-        now = np.array(list(velocities.values()))
-        before = np.array([self._planned[key] for key in velocities])
-        new_label = ((now.sum(0) > 0) & (before.sum(0) == 0)).any()
-        return bool(new_label or np.abs(now - before).sum() > self.replan * before.sum())
 
     def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
         """Add the plan and the estimate to training messages."""
@@ -255,10 +221,10 @@ class Streams(Layer):
         sent = 0
         for message in messages:
             key = self.federation.key(message.metadata.dst_node_id)
-            if self.class_weights:
-                told: dict[str, Any] = {"class-weights": self.class_weights}
-                if any(self.quota.get(key, ())):  # else its labels are not known yet
-                    told["quota"] = self.quota[key]
+            if self.plan.class_weights:
+                told: dict[str, Any] = {"class-weights": self.plan.class_weights}
+                if any(self.plan.quota.get(key, ())):  # else its labels are not known yet
+                    told["quota"] = self.plan.quota[key]
                 plan = filled(ConfigRecord, told)
                 attach(message, PLAN, plan)
                 sent += record_bytes(plan)
@@ -281,15 +247,14 @@ class Streams(Layer):
         return result
 
     def _note(self, server_round: int) -> None:
-        stored = np.array([p["stored"] for p in self.profiles.values()]).reshape(
-            -1, self.num_classes
-        )
+        here = self.profiles.here()
+        stored = np.array([told["stored"] for told in here]).reshape(-1, self.num_classes)
         self.federation.note(
             StreamsStored(
                 round=server_round,
                 clients=len(stored),
                 stored=stored.sum(0).tolist(),
-                arrived=sum(int(p["arrived"]) for p in self.profiles.values()),
+                arrived=sum(int(told["arrived"]) for told in here),
                 classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
             )
         )
@@ -297,22 +262,19 @@ class Streams(Layer):
     def own_state(self) -> dict[str, Any]:
         """Return the profiles, the plan and the estimators."""
         return {
-            "profiles": self.profiles,
+            "profiles": self.profiles.state_dict(),
             "gradient": self.gradient.state_dict(),
-            "quota": self.quota,
-            "class-weights": self.class_weights,
-            "planned": self._planned,
+            "plan": self.plan.state_dict(),
             "shares": self._shares,
             "sizes": self._sizes.state(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
-        self.profiles = dict(state["profiles"])
         self.gradient.load_state_dict(state["gradient"])
-        self.quota = dict(state["quota"])
-        self.class_weights = list(state["class-weights"])
-        self._planned = dict(state["planned"])
+        if "plan" in state:  # else an older version wrote it: clients are asked anew
+            self.profiles.load_state_dict(state["profiles"])
+            self.plan.load_state_dict(state["plan"])
         self._shares = dict(state["shares"])
         self._sizes.load(state["sizes"])
 

@@ -39,6 +39,7 @@ class StreamedData(ClientHook):
         device = StreamDevice(request)
         if device.new_to_run:
             device.take_in(request.arrays)
+            device.catch_up()
         device.live_until(request.round)
         device.take_in(request.arrays)
         device.save()
@@ -101,6 +102,8 @@ def _live_on(request: ClientRequest) -> dict[str, ConfigRecord]:
     if device.model or not device.looks:
         device.live_until(request.round)
         device.save()
+        request.close()
+    elif device.foresee(request.round):
         request.close()
     else:
         request.abandon()

@@ -33,14 +33,18 @@ class Ode(Settings):
     labels_per_client: Count = Field(
         default=0, description="at most this many labels per client; 0 means no limit"
     )
-    quantities: Literal["even", "matched"] = Field(
-        default="even", description='how a client divides its store: "even", or "matched" to eq. 10'
+    quantities: Literal["even", "balanced", "matched"] = Field(
+        default="even",
+        description='how a client divides its store: "even", the remainder for its faster labels; '
+        '"balanced", the remainder for labels that are stored too little of; "matched" to eq. 10',
     )
     cover: bool = Field(
         default=True, description="a label that nobody would store takes the places of another"
     )
     replan: NonNegative = Field(
-        default=0.2, description="a new plan is made when velocities have changed by this share"
+        default=0.2,
+        description="a new plan is made when averaged velocities have changed by this share; a "
+        "label moves to a client only where it is faster by this share",
     )
 
 

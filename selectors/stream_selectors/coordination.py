@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _SOFTNESS = 0.1  # of the matched split, as a share of the mean velocity of what is assigned
+_TIE = 1e-9  # share by which velocities differ that are the same
 _STEPS, _CLOSE = 50, 0.01  # of its prices: at most so many, and when the labels' shares are right
 
 
@@ -47,6 +48,9 @@ def coordinate(
     labels_per_client: ArrayLike | None = None,
     quantities: str = "even",
     cover: bool = False,
+    *,
+    held: ArrayLike | None = None,
+    loyalty: float = 0.0,
 ) -> Plan:
     """Return how many samples of which label each client stores, and what they weigh.
 
@@ -66,11 +70,16 @@ def coordinate(
         Labels that a client is given at most; all if not said.
     quantities : str
         How a client divides its storage among its labels: "even" as in the paper, with what is left
-        over for its faster labels; "matched" close to the best solution of eq. 10, which prefers
-        fast labels as far as the global distribution allows.
+        over for its faster labels; "balanced" as even, with what is left over for the labels that
+        all clients together store too little of, by eq. 9d; "matched" close to the best solution of
+        eq. 10, which prefers fast labels as far as the global distribution allows.
     cover : bool
         Give a label that would be stored nowhere the places of another label of one of its clients,
         where that one is stored by others too.
+    held : array of int, shape (clients, labels), optional
+        Quota of the plan before this one.
+    loyalty : float
+        A label stays where it is held, unless it is faster elsewhere by more than this share.
 
     Examples
     --------
@@ -89,13 +98,22 @@ def coordinate(
     per_label = _counts("clients_per_label", clients_per_label, labels, least=1)
     limit = labels if labels_per_client is None else labels_per_client
     per_client = _counts("labels_per_client", limit, clients, least=0 if not labels else 1)
-    assigned = _assign(speeds, places, per_label, per_client)
+    ranked, kept = speeds, np.zeros(speeds.shape, dtype=np.bool_)
+    if held is not None:
+        kept = np.asarray(held) > 0
+        if kept.shape != speeds.shape:
+            raise ValueError(f"held: expected shape {speeds.shape}, got {kept.shape}")
+        ranked = speeds * np.where(kept, 1.0 + max(loyalty, _TIE), 1.0)
+    assigned = _assign(ranked, places, per_label, per_client)
     if quantities == "even":
-        quota = _even(assigned, speeds, places)
+        quota = _even(assigned, ranked, places)
+    elif quantities == "balanced":
+        quota = _balanced(assigned, speeds, places, kept)
     elif quantities == "matched":
         quota = _matched(assigned, speeds, places)
     else:
-        raise ValueError(f"quantities: expected 'even' or 'matched', got {quantities!r}")
+        known = "'even', 'balanced' or 'matched'"
+        raise ValueError(f"quantities: expected {known}, got {quantities!r}")
     if cover:
         _cover(quota, (speeds > 0) & (places > 0)[:, None], speeds)
     return Plan(quota, class_weights(speeds, quota))
@@ -139,6 +157,30 @@ def _even(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
     part, rest = np.divmod(storage, np.maximum(assigned.sum(axis=1), 1))
     first = _ranks(np.where(assigned, velocity, -1.0)) < rest[:, None]
     quota: Ints = np.where(assigned, part[:, None] + first, 0)
+    return quota
+
+
+def _balanced(assigned: Mask, velocity: Floats, storage: Ints, kept: Mask) -> Ints:
+    """Return equal parts of each client's storage, the remainder where eq. 9d lacks most.
+
+    With fewer places than labels the remainder is all there is: if it went to the faster labels, a
+    label that is slow everywhere would be stored nowhere. Clients take turns; each gives one place
+    more to those of its labels that are the furthest below their share of all places; first to
+    those that it held before, where these still lack a place.
+    """
+    part, rest = np.divmod(storage, np.maximum(assigned.sum(axis=1), 1))
+    quota: Ints = np.where(assigned, part[:, None], 0)
+    rest[~assigned.any(axis=1)] = 0
+    wanted = velocity.sum(axis=0) / (velocity.sum() or 1.0) * (quota.sum() + rest.sum())
+    lacking = wanted - quota.sum(axis=0)
+    # Clients with few labels have the least choice and go first.
+    for client in np.argsort(assigned.sum(axis=1), kind="stable"):
+        own = np.flatnonzero(assigned[client])
+        stays = kept[client, own] & (lacking[own] >= 0.5)
+        order = np.lexsort((-velocity[client, own], -lacking[own], ~stays))
+        given = own[order[: rest[client]]]
+        quota[client, given] += 1
+        lacking[given] -= 1
     return quota
 
 

@@ -72,6 +72,12 @@ class RoundClock:
         self._round, self.now = until_round, self.now + passed
         return passed
 
+    def ahead(self, until_round: int) -> int:
+        """Return how many rounds would pass, and stay."""
+        then = RoundClock()
+        then.load_state_dict(self.state_dict())
+        return then.advance(until_round)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the time."""
         return {"now": self.now, "round": self._round}
@@ -97,13 +103,13 @@ class LabelRates:
         self._counts = np.zeros(0)
         self._rounds = 0.0
 
-    def observe(self, labels: NDArray[np.int64], rounds: int) -> None:
-        """Take notice of what arrived in so many rounds."""
+    def observe(self, labels: NDArray[np.int64], rounds: int, share: float = 1.0) -> None:
+        """Take notice of what arrived in so many rounds; only a share of it, if told so."""
         counts = np.bincount(labels, minlength=len(self._counts)).astype(np.float64)
         older = np.exp(-rounds / _MEMORY)
         # The rounds weigh, together, the sum of a geometric series; so does what came in them.
         weight = (1 - older) / (1 - np.exp(-1 / _MEMORY))
-        counts *= weight / rounds if rounds else 1.0
+        counts *= share * (weight / rounds if rounds else 1.0)
         counts[: len(self._counts)] += older * self._counts
         self._counts, self._rounds = counts, older * self._rounds + weight
 

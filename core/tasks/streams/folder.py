@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..datasets.npz import read_arrays
 from ..datasets.storage import UNREADABLE
 from ..errors import one_line
 from .arrivals import (
@@ -21,13 +19,14 @@ from .arrivals import (
     LabelRates,
     RoundClock,
     content_keys,
-    fitted,
     without_unusable,
 )
+from .read_files import AfterReading
+from .sample_files import KINDS, labels_in, samples_in
 
 _log = logging.getLogger("forager")
 
-_KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
+_ROUND = 60.0, 3600.0  # seconds that a round is taken to last: at least, at most
 _VANISHED = 100_000  # files that are gone and still remembered, as a disk may only be unmounted
 
 
@@ -48,6 +47,10 @@ class FolderStream:
     written: it is tried again when it has changed. Keys are made of the samples' content, so that a
     copy of a file brings nothing new.
 
+    How fast labels come is measured in rounds. Of files whose times lie further apart than the
+    rounds that passed, as at the first contact with a folder that has long been filling, only what
+    falls into so many rounds is counted.
+
     Parameters
     ----------
     folder : Path
@@ -62,6 +65,8 @@ class FolderStream:
         Samples after which a contact reads no further file; the rest is left for the next.
     settle : float
         Seconds that a file must have been left alone before it is read.
+    after : AfterReading
+        What :meth:`release` does with files that were read.
 
     Examples
     --------
@@ -83,54 +88,104 @@ class FolderStream:
         classes: Sequence[str] = (),
         limit: int = 4096,
         settle: float = 2.0,
+        after: AfterReading | None = None,
     ) -> None:
         self.folder, self.input_shape, self.num_classes = folder, input_shape, num_classes
         names = classes or [str(number) for number in range(num_classes)]
         self._numbers = {name: number for number, name in enumerate(names)}
         self.limit, self.settle = limit, settle
         self._clock, self._rates = RoundClock(), LabelRates()
+        self.after = AfterReading() if after is None else after
         self._done: set[int] = set()  # marks of the files that were read or cannot be
+        self._refused: set[int] = set()  # and of those that cannot be
+        self._contact = 0.0  # when files were read last, in seconds since 1970
+        self._surveyed: LabelRates | None = None
 
     def arrivals(self, until_round: int) -> Arrivals:
         """Give what arrived since the last call."""
         rounds = self._clock.advance(until_round)
         inputs = [np.zeros((0, *self.input_shape), dtype=np.float32)]
         labels = [np.zeros(0, dtype=np.int64)]
+        times: list[int] = []
         count = 0
         for file in self._new_files():
             if count >= self.limit:
                 break
             self._done.add(file.mark)
             try:
-                x, y = self._read(file.path)
+                x, y = samples_in(file.path, self._numbers, self.input_shape)
             except UNREADABLE as error:
+                self._refused.add(file.mark)
                 _log.warning("%s: left until it changes: %s", file.path, one_line(error))
                 continue
             inputs.append(x)
             labels.append(y)
+            times.append(file.modified)
             count += len(y)
-        return self._checked(np.concatenate(inputs), np.concatenate(labels), rounds)
-
-    def _checked(self, x: NDArray[np.float32], y: NDArray[np.int64], rounds: int) -> Arrivals:
-        """Give the samples keys, and leave out those that are of no use."""
+        x, y = np.concatenate(inputs), np.concatenate(labels)
         found = Arrivals(content_keys(x, y), x, y)
         arrived = without_unusable(found, self.num_classes, str(self.folder))
-        self._rates.observe(arrived.y, rounds)
+        self._rates.observe(arrived.y, rounds, self._share(times, rounds))
+        self._surveyed, self._contact = None, time.time()
         return arrived
+
+    def survey(self, until_round: int) -> None:
+        """Count the labels of what waits, by the files' names and times; nothing is taken.
+
+        A device need not have a model for that. :meth:`label_velocity` tells of it until the files
+        are read.
+        """
+        labels, times, count = [np.zeros(0, dtype=np.int64)], [], 0
+        for file in self._new_files():
+            if count >= self.limit:
+                break
+            with suppress(*UNREADABLE):  # that is for arrivals to say
+                labels.append(labels_in(file.path, self._numbers, self.input_shape))
+                times.append(file.modified)
+                count += len(labels[-1])
+        rounds, self._surveyed = self._clock.ahead(until_round), LabelRates()
+        self._surveyed.load_state_dict(self._rates.state_dict())
+        self._surveyed.observe(np.concatenate(labels), rounds, self._share(times, rounds))
+
+    def release(self) -> None:
+        """Delete or move the files that were read; only once their samples are on the disk."""
+        if self.after.keeps:
+            return
+        for file in list(self._files()):
+            if file.mark in self._done and file.mark not in self._refused:
+                with suppress(FileNotFoundError):  # it is gone, or there is a new one of its name
+                    facts = file.path.stat()
+                    same = facts.st_mtime_ns == file.modified
+                    if same and self.after.apply(file.path, self.folder):
+                        self._done.discard(file.mark)
+
+    def _share(self, times: Sequence[int], rounds: int) -> float:
+        """Return how much of what files hold came in the rounds that passed, by their times."""
+        span = (max(times) - min(times)) / 1e9 if times else 0.0
+        passed = max(1, rounds)
+        elapsed = time.time() - self._contact if self._contact else 0.0
+        lasts = min(max(elapsed / passed, _ROUND[0]), _ROUND[1])
+        return passed / max(passed, span / lasts)
 
     def label_velocity(self, num_classes: int) -> Floats:
         """Give the samples of each label that arrived per round, lately."""
-        return self._rates.per_round(num_classes)
+        return (self._surveyed or self._rates).per_round(num_classes)
 
     def state_dict(self) -> dict[str, Any]:
         """Return which files were read, and how fast they came."""
-        done = np.array(sorted(self._done), dtype=np.int64)
-        state = {"done": done, "rates": self._rates.state_dict()}
+        marks = {"done": self._done, "refused": self._refused}
+        state: dict[str, Any] = {
+            name: np.array(sorted(some), dtype=np.int64) for name, some in marks.items()
+        }
+        state |= {"rates": self._rates.state_dict(), "contact": self._contact}
         return state | {"clock": self._clock.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what ``state_dict`` returned."""
         self._done = set(state["done"].tolist())
+        # An older state does not tell what could not be read: such files are left alone.
+        self._refused = set(state["refused"].tolist()) if "refused" in state else set(self._done)
+        self._contact = float(state.get("contact", 0.0))
         self._rates.load_state_dict(state["rates"])
         self._clock.load_state_dict(state["clock"])
 
@@ -140,6 +195,7 @@ class FolderStream:
         present = {file.mark for file in files}
         if len(self._done - present) > _VANISHED:
             self._done &= present
+        self._refused &= self._done
         new, now = [file for file in files if file.mark not in self._done], time.time()
         # Files from the future are read: the clock was set back, and may stay so.
         return sorted(f for f in new if not 0 <= now - f.modified / 1e9 < self.settle)
@@ -148,7 +204,7 @@ class FolderStream:
         """All files of the folder and its sub-folders that are of a known kind."""
         for entry in _entries(self.folder):
             inside = _entries(Path(entry.path)) if entry.is_dir() else []
-            for candidate, kinds in [(entry, (".npz",)), *((inner, _KINDS) for inner in inside)]:
+            for candidate, kinds in [(entry, (".npz",)), *((inner, KINDS) for inner in inside)]:
                 if candidate.name.lower().endswith(kinds) and candidate.is_file():
                     with suppress(FileNotFoundError):  # it may be gone by now
                         yield self._file(candidate)
@@ -159,42 +215,6 @@ class FolderStream:
         text = f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}".encode(errors="surrogateescape")
         digest = hashlib.blake2b(text, digest_size=8).digest()
         return _File(facts.st_mtime_ns, path, int.from_bytes(digest, "little", signed=True))
-
-    def _read(self, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Read the samples and labels of a file."""
-        if path.suffix.lower() == ".npz":
-            arrays = read_arrays(path, ("x", "y"), ())
-            x, y = fitted(arrays["x"], self.input_shape), arrays["y"]
-            if y.shape != (len(x),) or y.dtype.kind not in "iu":
-                raise ValueError(f"y must hold one whole number for each of {len(x)} samples")
-            return x, y.astype(np.int64)
-        if path.parent.name not in self._numbers:
-            raise ValueError(f"its folder must be named for one of {', '.join(self._numbers)}")
-        is_array = path.suffix.lower() == ".npy"
-        array = np.load(path, allow_pickle=False) if is_array else self._image(path)
-        x = self._samples(array)
-        return x, np.full(len(x), self._numbers[path.parent.name], dtype=np.int64)
-
-    def _samples(self, array: NDArray[Any]) -> NDArray[np.float32]:
-        """Turn an array into samples: it is one, or else several."""
-        try:
-            return fitted(array[None], self.input_shape)
-        except ValueError as misfit:
-            try:
-                return fitted(array, self.input_shape)
-            except ValueError:
-                raise misfit from None
-
-    def _image(self, path: Path) -> NDArray[np.uint8]:
-        """One image, height by width, by channels if the task has colours."""
-        from PIL import Image
-
-        coloured = len(self.input_shape) == 3 and self.input_shape[0] > 1
-        try:
-            with Image.open(path) as image:
-                return np.asarray(image.convert("RGB" if coloured else "L"))
-        except Exception as error:  # whatever a decoder makes of damaged bytes
-            raise ValueError(f"not a whole image: {one_line(error)}") from error
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

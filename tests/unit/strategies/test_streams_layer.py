@@ -1,5 +1,6 @@
 """The server's side of streams: profiles, plans, the estimate of the global gradient."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,20 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
+from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.events import Quarantined, StoragePlanned, StreamsStored
-from forager.core.wire.keys import CLIENT, CLIENT_KEY, ESTIMATE, INGEST, METRICS, NUM_EXAMPLES, PLAN
+from forager.core.wire.keys import (
+    CLIENT,
+    CLIENT_KEY,
+    CONFIG,
+    ESTIMATE,
+    INGEST,
+    METRICS,
+    NUM_EXAMPLES,
+    PLAN,
+    ROUND,
+)
 from forager.strategies.layer import Layer
 from forager.strategies.streams import Streams
 
@@ -88,35 +100,118 @@ def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:
     play(layer, grid)
     told = play(layer, grid, 2)
     assert from_record(told["0"][ESTIMATE])["estimate"].tolist() == [1, 3, 0, 0]
-    # Whoever leaves counts no more.
+    # Whoever is away still counts, by what it said last; who is gone for good does not.
     grid.nodes = {node: key for node, key in grid.nodes.items() if key == "1"}
     play(layer, grid, 3)
     told = play(layer, grid, 4)
+    assert from_record(told["1"][ESTIMATE])["estimate"].tolist() == [1, 3, 0, 0]
+    play(layer, grid, 60)
+    told = play(layer, grid, 61)
     assert from_record(told["1"][ESTIMATE])["estimate"].tolist() == [0, 4, 0, 0]
 
 
 def test_a_new_plan_is_made_only_when_something_changed() -> None:
     layer, notes = streams(replan=0.2)
-    grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])})
-    play(layer, grid)
-    grid.behaviours = {"0": Device([4.5, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
-    play(layer, grid, 2)
-    play(layer, grid, 3)
-    assert len(notes.of(StoragePlanned)) == 1  # a little faster: the plan stays
-    grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
-    play(layer, grid, 4)
-    play(layer, grid, 5)
-    assert len(notes.of(StoragePlanned)) == 2  # much faster
-    grid.behaviours = {"0": Device([8.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.1])}
-    play(layer, grid, 6)
-    told = play(layer, grid, 7)
-    assert (
-        len(notes.of(StoragePlanned)) == 3
-    )  # a label that nobody had: however rare, it has a place
-    assert told["1"][PLAN]["quota"][2] > 0
+
+    def plans_after(rounds: range, first: list[float], second: list[float]) -> int:
+        devices = {"0": Device(first, arrived=900), "1": Device(second, arrived=900)}
+        grid.behaviours = {**grid.behaviours, **devices}
+        for number in rounds:
+            play(layer, grid, number)
+        return len(notes.of(StoragePlanned))
+
+    grid = FakeGrid("01", {})
+    assert plans_after(range(1, 2), [4.0, 1.0, 0.0], [1.0, 2.0, 0.0]) == 1
+    assert plans_after(range(2, 12), [4.5, 1.0, 0.0], [1.0, 2.0, 0.0]) == 1  # a little faster
+    assert plans_after(range(12, 14), [30.0, 1.0, 0.0], [1.0, 2.0, 0.0]) == 2  # much faster
+    assert plans_after(range(14, 23), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 2  # not so soon again
+    # A label that nobody had: however rare, it has a place.
+    assert plans_after(range(23, 24), [30.0, 1.0, 0.0], [1.0, 2.0, 0.1]) == 3
+    assert play(layer, grid, 24)["1"][PLAN]["quota"][2] > 0
     grid.nodes[900] = "2"
     grid.behaviours = {**grid.behaviours, "2": Device([0.0, 0.0, 1.0])}
-    assert list(play(layer, grid, 8)["2"][PLAN]["quota"]) == [0, 0, 6]
+    # One of three is new: that cannot wait.
+    assert list(play(layer, grid, 25)["2"][PLAN]["quota"]) == [0, 0, 6]
+
+
+def test_whoever_is_away_for_some_rounds_is_planned_for() -> None:
+    layer, notes = streams()
+    devices = {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 0.0])}
+    grid = FakeGrid("01", devices)
+    told = play(layer, grid)
+    everyone = dict(grid.nodes)
+    grid.nodes = {node: key for node, key in everyone.items() if key == "1"}
+    for number in range(2, 12):
+        play(layer, grid, number)
+    assert notes.of(StreamsStored)[-1].clients == 1
+    asked = len(grid.of_kind(INGEST))
+    grid.nodes = everyone
+    assert list(play(layer, grid, 12)["0"][PLAN]["quota"]) == list(told["0"][PLAN]["quota"])
+    assert len(grid.of_kind(INGEST)) == asked
+    assert len(notes.of(StoragePlanned)) == 1
+    grid.nodes = {node: key for node, key in everyone.items() if key == "1"}
+    for number in range(13, 70):
+        play(layer, grid, number)
+    assert [event.clients for event in notes.of(StoragePlanned)] == [2, 1]  # gone for good
+
+
+def test_a_capacity_that_has_changed_is_planned_with() -> None:
+    layer, _ = streams()
+    grid = FakeGrid("0", {"0": Device([4.0, 1.0, 0.0])})
+    assert sum(play(layer, grid)["0"][PLAN]["quota"]) == 6
+    grid.behaviours = {"0": Device([4.0, 1.0, 0.0], capacity=3)}
+    quotas = [sum(play(layer, grid, number)["0"][PLAN]["quota"]) for number in range(2, 14)]
+    assert quotas == [6] * 9 + [3] * 3
+
+
+def test_an_empty_stream_is_asked_for_less_and_less_often() -> None:
+    layer, _ = streams(plans=False)
+    grid = FakeGrid("0", {"0": Device([0.0, 0.0, 0.0])})
+    asked = []
+    for number in range(1, 101):
+        before = len(grid.of_kind(INGEST))
+        play(layer, grid, number)
+        asked += [number] * (len(grid.of_kind(INGEST)) - before)
+    assert asked == [1, 2, 4, 8, 16, 32, 64]
+
+
+class Measured(Device):
+    """A client that measures how fast labels come, as a device does."""
+
+    def __init__(self, velocity: list[float], seed: int) -> None:
+        super().__init__(velocity)
+        self.true, self.rng = np.array(velocity), np.random.default_rng(seed)
+        self.rates, self.round, self.arrived = LabelRates(), 0, 0
+
+    def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
+        passed = int(message.content.config_records[CONFIG][ROUND]) - self.round
+        came = self.rng.poisson(self.true * passed)
+        self.rates.observe(np.repeat(np.arange(len(came)), came), passed)
+        self.round += passed
+        self.arrived += int(came.sum())
+        self.velocity = self.rates.per_round(len(came)).tolist()
+        self.other = {"arrived": self.arrived}
+        return super().__call__(message, key, look)
+
+
+@pytest.mark.parametrize(("rounds", "availability"), [(300, 1.0), (100, 0.9)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_measured_velocities_and_absences_make_few_plans(
+    rounds: int, availability: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    random.seed(seed)  # Flower's FedAvg draws from it
+    layer, notes = streams(clients_per_label=3)
+    layer.inner.fraction_train = 0.5  # type: ignore[attr-defined]
+    speeds = 4 * rng.dirichlet([0.5] * 3, 10)
+    devices = {str(n): Measured(row.tolist(), seed + n) for n, row in enumerate(speeds)}
+    grid = FakeGrid([str(n) for n in range(10)], devices)
+    everyone = dict(grid.nodes)
+    for number in range(1, rounds + 1):
+        here = {node: key for node, key in everyone.items() if rng.random() < availability}
+        grid.nodes = here or everyone
+        play(layer, grid, number)
+    assert 1 <= len(notes.of(StoragePlanned)) <= 3
 
 
 def test_a_client_whose_labels_are_not_known_yet_is_not_told_to_store_nothing() -> None:

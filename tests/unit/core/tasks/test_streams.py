@@ -9,6 +9,7 @@ import pytest
 from forager.core.storage import tree
 from forager.core.tasks.errors import TaskError
 from forager.core.tasks.streams.arrivals import LabelRates
+from forager.core.tasks.streams.read_files import AfterReading
 from forager.core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from PIL import Image
 
@@ -337,3 +338,73 @@ def test_what_an_own_source_gives_is_checked(said: list[str]) -> None:
 
         with pytest.raises(TaskError, match=message):
             OwnStream(odd, (2,), 3).arrivals(1)
+
+
+# What a folder says before it is read, and what becomes of files after
+
+
+def test_labels_are_counted_without_reading_samples(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", None, x=np.zeros((3, 3)), y=[0, 0, 2])
+    write(tmp_path / "1" / "one.npy", np.ones(3))
+    write(tmp_path / "1" / "many.npy", np.ones((4, 3)))
+    write(tmp_path / "2" / "a.png", np.ones((1, 3), dtype=np.uint8))
+    write(tmp_path / "unknown" / "b.npy", np.ones(3))
+    (tmp_path / "2" / "broken.npy").write_bytes(b"half a file")
+    stream = folder_stream(tmp_path, input_shape=(3,))
+    stream.survey(1)
+    assert stream.label_velocity(3).tolist() == [2, 5, 2]
+    stream.survey(4)  # the same files, in more rounds; nothing was taken
+    assert stream.label_velocity(3) == pytest.approx([0.5, 1.25, 0.5], abs=0.05)
+    assert len(stream.arrivals(1).y) == 9
+    assert stream.label_velocity(3).tolist() == [2, 5, 2]
+    stream.survey(1)
+    assert stream.label_velocity(3).tolist() == [2, 5, 2]
+
+
+def test_a_folder_that_has_long_been_filling_is_not_a_fast_one(tmp_path: Path) -> None:
+    now = time.time()
+    for number in range(120):  # one a minute for two hours
+        write(tmp_path / "1" / f"{number}.npy", np.full(3, number))
+        os.utime(tmp_path / "1" / f"{number}.npy", (0, now - 60 * number - 10))
+    stream = folder_stream(tmp_path)
+    stream.survey(1)
+    assert stream.label_velocity(3)[1] == pytest.approx(1, rel=0.02)
+    assert len(stream.arrivals(1).y) == 120
+    assert stream.label_velocity(3)[1] == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.parametrize("policy", ["keep", "delete", "move"])
+def test_files_that_were_read_go_where_they_should(tmp_path: Path, policy: str) -> None:
+    origin, other = tmp_path / "in", tmp_path / "read"
+    origin.mkdir()
+    after = AfterReading.of(f"move:{other}" if policy == "move" else policy, origin)
+    write(origin / "1" / "a.npy", np.ones(3))
+    write(origin / "1" / "broken.npy", np.ones(5))
+    stream = folder_stream(origin, after=after)
+    assert len(stream.arrivals(1).y) == 1
+    again = folder_stream(origin, after=after)
+    again.load_state_dict(saved(stream))
+    write(origin / "1" / "new.npy", np.zeros(3))
+    again.release()  # as after a crash: another process does it
+    assert (origin / "1" / "a.npy").exists() == (policy == "keep")
+    assert (other / "1" / "a.npy").exists() == (policy == "move")
+    assert (origin / "1" / "broken.npy").exists()  # it was not read
+    assert (origin / "1" / "new.npy").exists()
+    write(origin / "1" / "a.npy", np.full(3, 7))  # another one by an old name
+    again.release()
+    assert (origin / "1" / "a.npy").exists()
+    assert len(again.arrivals(2).y) == 2
+    again.release()
+    assert len(list(other.rglob("*.npy"))) == (3 if policy == "move" else 0)
+
+
+def test_what_cannot_be_done_with_files_is_refused(tmp_path: Path) -> None:
+    inside = tmp_path / "in" / "done"
+    for text, allowed in (
+        ("shred", 'use "keep", "delete" or "move:<folder>"'),
+        ("move:", 'use "keep"'),
+        (1, 'use "keep"'),
+        (f"move:{inside}", "use a folder that is not inside stream-path"),
+    ):
+        with pytest.raises(TaskError, match=f"node config: stream-read = .*{allowed}"):
+            AfterReading.of(text, tmp_path / "in")

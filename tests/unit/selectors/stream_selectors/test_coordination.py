@@ -43,7 +43,7 @@ def test_the_quota_is_that_of_the_greedy_strategy(data: st.DataObject) -> None:
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    quantities=st.sampled_from(["even", "matched"]),
+    quantities=st.sampled_from(["even", "balanced", "matched"]),
     cover=st.booleans(),
 )
 def test_limits_hold_and_storage_is_used(seed: int, quantities: str, cover: bool) -> None:
@@ -110,6 +110,40 @@ def test_matched_quantities_prefer_what_is_fast_within_the_global_distribution()
     assert share == pytest.approx(velocity.sum(axis=0) / 40, abs=0.03)
 
 
+@pytest.mark.parametrize("places", [2, 3, 7])
+def test_a_balanced_remainder_leaves_no_label_without_holders(places: int) -> None:
+    # The same labels are slow everywhere: with the remainder for the faster ones, nobody has them.
+    share = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
+    velocity, storage = np.tile(10 * share, (20, 1)), np.full(20, places)
+    even = coordinate(velocity, storage, 20).quota
+    balanced = coordinate(velocity, storage, 20, quantities="balanced")
+    assert balanced.quota.sum(axis=1).tolist() == storage.tolist()
+    if places < 5:
+        assert not even.sum(axis=0)[-1]
+        assert balanced.quota.sum(axis=0) / storage.sum() == pytest.approx(share, abs=0.03)
+        assert balanced.class_weights == pytest.approx(np.ones(5), abs=0.2)
+    assert np.ptp(balanced.quota, axis=1).max() <= 1  # every client still divides evenly
+    # A little faster or slower: most of it stays as it is.
+    changed = velocity * np.random.default_rng(0).uniform(0.95, 1.05, velocity.shape)
+    loyal = {"held": balanced.quota, "loyalty": 0.2}
+    after = coordinate(changed, storage, 20, quantities="balanced", **loyal).quota
+    assert np.abs(after - balanced.quota).sum() / 2 <= 0.1 * storage.sum()
+
+
+def test_a_label_stays_where_it_is_held_unless_it_is_much_faster_elsewhere() -> None:
+    before = coordinate([[4.0, 1.0], [3.0, 2.0]], [5, 5], 1)
+    assert before.quota.tolist() == [[5, 0], [0, 5]]
+    near, far = [[3.0, 2.0], [3.2, 1.9]], [[1.0, 2.0], [3.2, 1.0]]
+    assert coordinate(near, [5, 5], 1).quota.tolist() == [[0, 5], [5, 0]]
+    for velocity, same in ((near, True), (far, False), ([[2.0, 2.0], [2.0, 2.0]], True)):
+        after = coordinate(velocity, [5, 5], 1, held=before.quota, loyalty=0.2)
+        assert (after.quota.tolist() == before.quota.tolist()) == same
+    tie = coordinate([[2.0, 2.0], [2.0, 2.0]], [5, 5], 1, held=[[0, 5], [5, 0]])
+    assert tie.quota.tolist() == [[0, 5], [5, 0]]
+    with pytest.raises(ValueError, match=r"held: expected shape \(2, 2\)"):
+        coordinate(near, [5, 5], 1, held=[[1, 0]])
+
+
 def test_class_weights_are_those_of_equation_11() -> None:
     velocity = np.array([[8.0, 0.0], [0.0, 2.0]])
     plan = coordinate(velocity, [5, 5])
@@ -134,7 +168,7 @@ def test_nobody_and_nothing() -> None:
         (([[1.0]], [1.5]), "storage: expected whole numbers"),
         (([[1.0]], [1], 0), "clients_per_label: expected whole numbers of 1 or more"),
         (([[1.0]], [1], 1, 0), "labels_per_client: expected whole numbers of 1 or more"),
-        (([[1.0]], [1], 1, 1, "odd"), "quantities: expected 'even' or 'matched', got 'odd'"),
+        (([[1.0]], [1], 1, 1, "odd"), "quantities: expected 'even', 'balanced' or 'matched'"),
     ],
 )
 def test_what_makes_no_plan_is_refused(arguments: Any, message: str) -> None:

@@ -1,0 +1,96 @@
+"""Files of a stream: their samples, or only the labels of these."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets.npz import read_arrays
+from ..errors import one_line
+from .arrivals import fitted
+
+KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
+"""How the names of files end that may hold samples."""
+
+Shape = tuple[int, ...]
+
+
+def samples_in(
+    path: Path, numbers: dict[str, int], input_shape: Shape
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the samples and labels of a file; parameters and errors as for :func:`labels_in`."""
+    if path.suffix.lower() == ".npz":
+        arrays = read_arrays(path, ("x", "y"), ())
+        x, y = fitted(arrays["x"], input_shape), arrays["y"]
+        if y.shape != (len(x),) or y.dtype.kind not in "iu":
+            raise ValueError(f"y must hold one whole number for each of {len(x)} samples")
+        return x, y.astype(np.int64)
+    number = _class_of(path, numbers)
+    is_array = path.suffix.lower() == ".npy"
+    array = np.load(path, allow_pickle=False) if is_array else _image(path, input_shape)
+    x = _one_or_several(array, input_shape)
+    return x, np.full(len(x), number, dtype=np.int64)
+
+
+def labels_in(path: Path, numbers: dict[str, int], input_shape: Shape) -> NDArray[np.int64]:
+    """Return the label of every sample of a file.
+
+    An ``.npz`` file is asked for its ``y``, an ``.npy`` file for the shape in its header; an image
+    is one sample. What cannot be read raises one of ``UNREADABLE``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    numbers : dict
+        Number of the class by the name of a folder.
+    input_shape : tuple of int
+        Shape of one sample of the task.
+
+    Examples
+    --------
+    >>> labels_in(Path("incoming/cat/1.png"), {"dog": 0, "cat": 1}, (1, 8, 8)).tolist()
+    [1]
+    """
+    if path.suffix.lower() == ".npz":
+        labels = read_arrays(path, ("y",), ())["y"]
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise ValueError("y must hold whole numbers")
+        usable = (labels >= 0) & (labels < len(numbers))
+        return labels[usable].astype(np.int64)
+    number, count = _class_of(path, numbers), 1
+    if path.suffix.lower() == ".npy":
+        shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+        count = 1 if math.prod(shape) == math.prod(input_shape) else shape[0]
+    return np.full(count, number, dtype=np.int64)
+
+
+def _class_of(path: Path, numbers: dict[str, int]) -> int:
+    if path.parent.name not in numbers:
+        raise ValueError(f"its folder must be named for one of {', '.join(numbers)}")
+    return numbers[path.parent.name]
+
+
+def _one_or_several(array: NDArray[Any], input_shape: Shape) -> NDArray[np.float32]:
+    """Turn an array into samples: it is one, or else several."""
+    try:
+        return fitted(array[None], input_shape)
+    except ValueError as misfit:
+        try:
+            return fitted(array, input_shape)
+        except ValueError:
+            raise misfit from None
+
+
+def _image(path: Path, input_shape: Shape) -> NDArray[np.uint8]:
+    """One image, height by width, by channels if the task has colours."""
+    from PIL import Image
+
+    coloured = len(input_shape) == 3 and input_shape[0] > 1
+    try:
+        with Image.open(path) as image:
+            return np.asarray(image.convert("RGB" if coloured else "L"))
+    except Exception as error:  # whatever a decoder makes of damaged bytes
+        raise ValueError(f"not a whole image: {one_line(error)}") from error
