@@ -22,7 +22,7 @@ from .identity import client_key
 _log = logging.getLogger("forager")
 
 _KIND = "client-state"
-_RUNS = 2  # whose state stays on disk: this one's, and the last one's in case it is resumed
+_RUNS = 4  # whose state stays on disk: of those that take turns, and of the last in case of a resume
 
 
 class ClientState(MutableMapping[str, Any]):

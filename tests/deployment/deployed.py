@@ -209,7 +209,7 @@ class Deployment:
         home = self.folder / name / "home"
         home.mkdir(parents=True, exist_ok=True)
         return environment(home) | {
-            "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "selectors")]),
+            "PYTHONPATH": str(PROJECT),
             "CONTROL_ADDRESS": self.control,
             "CA_FILE": str(self.folder / "public" / "ca.crt"),
             "RESULTS": str(self.results),
