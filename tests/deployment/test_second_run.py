@@ -13,7 +13,7 @@ from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 from safetensors.numpy import load_file
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1500)
 
 DEVICES = ("first", "second")
 CONFIGS = {
