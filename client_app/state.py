@@ -22,7 +22,7 @@ from .identity import client_key
 _log = logging.getLogger("forager")
 
 _KIND = "client-state"
-_RUNS = 4  # whose state stays on disk: of those that take turns, and of the last in case of a resume
+_RUNS = 4  # whose state stays on disk: several may take turns, and the last may be resumed
 
 
 class ClientState(MutableMapping[str, Any]):
