@@ -15,7 +15,7 @@ from forager.client_app.app import answer
 from forager.client_app.claim import Claim, StateInUseError
 from forager.client_app.request import ClientRequest
 from forager.client_app.state import ClientState, state_path
-from forager.core.config.run_config import default_config, read_config
+from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks import load_task
