@@ -7,7 +7,7 @@ from ..tools.flower.cli import FlowerCli
 from ..tools.flower.env import PROGRAMS, environment
 from ..tools.flower.processes import Program, answers, free_port
 
-START_SECONDS = 60
+START_SECONDS = 180  # machines may be slow or busy
 
 
 class Federation:

@@ -26,7 +26,7 @@ from .federation import Federation
 from .light_clients import IDLE_SECONDS, LightClient, connect
 
 _PROGRAMS = ("flower-superlink", "flwr-serverapp")
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 @dataclass

@@ -22,7 +22,7 @@ from .identity import client_key
 _log = logging.getLogger("forager")
 
 _KIND = "client-state"
-_RUNS = 2  # whose state stays on disk: this one's, and the last one's in case it is resumed
+_RUNS = 4  # whose state stays on disk: several may take turns, and the last may be resumed
 
 
 class ClientState(MutableMapping[str, Any]):

@@ -3,6 +3,7 @@
 import logging
 import time
 from functools import lru_cache
+from secrets import token_hex
 from typing import Any
 
 from flwr.app import ArrayRecord, Context
@@ -64,7 +65,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
     folder.take_lease()
-    federation.run = folder.path.resolve().name
+    federation.run = _identity(folder, state)
     federation.journal = EventLog(folder)
     title = f"{config.strategy} on {config.task}"
     loop = Loop(
@@ -110,6 +111,12 @@ def _new_or_resumed(config: RunConfig) -> tuple[RunFolder, dict[str, Any] | None
     folder = RunFolder.open(path)
     folder.truncate_after(int(state["round"]))
     return folder, state
+
+
+def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:
+    """Return what clients know a run by: two runs may have one name, in two folders or in turn."""
+    name = folder.path.resolve().name
+    return f"{name}-{token_hex(4)}" if state is None else str(state.get("run", name))
 
 
 def _evaluator(task: Task, model: Any) -> Evaluate:

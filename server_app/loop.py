@@ -274,6 +274,7 @@ class Loop:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""
         return {
             "round": self.round,
+            "run": self.federation.run,
             "config": self.config,
             "arrays": from_record(self.arrays),
             "strategy": self.strategy.state_dict(),

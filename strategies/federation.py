@@ -46,7 +46,7 @@ class Federation:
     identify_timeout : float (default: 60.0)
         Seconds to wait for new nodes to say who they are.
     run : str (default: "")
-        Name of the run, which clients keep their state under; Flower's run id if it has none.
+        What clients know the run by and keep its state under; if empty, they go by Flower's run id.
     allowed : collection of str (default: everyone)
         Keys of the clients that may take part.
     """

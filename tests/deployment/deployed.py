@@ -153,9 +153,11 @@ class Deployment:
         command += [f"--port={free_port()}", f"--health-server-address=127.0.0.1:{free_port()}"]
         return self._start(name, command, device)
 
-    def start_devices(self, names: Sequence[str], *, by_wire: bool = False) -> list[Program]:
+    def start_devices(
+        self, names: Sequence[str], *, of: int = 0, by_wire: bool = False
+    ) -> list[Program]:
         """Start devices with a part of the built-in data each; wait until all are online."""
-        count = len(names)
+        count = of or len(names)
         programs = [
             self.start_device(name, f"{i}/{count}", by_wire=by_wire)
             for i, name in enumerate(names, start=1)
@@ -209,7 +211,7 @@ class Deployment:
         home = self.folder / name / "home"
         home.mkdir(parents=True, exist_ok=True)
         return environment(home) | {
-            "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "selectors")]),
+            "PYTHONPATH": str(PROJECT),
             "CONTROL_ADDRESS": self.control,
             "CA_FILE": str(self.folder / "public" / "ca.crt"),
             "RESULTS": str(self.results),

@@ -7,7 +7,7 @@ from typing import Any
 from deployed import Deployment, within
 from forager.tools.flower.processes import Program
 
-_PATIENCE = 300.0  # seconds; machines may be slow
+PATIENCE = 300.0  # seconds; machines may be slow
 _AT_WORK = 4.0  # seconds after which a process that got a message is in the midst of it
 
 
@@ -99,7 +99,7 @@ class Story:
         self._within(is_back)
 
     def _within(self, condition: Any) -> None:
-        within(_PATIENCE, condition, self.explain)
+        within(PATIENCE, condition, self.explain)
 
     # --- Doing
 

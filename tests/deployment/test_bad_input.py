@@ -71,7 +71,7 @@ def refused(tmp_path_factory):
         programs = {name: deployment.start_device(name, "1/3") for name in names}
         for name, program in programs.items():
             if name != "offline":
-                assert program.process.wait(120) == 1, program.last_words(40)
+                assert program.process.wait(400) == 1, program.last_words(40)
         yield {name: program.last_words(100) for name, program in programs.items()} | {
             "addresses": {name: address for name, (_, address) in servers.items()},
             "nowhere": nowhere,
@@ -141,7 +141,7 @@ def device(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=240,
         )
         assert done.returncode == 1, done.stdout + done.stderr
         return done.stderr

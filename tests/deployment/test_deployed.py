@@ -2,16 +2,15 @@
 
 import pytest
 from deployed import Deployment, settings
-from story import Story
+from story import PATIENCE, Story
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1500)
 
 NODES = ["node-1", "node-2", "node-3"]
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
-ROUNDS = 3
 RUN = settings(
     client_selector="all",
-    num_server_rounds=ROUNDS,
+    num_server_rounds=1000,  # the test ends it: a machine may take many for a device to start
     local_steps=3000,  # a second or more of training
     local__trainer="serial",
     round__deadline=60.0,
@@ -28,8 +27,7 @@ def deployment(tmp_path):
 
 
 def test_a_device_joins_in_mid_run_and_is_killed_in_training(deployment):
-    for number, name in enumerate(NODES[:2], start=1):
-        deployment.start_device(name, f"{number}/3")
+    deployment.start_devices(NODES[:2], of=len(NODES))
     follower = deployment.submit("run", "--run-config", RUN)
     story = Story(deployment, "joined")
     story.until_round(1)
@@ -37,10 +35,12 @@ def test_a_device_joins_in_mid_run_and_is_killed_in_training(deployment):
     story.until_at_work("node-3", "train", seconds=2.0)
     story.kill("node-3", "in its first training")
     story.expect_trouble("node-3", "train")
+    story.until_next_round()
+    story.end()
 
-    assert follower.process.wait(400) == 0, story.explain()
-    assert [event["round"] for event in story.events("round-finished")] == [*range(1, ROUNDS + 1)]
-    assert [event["reason"] for event in story.events("run-finished")] == ["completed"]
+    follower.process.wait(PATIENCE)
+    rounds = [event["round"] for event in story.events("round-finished")]
+    assert rounds == [*range(1, len(rounds) + 1)]
     first, *later = story.exchanges("train")
     assert (first["sent"], first["received"]) == (2, 2)
     assert all(exchange["received"] >= 1 for exchange in later), later

@@ -174,6 +174,14 @@ def test_a_device_without_docker_is_confined_too():
         assert f"LoadCredential={name}:/etc/forager/{name}" in lines
 
 
+def test_the_image_holds_every_folder_that_is_imported():
+    needed = {"forager", "core", "tools", "server_app", "client_app", "strategies", "selectors"}
+    assert all((PROJECT / folder).is_dir() for folder in needed)
+    left_out = {line.strip("/") for line in (PROJECT / ".dockerignore").read_text().split("\n")}
+    assert not needed & left_out
+    assert "COPY . /app" in (DOCKER / "Dockerfile").read_text()
+
+
 # --- credentials.py
 
 

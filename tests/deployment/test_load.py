@@ -3,7 +3,7 @@
 import pytest
 from forager.benchmarks.load import run_under_load
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_ten_clients_lose_nothing(tmp_path):

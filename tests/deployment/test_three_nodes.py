@@ -12,7 +12,7 @@ from forager.client_app.local_socket import address
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -78,7 +78,8 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
             "num-server-rounds": 3,
             "evaluate-every": 2,  # and after the last round
             "fraction-evaluate": 1.0,
-            "round.deadline": 60.0,
+            "round.deadline": 200.0,
+            "round.question-deadline": 200.0,
             "output-dir": str(run.parent),
             "run-name": run.name,
         },
@@ -105,7 +106,7 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
         accuracy = [float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"]]
     assert accuracy[-1] > max(accuracy[0], 0.8)
     federation.stop()
-    wait_until(lambda: not serves(worker), 20, lambda: "the worker outlives its SuperNode")
+    wait_until(lambda: not serves(worker), 120, lambda: "the worker outlives its SuperNode")
 
 
 def serves(path):

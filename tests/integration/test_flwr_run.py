@@ -17,7 +17,7 @@ from forager.tools.flower.env import FLOWER_HOME, PROJECT, environment
 from forager.tools.flower.processes import Program
 from own_task_page import command, prepare
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(900)
 
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
 
@@ -31,7 +31,7 @@ class Launcher(Program):
             command, env=environment(folder / "home"), cwd=PROJECT, log=folder / "launcher.log"
         )
 
-    def wait(self, until=None, seconds=240):
+    def wait(self, until=None, seconds=600):
         """Wait for its end or until it says something; return what it has said."""
         deadline = time.monotonic() + seconds
         while self.alive and not (until and until in self.log.read_text()):
@@ -42,7 +42,7 @@ class Launcher(Program):
 
     @property
     def exit_code(self):
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=300)
 
 
 def settings(**values):

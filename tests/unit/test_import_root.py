@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,34 @@ def test_no_source_file_imports_selectors_as_a_package() -> None:
             text = file.read_text()
             assert "from selectors." not in text, file
             assert "import selectors." not in text, file
+
+
+# Flower's simulation looks for the ClientApp while another thread imports the ServerApp. The second
+# of the two must wait until the package knows where its folders are, here half a second.
+RACE = """
+import threading, pathlib, time
+from flwr.supercore.object_ref import load_app, validate
+
+plain = pathlib.Path.is_dir
+pathlib.Path.is_dir = lambda path: time.sleep(0.5) or plain(path)
+loaded = []
+other = threading.Thread(target=lambda: loaded.append(load_app({other!r}, ValueError, {root!r})))
+other.start()
+time.sleep(0.2)
+valid = validate({mine!r}, project_dir={root!r})
+mine = load_app({mine!r}, ValueError, {root!r})
+other.join()
+print(valid, type(mine).__name__, type(loaded[0]).__name__)
+"""
+
+
+@pytest.mark.parametrize("first", ["serverapp", "clientapp"])
+def test_both_apps_are_found_while_the_package_is_being_imported(
+    tmp_path: Path, first: str
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    apps = project["tool"]["flwr"]["app"]["components"]
+    (second,) = apps.keys() - {first}
+    code = RACE.format(other=apps[first], mine=apps[second], root=str(ROOT))
+    kinds = {"serverapp": "ServerApp", "clientapp": "ClientApp"}
+    assert output(code, tmp_path) == f"(True, None) {kinds[second]} {kinds[first]}"

@@ -216,9 +216,12 @@ class LocalGrid(Grid):
         return states if self.devices is None else states | {"": self.devices.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Take back what :meth:`state_dict` returned; other clients keep nothing."""
         if self.devices is not None and "" in state:
             self.devices.load_state_dict(state.pop(""))
+        for node in self._stateful:
+            self.contexts[node].state.clear()
+        self._stateful.clear()
         for node, sections in state.items():
             remember_all(self.contexts[int(node)], sections)
             self._stateful.add(int(node))

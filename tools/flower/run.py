@@ -31,7 +31,7 @@ from .processes import Program, ProgramError, answers, free_port
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
 _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 _CAUSE = "Simulation failed with exception: "
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0  # machines may be slow or busy
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def show_progress(lines: Iterable[str], log: Path) -> None:
                 print(line, flush=True)
 
 
-def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 30.0) -> RunStatus:
-    """Return how a run ended; its log may end a little earlier."""
+def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunStatus:
+    """Return how a run ended; its log may end earlier, by a minute if its process was killed."""
     deadline = time.monotonic() + seconds
     while True:
         status = flower.status(run_id)

@@ -1,0 +1,129 @@
+"""Runs at once and one after the other on the same devices, over gRPC, all of which remember.
+
+A run must find nothing of another one, and a resumed run nothing of rounds that it plays again.
+Samples that a device has stored from its stream are its own: they outlive runs.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from federation import Federation
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.run import wait_for_end
+from safetensors.numpy import load_file
+
+pytestmark = pytest.mark.timeout(1500)
+
+DEVICES = ("first", "second")
+CONFIGS = {
+    "controls and coresets": {
+        "strategy": "gcfl",
+        "coreset.every": 1,
+        "coreset.first-round": 0,
+        "objective": "scaffold",
+        "uplink": "top-k",
+        "top-k.density": 0.2,
+        "top-k.error-feedback": True,
+    },
+    "importances and previous models": {"strategy": "ios", "objective": "moon"},
+    "affinities": {"strategy": "auxo"},
+    "stream": {"strategy": "ode", "stream.capacity": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    """A SuperLink, and devices that keep their state in files."""
+    started = Federation(tmp_path_factory.mktemp("second-run"))
+    for number, name in enumerate(DEVICES):
+        state = started.folder / f"state-{name}"
+        node = f"partition-id={number} num-partitions={len(DEVICES)} client-id='{name}'"
+        started.add_supernode(name, f"{node} state-dir='{state}' resident-seconds=600")
+    yield started
+    started.stop()
+
+
+def play(federation, *configs):
+    """Play runs at the same time; return their folders. No answer may be missing or set aside."""
+    submitted = []
+    for config in configs:
+        name = f"run-{len(list(federation.folder.glob('runs/*'))) + len(submitted)}"
+        settings = {
+            "num-server-rounds": 2,
+            "client-selector": "all",
+            "checkpoint.every": 1,
+            "round.deadline": 200.0,
+            "round.question-deadline": 200.0,
+            "report": False,
+            "output-dir": str(federation.folder / "runs"),
+            "run-name": name,
+            **config,
+        }
+        folder = federation.folder / "runs" / name
+        if "resume-from" in config:
+            del settings["run-name"]
+            folder = folder.with_name(config["resume-from"].rpartition("/")[2])
+        submitted.append((federation.cli.submit(PROJECT, settings), folder))
+    for run_id, folder in submitted:
+        log = "\n".join(federation.cli.log(run_id))
+        assert wait_for_end(federation.cli, run_id).succeeded, log
+        check(folder)
+    return [folder for _, folder in submitted]
+
+
+def check(folder):
+    """Make sure that a run went as if nothing had been before it."""
+    found = events(folder)
+    kinds = [event["event"] for event in found]
+    assert kinds.count("round-finished") == 2
+    assert [e["reason"] for e in found if e["event"] == "run-finished"] == ["completed"]
+    assert "quarantined" not in kinds, [e for e in found if e["event"] == "quarantined"]
+    for event in found:
+        if event["event"] == "exchange":
+            assert (event["failed"], event["late"]) == ({}, []), event
+            assert event["kind"] != "train" or event["received"] == len(DEVICES)
+
+
+def events(folder, kind=""):
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if kind in ("", event["event"])]
+
+
+def model(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def played(federation):
+    """Folders of the runs of every config, by turn: all run at once, and then all once more."""
+    return [dict(zip(CONFIGS, play(federation, *CONFIGS.values()), strict=True)) for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "stream"])
+def test_a_second_run_equals_the_first(played, name):
+    first, second = (model(turn[name]) for turn in played)
+    assert_same(second, first)
+
+
+def test_stored_samples_outlive_a_run(played):
+    streams = [event for turn in played for event in events(turn["stream"], "streams")]
+    arrived = [event["arrived"] for event in streams]
+    assert arrived == sorted(set(arrived)), "a stream began anew"
+
+
+def test_a_run_goes_on_before_where_its_devices_are(federation, played):
+    """The newest checkpoint is lost: the devices are a round ahead of the run."""
+    first, second = (turn["controls and coresets"] for turn in played)
+    assert [event["chose"] for event in events(second, "coresets")] == [len(DEVICES)] * 2
+    (second / "checkpoints" / "round-000002.safetensors").unlink()
+    resumed = {**CONFIGS["controls and coresets"], "resume-from": str(second)}
+    assert play(federation, resumed) == [second]
+    assert len(events(second, "run-started")) == 2
+    assert_same(model(second), model(first))
