@@ -222,9 +222,9 @@ class LocalGrid(Grid):
         for node in self._stateful:
             self.contexts[node].state.clear()
         self._stateful.clear()
-        for node, sections in state.items():
-            remember_all(self.contexts[int(node)], sections)
-            self._stateful.add(int(node))
+        for name, sections in state.items():
+            remember_all(self.contexts[int(name)], sections)
+            self._stateful.add(int(name))
 
 
 def _put_seconds(reply: Message, seconds: float | None = None) -> None:
