@@ -222,13 +222,13 @@ def test_another_model_is_another_memory(folder: Path | None) -> None:
 
 
 def test_only_the_last_runs_stay_on_disk(tmp_path: Path) -> None:
-    for number in range(5):
+    for number in range(7):
         Device(tmp_path, f"run-{number}", strategy="moon").train(1)
-    assert len(list(tmp_path.glob("*.safetensors"))) == 2
-    device = Device(tmp_path, "run-4", strategy="moon")
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
+    device = Device(tmp_path, "run-6", strategy="moon")
     assert len(ClientState(device.context)) == 1
     device.train(2)
-    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
 
 
 def test_a_damaged_state_is_set_aside_and_the_device_goes_on(
@@ -240,8 +240,9 @@ def test_a_damaged_state_is_set_aside_and_the_device_goes_on(
     path.write_bytes(path.read_bytes()[:-9])
     device.train(2)
     device.train(3)
-    assert len(said) == 1, "it goes on with what it had before its last training, if any"
-    assert said[0].endswith(f"set aside as {path.name}.damaged-1")
+    about_state = [line for line in said if "set aside" in line or "not used" in line]
+    assert len(about_state) == 1, "it goes on with what it had before its last training, if any"
+    assert about_state[0].endswith(f"set aside as {path.name}.damaged-1")
     assert path.with_name(f"{path.name}.damaged-1").exists()
     assert len(ClientState(device.context)) == 1
 
