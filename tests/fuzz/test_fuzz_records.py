@@ -275,29 +275,30 @@ def _survives(
         assert len(rest) < before, f"{kind} is not asked for any more"
 
 
-@pytest.mark.skipif(not LONG, reason="make fuzz")
-@pytest.mark.parametrize("method", METHODS)
-def test_any_things_wrong_in_replies(method: str, cache: str, tmp_path: Path) -> None:
-    replies, _ = _honest(method, cache, tmp_path)
-    every = {kind: damages_of(content) for kind, content in replies.items()}
-    one = st.one_of(
-        *(st.tuples(st.just(kind), st.sampled_from(found)) for kind, found in every.items())
-    )
+if LONG:  # `make fuzz`
 
-    @settings(fuzz, max_examples=max(1, fuzz.max_examples // 100))
-    @given(st.lists(st.lists(one, max_size=3), min_size=1, max_size=4), st.sampled_from("03"))
-    def survives(rounds: list[list[tuple[str, Damage]]], bad: str) -> None:
-        def change(kind: str, reply: Message) -> Message:
-            for to, damage in rounds[max(0, run.loop.grid.round - 1)]:
-                if to == kind:
-                    with suppress(TypeError):  # not what such a record can hold: not to be sent
-                        reply = damage.apply(reply)
-            return reply
+    @pytest.mark.parametrize("method", METHODS)
+    def test_any_things_wrong_in_replies(method: str, cache: str, tmp_path: Path) -> None:
+        replies, _ = _honest(method, cache, tmp_path)
+        every = {kind: damages_of(content) for kind, content in replies.items()}
+        one = st.one_of(
+            *(st.tuples(st.just(kind), st.sampled_from(found)) for kind, found in every.items())
+        )
 
-        with tempfile.TemporaryDirectory(dir=tmp_path) as place:
-            run = Run(method, cache, Path(place), change, bad)
-            for _ in rounds:
-                run.play()
-            run.finish()
+        @settings(fuzz, max_examples=max(1, fuzz.max_examples // 100))
+        @given(st.lists(st.lists(one, max_size=3), min_size=1, max_size=4), st.sampled_from("03"))
+        def survives(rounds: list[list[tuple[str, Damage]]], bad: str) -> None:
+            def change(kind: str, reply: Message) -> Message:
+                for to, damage in rounds[max(0, run.loop.grid.round - 1)]:
+                    if to == kind:
+                        with suppress(TypeError):  # not what such a record can hold: not to be sent
+                            reply = damage.apply(reply)
+                return reply
 
-    survives()
+            with tempfile.TemporaryDirectory(dir=tmp_path) as place:
+                run = Run(method, cache, Path(place), change, bad)
+                for _ in rounds:
+                    run.play()
+                run.finish()
+
+        survives()

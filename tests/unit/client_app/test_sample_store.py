@@ -128,10 +128,10 @@ def test_a_store_in_memory_can_be_kept_elsewhere() -> None:
 
 def test_only_what_is_committed_is_found_again(make: Make) -> None:
     store = make(capacity=9)
-    if type(store) is SampleStore:
-        pytest.skip("it has nowhere to commit to")
     store.commit()
     assert len(make()) == 0
+    if type(store) is SampleStore:
+        return  # another one in memory never holds what this one does
     put(store, 3, 1, 2)
     store.memo = {"place": 4, "rows": np.arange(3)}
     assert len(make()) == 0
