@@ -105,6 +105,39 @@ def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) ->
     return intersection_sizes(checked, threads) / np.sqrt(np.outer(sizes, sizes))
 
 
+def centred_overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) -> Floats:
+    """Return how similar clients are by what sets their supports apart from everybody's.
+
+    Indices that matter to everyone say nothing about who is like whom. So from each client's 0/1
+    support the share of these clients that have each index is subtracted; the similarity is the
+    cosine of what is left, between -1 and 1. A support that is just the average is similar to none.
+
+    Parameters
+    ----------
+    supports : iterable of arrays
+        One per client.
+    threads : int, optional
+        How many to count with; as many as there are processors if not given.
+
+    Examples
+    --------
+    >>> centred_overlap_matrix([[0, 1], [0, 1], [0, 2], [0, 2]]).round(3).tolist()[0]
+    [1.0, 1.0, -1.0, -1.0]
+    """
+    checked = [checked_support(support, f"supports[{i}]") for i, support in enumerate(supports)]
+    if not checked:
+        return np.empty((0, 0))
+    common = intersection_sizes(checked, threads).astype(np.float64)
+    shared = common.mean(axis=1)  # what each support has in common with the average one
+    centred = common - shared[:, None] - shared[None, :] + common.mean()
+    lengths = np.sqrt(np.clip(np.diag(centred), 0.0, None))
+    apart = lengths > 1e-9
+    products = np.outer(np.where(apart, lengths, 1.0), np.where(apart, lengths, 1.0))
+    matrix: Floats = np.where(np.outer(apart, apart), centred / products, 0.0)
+    np.fill_diagonal(matrix, 1.0)
+    return np.clip(matrix, -1.0, 1.0)
+
+
 def stability(supports: Sequence[ArrayLike]) -> float:
     """Return the mean overlap of all pairs of a client's resampled supports, eq. 1.
 
