@@ -37,7 +37,7 @@ from ..selectors.stream_selectors.ode import RunningGradient
 from ..selectors.stream_selectors.ode_selector import OdeSelector
 from .committed_store import CommittedStore
 from .context_memory import ContextStore
-from .device_stream import open_stream, room_of
+from .node_stream import open_stream, room_of
 from .request import Arrays, ClientRequest
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
