@@ -41,7 +41,8 @@ def test_a_device_joins_in_mid_run_and_is_killed_in_training(deployment):
     follower.process.wait(PATIENCE)
     rounds = [event["round"] for event in story.events("round-finished")]
     assert rounds == [*range(1, len(rounds) + 1)]
-    first, *later = story.exchanges("train")
+    # The last round may have been stopped half-way.
+    first, *later = [e for e in story.exchanges("train") if e["round"] in rounds]
     assert (first["sent"], first["received"]) == (2, 2)
     assert all(exchange["received"] >= 1 for exchange in later), later
     for name in ARTIFACTS:
