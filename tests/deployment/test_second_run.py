@@ -1,7 +1,8 @@
 """Runs at once and one after the other on the same devices, over gRPC, all of which remember.
 
 A run must find nothing of another one, and a resumed run nothing of rounds that it plays again.
-Samples that a device has stored from its stream are its own: they outlive runs.
+Samples that a device has stored from its stream are its own: they outlive runs. The same on the
+local engine, for every method, is ``tests/integration/test_second_run.py``.
 """
 
 import json
@@ -28,8 +29,6 @@ CONFIGS = {
         "top-k.density": 0.2,
         "top-k.error-feedback": True,
     },
-    "importances and previous models": {"strategy": "ios", "objective": "moon"},
-    "affinities": {"strategy": "auxo"},
     "stream": {"strategy": "ode", "stream.capacity": 8},
 }
 
