@@ -85,14 +85,9 @@ class Cohorts(Layer):
         """Return the layer that a config describes, around the rule of its cohorts."""
         method = methods("cohorts")[config.cohorts]
         assert isinstance(method, CohortMethod)
-        everyone = config.client_selector == "all"
-        return cls(
-            make_inner,
-            load(method.rule)(config),
-            signal_of(config),
-            count=0 if everyone else config.clients_per_round,
-            fraction=1.0 if everyone else config.fraction_train,
-        )
+        count, fraction = config.participation()
+        rule: CohortRule = load(method.rule)(config)
+        return cls(make_inner, rule, signal_of(config), count=count, fraction=fraction)
 
     def wrapped(self) -> list[Strategy]:
         """Return Flower's strategies of all cohorts."""

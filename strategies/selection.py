@@ -126,12 +126,12 @@ class Selection(Layer):
         method = methods("client-selector")[config.client_selector]
         assert isinstance(method, Selector)
         own = next((config[kind] for kind in method.settings if kind.section == method.name), None)
-        everyone, summary = config.client_selector == "all", config[Summary]
+        (count, fraction), summary = config.participation(), config[Summary]
         return cls(
             inner,
             load(method.core)(**(own.for_core() if own is not None else {})),
-            count=0 if everyone else config.clients_per_round,
-            fraction=1.0 if everyone else config.fraction_train,
+            count=count,
+            fraction=fraction,
             fraction_evaluate=config.fraction_evaluate,
             over_commit=config.round.over_commit,
             seed=config.seed,

@@ -46,10 +46,8 @@ def _read_by(config: RunConfig, active: Found) -> list[Settings]:
 
 def participants(config: RunConfig) -> int:
     """Return how many of ``num-clients`` are asked in a round."""
-    everyone = config.client_selector == "all"
-    share = 1.0 if everyone else config.fraction_train
-    asked = (0 if everyone else config.clients_per_round) or round(share * config.num_clients)
-    return max(1, min(asked, config.num_clients))
+    count, share = config.participation()
+    return max(1, min(count or round(share * config.num_clients), config.num_clients))
 
 
 def _of_participants(config: RunConfig, active: Found) -> list[str]:

@@ -125,11 +125,11 @@ class General(Settings):
         """Return the resolved value of every axis."""
         return {axis: getattr(self, axis.replace("-", "_")) for axis in AXIS_DEFAULTS}
 
-    def everyone(self) -> bool:
-        """Tell whether all clients train in every round."""
-        return self.client_selector == "all" or (
-            not self.clients_per_round and self.fraction_train == 1.0
-        )
+    def participation(self) -> tuple[int, float]:
+        """Return how many clients train per round: a number, or if that is 0 a share of all."""
+        if self.client_selector == "all":
+            return 0, 1.0
+        return self.clients_per_round, self.fraction_train
 
     def flat(self) -> dict[str, Scalar]:
         """Return the resolved config as the flat, dotted dict that it came from."""
