@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..core.tasks import Split
+from ..core.tasks import Samples
 
 
 class BareLoop:
@@ -14,7 +14,7 @@ class BareLoop:
     ----------
     model : nn.Module
         The architecture.
-    clients : list of Split
+    clients : list of Samples
         Their data.
     per_round : int
         Clients chosen at random in a round.
@@ -23,7 +23,7 @@ class BareLoop:
     """
 
     def __init__(
-        self, model: torch.nn.Module, clients: list[Split], per_round: int, batch_size: int
+        self, model: torch.nn.Module, clients: list[Samples], per_round: int, batch_size: int
     ) -> None:
         self.model = model
         self.clients = clients

@@ -27,13 +27,15 @@ from sklearn.linear_model import orthogonal_mp
 from ..core.config import RunConfig
 from ..core.learning.gradient_rows import sample_rows, server_targets
 from ..core.learning.job import Job
+from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import TrainSettings
-from ..core.learning.trainer import read_arrays, train_one
+from ..core.learning.trainer import train_one
 from ..core.methods.catalogue import methods
 from ..core.methods.coreset import CoresetMethod
 from ..core.tasks import Split
 from ..core.tasks.models import build_model
+from ..core.tasks.problems import Classification
 from ..selectors.data_selectors.coreset import choose_coreset
 from ..selectors.data_selectors.facility_location import facility_location
 from ..selectors.data_selectors.matching_pursuit import matching_pursuit
@@ -139,7 +141,7 @@ def epoch_costs(
     data = Split(torch.from_numpy(images), torch.from_numpy(rng.integers(0, 10, samples)))
     model = build_model(model_name, (3, size, size), 10)
     arrays = read_arrays(model)
-    targets = server_targets(model, arrays, data, per_class=True)
+    targets = server_targets(model, arrays, data, True, Classification())
 
     # As in section 6.3 of the paper
     settings = TrainSettings(1, 0, 32, learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
@@ -148,7 +150,7 @@ def epoch_costs(
         return train_one(model, Job(arrays, data, seed=0), settings, Plain(RunConfig())).loss
 
     def choose(rule: str) -> float:
-        rows = sample_rows(model, arrays, data, rule, per_class=True)
+        rows = sample_rows(model, arrays, data, rule, True, Classification())
         guide = None if rule == "crust" else targets
         chosen = choose_coreset(rule, rows, data.y.numpy(), samples // 10, guide, rng)
         return float(len(chosen))

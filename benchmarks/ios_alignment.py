@@ -19,11 +19,12 @@ from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.fisher import fisher_diagonal
 from ..core.learning.job import Job
+from ..core.learning.model_arrays import load_arrays, read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
-from ..core.learning.trainer import Trainer, load_arrays, read_arrays
+from ..core.learning.trainer import Trainer
 from ..core.methods.ios import Ios
-from ..core.tasks import Split, load_task
+from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import flat_floats
 from ..core.wire.supports import encode_support
 from ..selectors.cohorts.similarity_clusters import similarity_clusters
@@ -55,7 +56,7 @@ class Collected:
         What the last local training changed, and made of the model.
     histograms : array
         How many samples of each class a client holds.
-    data : list of Split
+    data : list of Samples
         Its samples.
     layers : list of int
         Number of parameters in each layer.
@@ -66,7 +67,7 @@ class Collected:
     updates: Vectors
     parameters: Vectors
     histograms: NDArray[np.int64]
-    data: list[Split]
+    data: list[Samples]
     layers: list[int]
 
     def first(self, count: int) -> Collected:
@@ -108,7 +109,7 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     )
 
 
-def histograms_of(data: Sequence[Split], classes: int) -> NDArray[np.int64]:
+def histograms_of(data: Sequence[Samples], classes: int) -> NDArray[np.int64]:
     """Return how many samples of each class clients hold, one row each."""
     return np.array([np.bincount(held.y.numpy(), minlength=classes) for held in data])
 
@@ -196,7 +197,7 @@ def cluster_quality(labels: NDArray[Any], histograms: NDArray[Any]) -> Scores:
     }
 
 
-def shapley_matrix(data: Sequence[Split], neighbours: int = 5) -> Matrix:
+def shapley_matrix(data: Sequence[Samples], neighbours: int = 5) -> Matrix:
     """Return what each client's data (columns) are worth to each other (rows) by KNN-Shapley.
 
     A client's own samples stand for what it wants to label; of every client the first are taken.

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.config import RunConfig, read_config
 from ..core.storage import tree
-from ..core.tasks import Split, TaskError, load_task
+from ..core.tasks import Samples, TaskError, load_task
 from ..core.wire.events import AlignmentFound, SimilarityFound, as_events
 from ..core.wire.supports import decode_support
 from ..selectors.similarities.histograms import histogram_similarity
@@ -123,7 +123,7 @@ def similarities(kept: Mapping[str, Any]) -> tuple[list[str], Matrix]:
     return clients, overlaps_by_signature(signatures, counts, held)
 
 
-def _data(folder: RunFolder, clients: Sequence[str]) -> tuple[list[Split] | None, int]:
+def _data(folder: RunFolder, clients: Sequence[str]) -> tuple[list[Samples] | None, int]:
     """Return the data of the clients, if the run was one on partitions that can be made again."""
     config = _config(folder)
     numbers = [int(key) if key.isdecimal() else -1 for key in clients]

@@ -19,9 +19,9 @@ from ..client_app.request import client_requests
 from ..client_app.summaries import summarise_clients
 from ..client_app.training import trainer_of
 from ..core.config import Scalar, default_config, read_config
+from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import summary_settings
-from ..core.learning.trainer import read_arrays
 from ..core.tasks import load_task
 from ..core.wire.arrays import to_record
 from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS

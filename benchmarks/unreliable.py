@@ -14,7 +14,7 @@ from flwr.app import Context, Message
 
 from ..client_app import app
 from ..client_app.state import ClientState
-from ..core.tasks.splits import ClientData
+from ..core.tasks.splits import ClientData, Split
 from ..core.tasks.task import Task
 
 RECORDS = "affinity"  # the section of a client's state that it loses
@@ -60,7 +60,7 @@ def corrupted_clients(share: float, clients: int) -> Iterator[None]:
             return data
         noise = torch.Generator().manual_seed(partition_id)
         labels = torch.randint(self.num_classes, data.train.y.shape, generator=noise)
-        return replace(data, train=replace(data.train, y=labels))
+        return replace(data, train=Split(data.train.x, labels))
 
     Task.client_data = client_data  # type: ignore[method-assign]
     try:

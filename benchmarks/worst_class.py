@@ -12,8 +12,8 @@ from flwr.app import ArrayRecord
 from torch import nn
 
 from ..core.config import Scalar, default_config, read_config
-from ..core.learning.trainer import load_arrays
-from ..core.tasks import Split, load_task
+from ..core.learning.model_arrays import load_arrays
+from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import from_record
 from ..server_app.app import build_loop, configure_logging
 from ..tools.engine.local import LocalResult
@@ -45,11 +45,12 @@ def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalRes
 
 
 @torch.no_grad()
-def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Split) -> float:
+def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Samples) -> float:
     """Return the lowest accuracy that a model has on the samples of any one class.
 
     >>> from forager.core.wire.arrays import to_record
     >>> identity = to_record({"weight": torch.eye(2).numpy()})
+    >>> from forager.core.tasks import Split
     >>> data = Split(torch.tensor([[1.0, 0], [0, 1], [1, 0]]), torch.tensor([0, 1, 1]))
     >>> worst_class_accuracy(nn.Linear(2, 2, bias=False), identity, data)
     0.5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from ..core.config import RunConfig, read_config
-from ..core.wire.keys import CLIENT, CLIENT_KEY, VERSIONS
+from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, VERSIONS
 from ..core.wire.records import filled
 from ..core.wire.versions import versions
 
@@ -27,8 +27,10 @@ def client_key(context: Context) -> str:
 
 
 def client_config(context: Context) -> RunConfig:
-    """Return the typed run config; parsed once per process."""
-    return read_config(context.run_config)
+    """Return the typed run config, with the node's own device; parsed once per process."""
+    device = context.node_config.get("device")
+    own = {} if device is None else {"device": str(device)}
+    return read_config({**context.run_config, **own} if own else context.run_config)
 
 
 def client_task(context: Context) -> Task:
@@ -51,9 +53,10 @@ def client_data(context: Context, task: Task) -> ClientData:
     )
 
 
-def reply_header(context: Context) -> dict[str, Any]:
-    """Return the beginnings of a reply: who answers."""
-    return {CLIENT: filled(ConfigRecord, {CLIENT_KEY: client_key(context)})}
+def reply_header(context: Context, note: str = "") -> dict[str, Any]:
+    """Return the beginnings of a reply: who answers, and a note if there is one."""
+    said = {CLIENT_KEY: client_key(context)} | ({NOTE: note} if note else {})
+    return {CLIENT: filled(ConfigRecord, said)}
 
 
 def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:

@@ -16,6 +16,7 @@ from ..core.tasks.errors import TaskError, invalid
 from ..core.tasks.streams.arrivals import Stream
 from ..core.tasks.streams.read_files import AfterReading
 from ..core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
+from .packing import Packing
 from .request import ClientRequest
 
 _SETTLE = 2.0  # seconds
@@ -41,7 +42,7 @@ def room_of(request: ClientRequest) -> Room:
     """Return what a device can store: as its node config says, else as the run does."""
     node, run = request.context.node_config, request.config[StreamSettings]
     size = _whole(node, "stream-capacity-bytes", run.capacity_bytes, least=0)
-    one = 4 * math.prod(request.task.input_shape)
+    one = 4 * math.prod(Packing.of(request.task).shape)
     if 0 < size < one:
         raise _refused("stream-capacity-bytes", size, f"at least {one}, the bytes of one sample")
     return Room(_whole(node, "stream-capacity", run.capacity, least=1), size)
@@ -53,7 +54,12 @@ def open_stream(request: ClientRequest) -> Stream:
     _check_keys(node)
     if "data-path" in node:  # a device without the server's data knows a sample's shape by it
         task.device_data(str(node["data-path"]))
-    shape, classes = task.input_shape, task.num_classes
+    shape, classes, packing = task.input_shape, task.num_classes, Packing.of(task)
+    if not packing.plain and ("stream-path" in node or "stream-source" in node):
+        raise TaskError(
+            f"node config: a folder or source gives samples with a class each, and task "
+            f"{config.task!r} is {task.problem.kind}; give data-path alone"
+        )
     limit = _whole(node, "stream-limit", LIMIT, least=1)
     if "stream-path" in node:
         folder = Path(str(node["stream-path"]))
@@ -71,9 +77,10 @@ def open_stream(request: ClientRequest) -> Stream:
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
     settings, data = config[StreamSettings], request.data
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
+    x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(
-        data.x.numpy(),
-        data.y.numpy(),
+        packing.pack(x, y),
+        task.problem.strata(y),
         speed,
         seed=config.seed,
         partition_id=batch_seed(config.seed, request.key, 0) % 2**31,

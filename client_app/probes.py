@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
+from ..core.learning.evaluation import mean_loss
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
-from ..core.learning.trainer import evaluate
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, LOSSES, METRICS, NUM_EXAMPLES, STEPS
 from ..core.wire.records import entries, filled, replies_to
@@ -31,9 +31,12 @@ def answer_losses(messages: Sequence[Message], contexts: Sequence[Context]) -> l
 
 def _losses(message: Message, context: Context) -> RecordDict:
     data = training_data(context, client_task(context))
-    model = trainer_of(client_config(context)).model
+    trainer = trainer_of(client_config(context))
     records = {n: r for n, r in entries(message.content).items() if isinstance(r, ArrayRecord)}
-    losses = [evaluate(model, from_record(records[name]), data)[1] for name in sorted(records)]
+    losses = [
+        mean_loss(trainer.model, from_record(records[name]), data, trainer.problem)
+        for name in sorted(records)
+    ]
     metrics = filled(MetricRecord, {NUM_EXAMPLES: len(data), LOSSES: losses})
     return filled(RecordDict, reply_header(context) | {METRICS: metrics})
 

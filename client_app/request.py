@@ -22,7 +22,7 @@ from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job, Outcome
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen
-from ..core.tasks import ClientData, Split, Task
+from ..core.tasks import ClientData, Samples, Task
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import entries, record_at, sent_arrays
@@ -52,7 +52,7 @@ class ClientRequest:
         As Flower hands them over.
     task : Task
         The run's task.
-    chosen : Split, optional
+    chosen : Samples, optional
         What to train on; all that the client holds unless a part chooses.
     weights : array, optional
         Weight of each sample in the loss; equal by default.
@@ -73,7 +73,7 @@ class ClientRequest:
     message: Message
     context: Context
     task: Task
-    chosen: Split | None = None
+    chosen: Samples | None = None
     weights: NDArray[np.float32] | None = None
     counts_for: float | None = None
     carried: dict[str, Arrays] = field(default_factory=dict)
@@ -97,12 +97,12 @@ class ClientRequest:
         return client_key(self.context)
 
     @property
-    def data(self) -> Split:
+    def data(self) -> Samples:
         """What to train on."""
         return training_data(self.context, self.task) if self.chosen is None else self.chosen
 
     @data.setter
-    def data(self, chosen: Split) -> None:
+    def data(self, chosen: Samples) -> None:
         self.chosen = chosen
 
     @property
@@ -221,7 +221,7 @@ def hooks_of(config: RunConfig) -> list[ClientHook]:
     return [load(method.hook)(config) for method in chosen(config.axes()) if method.hook]
 
 
-def training_data(context: Context, task: Task) -> Split:
+def training_data(context: Context, task: Task) -> Samples:
     """Return what a client holds to train on; an error if there is nothing."""
     data = client_data(context, task).train
     if not len(data):

@@ -15,13 +15,12 @@ import zlib
 from typing import Any
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord
 from numpy.typing import NDArray
 
 from ..core.learning.batches import batch_seed
+from ..core.learning.model_arrays import load_arrays
 from ..core.learning.sample_values import Looked, valuation
-from ..core.learning.trainer import load_arrays
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
 from ..core.methods.ode import Ode
@@ -38,6 +37,7 @@ from ..selectors.stream_selectors.ode_selector import OdeSelector
 from .committed_store import CommittedStore
 from .context_memory import ContextStore
 from .node_stream import open_stream, room_of
+from .packing import Packing
 from .request import Arrays, ClientRequest
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
@@ -54,6 +54,7 @@ class StreamDevice:
         self.request = request
         self.config = request.config
         self.stream = open_stream(request)
+        self.packing = Packing.of(request.task)  # what is stored of a sample
         self.room = room_of(request)
         self.store = request.open_store(self._open_store)
         self.rule = self._open_rule()
@@ -80,7 +81,7 @@ class StreamDevice:
     def _made_for(self) -> str:
         """What the stored samples are of use for, as JSON."""
         task, stream = self.request.task, self.stream
-        what: list[object] = [self.config.task, task.input_shape, task.num_classes]
+        what: list[object] = [self.config.task, self.packing.shape, task.num_classes]
         if isinstance(stream, PartitionStream):  # a sample's key is its place among these
             what += [len(stream.y), zlib.crc32(stream.y.tobytes())]
         return json.dumps(what)
@@ -105,7 +106,7 @@ class StreamDevice:
         return self.looks and bool(self.model)
 
     def _open_rule(self) -> StreamSelector:
-        places = self.store.places(np.empty(self.request.task.input_shape, dtype=np.float32))
+        places = self.store.places(np.empty(self.packing.shape, dtype=np.float32))
         seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
         core = methods("data-selector")[self.config.data_selector].core
         rule: StreamSelector = load(core)(places, seed)
@@ -208,12 +209,12 @@ class StreamDevice:
 
     def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Looked:
         """Look at samples with the model and the estimate that the device has."""
-        model = trainer_of(self.config).model
-        load_arrays(model, self.model)
+        trainer = trainer_of(self.config)
+        load_arrays(trainer.model, self.model)
         direction = self.estimate if self.rule.needs == "value" else None
-        return valuation(model, self.config).look(
-            torch.from_numpy(x), torch.from_numpy(y), direction
-        )
+        data = self.packing.unpack(x, y)
+        look = valuation(trainer.model, self.config, trainer.problem).look
+        return look(data.x, data.y, direction)
 
     def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
         """Return samples with what the rule must know of them."""
@@ -265,7 +266,7 @@ class StreamDevice:
             weights = np.asarray(self.class_weights, dtype=np.float32)[y]
             if not weights.any():  # only labels that the plan does not know yet
                 weights = None
-        return Split(torch.from_numpy(x), torch.from_numpy(y)), weights
+        return self.packing.unpack(x, y), weights
 
     def counts_for(self) -> float:
         """Return the client's weight: that of all its samples (eq. 12), else how fast they come."""

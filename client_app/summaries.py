@@ -15,9 +15,9 @@ import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from ..core.config import RunConfig
+from ..core.learning.evaluation import mean_loss
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import summary_settings
-from ..core.learning.trainer import evaluate
 from ..core.methods.selector import Summary
 from ..core.tasks import Task, load_task
 from ..core.wire.arrays import flat_change, from_record
@@ -115,7 +115,8 @@ def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:
     # After the data: a device knows the model's shape from nothing but its own file.
     model = trainer_of(config).model
     return [
-        evaluate(model, request.arrays, own)[1] for request, own in zip(clients, data, strict=True)
+        mean_loss(model, request.arrays, own, request.task.problem)
+        for request, own in zip(clients, data, strict=True)
     ]
 
 

@@ -1,26 +1,38 @@
 """Handlers: train on the client's data, evaluate on its test data, say who it is."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
+from ..core.learning.evaluation import evaluate
 from ..core.learning.job import Job, Outcome
+from ..core.learning.model_arrays import check_trainable
 from ..core.learning.objectives.plain import Plain
+from ..core.learning.placement import device_or_cpu
 from ..core.learning.train_settings import train_settings
-from ..core.learning.trainer import Trainer, evaluate, train_one
+from ..core.learning.trainer import Trainer, train_one
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES, SECONDS, TRAIN_LOSS
-from ..core.wire.records import filled, replies_to, sent_arrays
+from ..core.wire.keys import (
+    ARRAYS,
+    CONFIG,
+    FROZEN,
+    METRICS,
+    NUM_EXAMPLES,
+    SECONDS,
+    TRAIN_LOSS,
+)
+from ..core.wire.records import entries, filled, record_at, replies_to, sent_arrays
 from .identity import client_config, client_data, client_key, client_task, reply_header
 from .request import (
     ClientHook,
@@ -30,12 +42,17 @@ from .request import (
     training_data,
 )
 
+_log = logging.getLogger("forager")
+
 
 @lru_cache(maxsize=4)
 def trainer_of(config: RunConfig) -> Trainer:
-    """Return the trainer of a run's model; one per process."""
-    model = load_task(config.task_spec()).build_model()
-    return Trainer(model, config.local.trainer, config.local.threads)
+    """Return the trainer of a run's model, on the device of the run or node; one per process."""
+    task = load_task(config.task_spec())
+    device, _ = device_or_cpu(config.device)
+    model = task.build_model()
+    check_trainable(model)
+    return Trainer(model.to(device), config.local.trainer, config.local.threads, task.problem)
 
 
 def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
@@ -44,6 +61,7 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     config = client_config(contexts[0])
     hooks = hooks_of(config)
     clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
+    check_frozen(messages[0], trainer_of(config))
     jobs = [request.job() for request in clients]
     objective = load(methods("objective")[config.objective].core)(config)
     outcomes = trainer_of(config).train(jobs, train_settings(config, clients[0].round), objective)
@@ -73,17 +91,37 @@ def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[C
     return clients
 
 
+def check_frozen(message: Message, trainer: Trainer) -> None:
+    """Refuse to work on a model whose frozen part is not the server's."""
+    record = record_at(message.content, CONFIG, ConfigRecord)
+    expected = None if record is None else entries(record).get(FROZEN)
+    if expected is not None and expected != trainer.frozen:
+        raise ValueError(
+            "the parameters that are not trained differ between server and client: both must "
+            "build the model from the same weights (task, model, seed, pretrained files)"
+        )
+
+
 def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
     """Return the model that a message carries."""
     return from_record(sent_arrays(message, ARRAYS))
 
 
 def _train_reply(request: ClientRequest, outcome: Outcome, seconds: float) -> RecordDict:
-    content = reply_header(request.context) | request.reply
+    content = reply_header(request.context, _note(request.config)) | request.reply
     if not request.sends_update:
         content[ARRAYS] = to_record(outcome.arrays)
     content[METRICS] = filled(MetricRecord, {**request.metrics, SECONDS: seconds})
     return filled(RecordDict, content)
+
+
+@lru_cache(maxsize=4)
+def _note(config: RunConfig) -> str:
+    """Return what the server should know of the device: that it is not the one asked for."""
+    _, note = device_or_cpu(config.device)
+    if note:
+        _log.warning(note)
+    return note
 
 
 def _own_model(message: Message, context: Context) -> dict[str, NDArray[Any]]:
@@ -97,7 +135,8 @@ def _own_model(message: Message, context: Context) -> dict[str, NDArray[Any]]:
         batch_seed(config.seed, client_key(context), 0),
     )
     settings = replace(train_settings(config, 1), epochs=config.personalise.epochs, steps=0)
-    return train_one(trainer_of(config).model, job, settings, Plain(config)).arrays
+    trainer = trainer_of(config)
+    return train_one(trainer.model, job, settings, Plain(config), trainer.problem).arrays
 
 
 def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
@@ -111,9 +150,11 @@ def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -
                 f"client {client_key(context)!r} has no test data: set data.client-test-share"
             )
         # After the data: a device knows the model's shape from nothing but its own file.
-        model = trainer_of(client_config(context)).model
-        accuracy, loss = evaluate(model, _own_model(message, context), data)
-        metrics = {NUM_EXAMPLES: len(data), "accuracy": accuracy, "loss": loss}
+        trainer = trainer_of(client_config(context))
+        check_frozen(message, trainer)
+        model = trainer.model
+        found = evaluate(model, _own_model(message, context), data, task.problem, task.metrics)
+        metrics = {NUM_EXAMPLES: len(data), **found}
         content = reply_header(context) | {METRICS: filled(MetricRecord, metrics)}
         replies.append(Message(RecordDict(content), reply_to=message))
     return replies

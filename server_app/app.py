@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from secrets import token_hex
 from typing import Any
@@ -11,7 +12,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import RunConfig, default_config, read_config
 from ..core.config.combinations import unused_keys
-from ..core.learning.trainer import evaluate, read_arrays
+from ..core.learning.evaluation import evaluate
+from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
+from ..core.learning.optimisers import check_optimiser
+from ..core.learning.placement import chosen_device
+from ..core.learning.trial import try_out
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
 from ..core.wire.arrays import from_record, to_record
@@ -54,7 +59,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     """
     config = read_config(run_config)
     task = load_task(config.task_spec())
-    model = task.build_model()
+    model = task.build_model().to(chosen_device(config.device))
+    check_optimiser(config.optimiser.name)
+    try_out(task, model)
     evaluate_model = _evaluator(task, model)
     federation = Federation(
         deadline=min(config.round.question_deadline, config.round.deadline),
@@ -79,12 +86,13 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
-        callbacks=_callbacks(config, folder),
+        callbacks=_callbacks(config, folder, lambda: frozen_arrays(model)),
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
         title=title,
         config=config.flat(),
+        frozen=frozen_digest(model),
     )
     if state is not None:
         loop.load_state(state)
@@ -123,12 +131,15 @@ def _evaluator(task: Task, model: Any) -> Evaluate:
     test = task.server_data().test
 
     def on_test_set(arrays: ArrayRecord) -> tuple[float, float]:
-        return evaluate(model, from_record(arrays), test)
+        found = evaluate(model, from_record(arrays), test, task.problem, task.metrics)
+        return found[task.metrics[0].name], found["loss"]
 
     return on_test_set
 
 
-def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
+def _callbacks(
+    config: RunConfig, folder: RunFolder, frozen: Callable[[], dict[str, Any]]
+) -> list[Callback]:
     callbacks: list[Callback] = [
         EarlyStop(
             config.early_stop.patience, config.early_stop.min_delta, config.early_stop.target
@@ -145,7 +156,7 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
             may_write=folder.check_lease,
         )
     )
-    callbacks.append(Artifacts(folder, report=config.report))
+    callbacks.append(Artifacts(folder, report=config.report, frozen=frozen))
     return callbacks
 
 

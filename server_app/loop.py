@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Aggregated, Evaluated, RoundFinished, RunFinished
-from ..core.wire.keys import RUN, TRAIN_LOSS
+from ..core.wire.keys import FROZEN, RUN, TRAIN_LOSS
 from ..core.wire.records import records_of
 from ..strategies.accuracy_spread import accuracy_spread
 from ..strategies.layer import as_layer, unchanged_on_failure
@@ -66,6 +66,8 @@ class Loop:
         What the run is called in the log; its layers by default.
     config : dict, optional
         The run config, kept in checkpoints to refuse resuming another run.
+    frozen : str, optional
+        Checksum of the arrays that never travel, for clients to compare with their own.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Loop:
         give_up_after: float = 600.0,
         title: str = "",
         config: dict[str, Any] | None = None,
+        frozen: str = "",
     ) -> None:
         self.strategy = as_layer(strategy)
         self.federation = grid.federation
@@ -94,6 +97,7 @@ class Loop:
         self.min_replies = min_replies
         self.give_up_after = give_up_after
         self.config = config or {}
+        self.frozen = frozen
 
         self.title = title or self.strategy.describe()
         self.round = 0
@@ -245,8 +249,9 @@ class Loop:
         )
 
     def _message_config(self) -> ConfigRecord:
-        """Return what every message says: which run it is of."""
-        return ConfigRecord({RUN: self.federation.run} if self.federation.run else {})
+        """Return what every message says: which run it is of, and what the model builds on."""
+        said = {RUN: self.federation.run, FROZEN: self.frozen}
+        return ConfigRecord({key: value for key, value in said.items() if value})
 
     def _evaluate_on_clients(self) -> None:
         config = self._message_config()

@@ -194,13 +194,14 @@ class _Told:
 def _targets(config: RunConfig, method: Method) -> Targets:
     """Return what computes the gradients of the server's validation set."""
     data = validation_data(config, str(method))
-    model = load_task(config.task_spec()).build_model()
+    task = load_task(config.task_spec())
+    model = task.build_model()
 
     assert isinstance(method, CoresetMethod)
     per_class = method.per_class_of(config[Coreset])
 
     def at(arrays: ArrayRecord) -> ArrayRecord:
-        means = server_targets(model, from_record(arrays), data, per_class)
+        means = server_targets(model, from_record(arrays), data, per_class, task.problem)
         return to_record({"means": means})
 
     return at

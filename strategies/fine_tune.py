@@ -11,6 +11,7 @@ from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.job import Job
 from ..core.learning.objectives.plain import Plain
+from ..core.learning.placement import chosen_device
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import train_one
 from ..core.tasks import load_task
@@ -37,7 +38,9 @@ class FineTune(Layer):
         super().__init__(inner)
         self.config = config
         self.data = validation_data(config, "fine-tune.epochs")
-        self.model = load_task(config.task_spec()).build_model()
+        task = load_task(config.task_spec())
+        self.problem = task.problem
+        self.model = task.build_model().to(chosen_device(config.device))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -51,7 +54,7 @@ class FineTune(Layer):
         settings = replace(settings, epochs=self.config.fine_tune.epochs, steps=0)
         seed = batch_seed(self.config.seed, "server", server_round)
         job = Job(from_record(arrays), self.data, seed)
-        tuned = train_one(self.model, job, settings, Plain(self.config))
+        tuned = train_one(self.model, job, settings, Plain(self.config), self.problem)
         seconds = perf_counter() - started
         self.federation.note(FineTuned(round=server_round, loss=tuned.loss, seconds=seconds))
         return to_record(tuned.arrays), metrics

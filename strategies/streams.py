@@ -117,7 +117,7 @@ class Streams(Layer):
         return cls(
             inner,
             task.num_classes,
-            valuation(task.build_model(), config).size if plans else 0,
+            valuation(task.build_model(), config, task.problem).size if plans else 0,
             plans=plans,
             estimator=ode.estimator,
             clients_per_label=ode.clients_per_label,

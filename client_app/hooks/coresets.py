@@ -15,7 +15,7 @@ from ...core.learning.gradient_rows import sample_rows
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import Coreset as CoresetSettings
 from ...core.methods.coreset import CoresetMethod
-from ...core.tasks import Split
+from ...core.tasks import Samples, Split
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import CORESET, TARGETS
 from ...core.wire.records import record_at
@@ -91,7 +91,7 @@ class ChosenCoreset(ClientHook):
 
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings
-        labels = data.y.numpy()
+        labels = request.task.problem.strata(data.y.numpy())
         rng = _rng(request, request.round)
         if self.rule == "random":
             indices = uniform(len(data), self._budget(request), rng)
@@ -122,7 +122,8 @@ class ChosenCoreset(ClientHook):
             return request.data.x.flatten(1).numpy()
         model = trainer_of(request.config).model
         rule, per_class = self.rule, self.per_class
-        return sample_rows(model, request.arrays, request.data, rule, per_class)
+        problem = request.task.problem
+        return sample_rows(model, request.arrays, request.data, rule, per_class, problem)
 
     def _budget(self, request: ClientRequest) -> int:
         size, budget = len(request.data), self.settings.budget
@@ -158,25 +159,28 @@ def train_on(
         "partition-id" in request.context.node_config
     )  # a device's labels are its own affair
     if simulated and since == request.round:
-        told["labels"] = torch.bincount(request.data.y[torch.from_numpy(indices)]).tolist()
+        strata = request.task.problem.strata(request.data.y.numpy()[indices])
+        told["labels"] = np.bincount(strata).tolist()
     if simulated and request.config.noise != "none" and len(clean) == len(request.data):
         told["clean"] = float(clean[torch.from_numpy(indices)].float().mean())
     request.reply[CORESET] = ConfigRecord(told)
     if weights is not None:
         indices, weights = indices[weights > 0], weights[weights > 0]
     places = torch.from_numpy(np.asarray(indices, dtype=np.int64))
-    request.chosen = Split(request.data.x[places], request.data.y[places])
+    request.chosen = request.data.select(places)
     request.weights = weights
 
 
-def fingerprint(data: Split) -> str:
+def fingerprint(data: Samples) -> str:
     """Return what tells data from others of the same client: their number and a checksum.
+
+    Of data that are read lazily, the checksum is of the targets only.
 
     >>> data = Split(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
     >>> fingerprint(data) == fingerprint(Split(torch.ones(3, 2), data.y))
     False
     """
-    columns = (data.x, data.y)
+    columns = (data.x, data.y) if isinstance(data, Split) else (data.y,)
     sums = (zlib.crc32(column.contiguous().numpy().view("uint8").data) for column in columns)
     return f"{len(data)}-{'-'.join(f'{one:08x}' for one in sums)}"
 
@@ -194,8 +198,11 @@ def _targets(request: ClientRequest) -> NDArray[Any] | None:
 
 def _random_subset(request: ClientRequest, budget: int) -> NDArray[np.int64]:
     """Return a subset that is the same in every round, without samples that are not finite."""
-    finite = torch.isfinite(request.data.x.flatten(1)).all(1).nonzero().flatten().numpy()
-    usable = finite if len(finite) else np.arange(len(request.data))
+    data = request.data
+    usable = np.arange(len(data))
+    if isinstance(data, Split):
+        finite = torch.isfinite(data.x.flatten(1)).all(1).nonzero().flatten().numpy()
+        usable = finite if len(finite) else usable
     return usable[uniform(len(usable), budget, _rng(request, 0))]
 
 

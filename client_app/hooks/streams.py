@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
+from ...core.learning.model_arrays import load_arrays
 from ...core.learning.sample_values import valuation
-from ...core.learning.trainer import load_arrays
 from ...core.methods.ode import Ode
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
@@ -116,4 +116,5 @@ def _exact_gradient(request: ClientRequest) -> np.ndarray[tuple[int], np.dtype[n
     model = trainer_of(request.config).model
     load_arrays(model, request.arrays)
     data = request.holdings.train
-    return valuation(model, request.config).look(data.x, data.y, None).mean_gradient
+    look = valuation(model, request.config, request.task.problem).look
+    return look(data.x, data.y, None).mean_gradient

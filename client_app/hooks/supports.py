@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from ...core.config import RunConfig
 from ...core.learning.fisher import fisher_diagonal, trainable_shapes
 from ...core.learning.job import Job, Outcome
+from ...core.learning.model_arrays import load_arrays
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
-from ...core.learning.trainer import load_arrays
 from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
 from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
@@ -104,7 +103,7 @@ class ImportantIndices(ClientHook):
             drawn = np.random.default_rng(job.seed).permutation(len(job.data))
             places = torch.from_numpy(np.sort(drawn[: self.settings.samples]))
             x, y = x[places], y[places]
-        return fisher_diagonal(model, functional.cross_entropy, x, y)
+        return fisher_diagonal(model, request.task.problem.loss, x, y)
 
     def _count(self, importance: Floats) -> int:
         """Return K: a share of all parameters, or by Algorithm 1 as many as cover enough."""

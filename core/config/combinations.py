@@ -154,6 +154,7 @@ def _checked_with_the_model(method: Method, config: RunConfig, active: Found) ->
 _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
     "linear head": _checked_with_the_model,
+    "classes": _checked_with_the_model,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "something must say how similar clients are"),
     "mean aggregator": _offered(

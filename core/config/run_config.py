@@ -21,7 +21,7 @@ AXIS_DEFAULTS: dict[str, str] = {
     "task": "digits",
     "partition": "dirichlet",
     "noise": "none",
-    "model": "softmax",
+    "model": "auto",
 }
 
 
@@ -46,7 +46,8 @@ class General(Settings):
     weighting: str = Field(default="examples", description="how much a client counts")
     task: str = Field(
         default="digits",
-        description="digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, npz, 20news, or "
+        description="digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, 20news, diabetes "
+        "(regression), poems (next character), shapes (segmentation), npz, hf:<name or path>, or "
         "your own module:attribute",
     )
     partition: str = Field(
@@ -55,9 +56,21 @@ class General(Settings):
     )
     noise: str = Field(default="none", description="none, closed-set, open-set, attribute")
     model: str = Field(
-        default="softmax",
-        description="softmax, mlp, cnn, small-cnn, lenet, cnn1d, dnn, resnet18, resnet50, vgg16, "
-        "frozen:efficientnet-lite0, or your own module:attribute",
+        default="auto",
+        description="auto (suits the task), softmax, mlp, cnn, small-cnn, lenet, cnn1d, dnn, "
+        "resnet18, resnet50, vgg16, segmenter, char-gru, frozen:efficientnet-lite0, or your own "
+        "module:attribute",
+    )
+    metrics: str = Field(
+        default="",
+        description="what models are judged by, with commas in between, the one that decides "
+        "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity; "
+        "empty means the task's own",
+    )
+    device: str = Field(
+        default="auto",
+        description="auto (a GPU if there is one), cpu, cuda, cuda:N or mps; a node's own config "
+        "may say otherwise",
     )
 
     num_server_rounds: Count = Field(default=10, description="rounds")
@@ -99,6 +112,7 @@ class General(Settings):
     clients: sections.Clients = sections.Clients()
     early_stop: sections.EarlyStop = sections.EarlyStop()
     checkpoint: sections.Checkpoint = sections.Checkpoint()
+    optimiser: sections.Optimiser = sections.Optimiser()
     data: sections.Data = sections.Data()
     split: sections.Split = sections.Split()
     groups: sections.Groups = sections.Groups()

@@ -93,12 +93,53 @@ class Checkpoint(Settings):
     keep: AtLeastOne = Field(default=2, description="checkpoints that are kept")
 
 
+class Optimiser(Settings):
+    """How clients take a step. `learning-rate`, `momentum` and `weight-decay` apply, too."""
+
+    section = "optimiser"
+    name: str = Field(
+        default="sgd",
+        description="sgd, adam, adamw, or your own module:attribute, called with the parameters "
+        "and the learning rate",
+    )
+    clip_norm: NonNegative = Field(
+        default=0.0, description="largest norm of a mini-batch's gradient; 0 means no limit"
+    )
+    accumulate: AtLeastOne = Field(default=1, description="mini-batches per step")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32", description='"bfloat16" runs the forward pass in mixed precision'
+    )
+
+
 class Data(Settings):
     """Where data come from and what is set aside."""
 
     section = "data"
     path: str = Field(default="", description="file or folder with the data, for npz and others")
-    num_classes: Count = Field(default=0, description="number of classes; 0 counts them")
+    kind: Literal[
+        "auto", "classification", "multi-label", "regression", "segmentation", "next-token"
+    ] = Field(
+        default="auto",
+        description="kind of problem of your own data; auto goes by the type of the targets",
+    )
+    tokens: bool = Field(
+        default=False, description="inputs are whole numbers, such as token ids, and stay so"
+    )
+    workers: Count = Field(
+        default=0, description="processes that read a torch Dataset ahead; 0 means none"
+    )
+    input_columns: str = Field(
+        default="", description="input columns of hf: tasks, with commas; empty means all others"
+    )
+    target_column: str = Field(
+        default="", description="target column of hf: tasks; empty means label, target or y"
+    )
+    user_column: str = Field(
+        default="", description="column that says whose sample it is, for partition natural"
+    )
+    num_classes: Count = Field(
+        default=0, description="number of classes, or of model outputs; 0 counts them"
+    )
     validation_share: BelowOne = Field(
         default=0.2,
         description="share of the test data that the server keeps as its validation set",

@@ -7,28 +7,34 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ..tasks import Samples
 from ..tasks.models import split_at_head
-from .trainer import load_arrays
+from .model_arrays import load_arrays
+from .placement import device_of, moved
 
 _BATCH = 512
 
 
 @torch.no_grad()
 def features_of(
-    model: nn.Module, arrays: Mapping[str, NDArray[Any]], x: torch.Tensor
+    model: nn.Module, arrays: Mapping[str, NDArray[Any]], data: Samples
 ) -> torch.Tensor:
-    """Return the head's inputs for these samples, a row each; the model is left with the arrays.
+    """Return the head's inputs for these samples, one row each, on the CPU.
+
+    The model is left with the arrays.
 
     Dropout is off and batch normalisation uses its running statistics.
 
-    >>> import numpy as np
+    >>> from forager.core.tasks import Split
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3))
     >>> arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    >>> features_of(model, arrays, torch.ones(5, 2)).shape
+    >>> data = Split(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64))
+    >>> features_of(model, arrays, data).shape
     torch.Size([5, 2])
     """
     load_arrays(model, arrays)
     model.eval()
     body, _ = split_at_head(model)
-    parts = [body(x[start : start + _BATCH]) for start in range(0, len(x), _BATCH)]
-    return torch.cat(parts).flatten(1) if parts else x.new_zeros((0, 1))
+    device = device_of(model)
+    parts = [body(moved(x, device)).flatten(1).cpu() for x, _ in data.batches(_BATCH)]
+    return torch.cat(parts) if parts else torch.zeros((0, 1))

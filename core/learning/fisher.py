@@ -176,6 +176,10 @@ def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     if loss is functional.cross_entropy:  # the usual one, for which there is a shorter way
         return functional.cross_entropy(outputs, targets, reduction="sum")
 
+    each = loss(outputs, targets)
+    if each.shape == (len(outputs),):  # one per sample already
+        return each.sum()
+
     def of_one(output: Tensor, target: Tensor) -> Tensor:
         return loss(output.unsqueeze(0), target.unsqueeze(0)).sum()
 
@@ -196,6 +200,22 @@ def _add_by_samples(
     step = max(1, _NUMBERS_AT_ONCE // sum(each.numel() for each in trained.values()))
     for start in range(0, len(inputs), step):
         part = (inputs[start : start + step], targets[start : start + step])
-        gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(trained, *part)
+        try:
+            gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(trained, *part)
+        except RuntimeError:  # some layers, recurrent ones among them, know no vmap
+            _add_one_by_one(totals, model, loss, *part)
+            continue
         for name, total in totals.items():
             total += gradients[name].square().sum(dim=0)
+
+
+def _add_one_by_one(
+    totals: dict[str, Tensor], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
+) -> None:
+    """Add the squares of a batch of any model at all: one backward pass per sample."""
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    for sample, target in zip(inputs, targets, strict=True):
+        total = loss(model(sample.unsqueeze(0)), target.unsqueeze(0)).sum()
+        gradients = torch.autograd.grad(total, parameters, materialize_grads=True)
+        for square, gradient in zip(totals.values(), gradients, strict=True):
+            square += gradient.square()

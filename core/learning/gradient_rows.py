@@ -1,14 +1,20 @@
-"""Gradients of a model's head, as coresets are chosen by them: a row a sample, or their means."""
+"""Gradients of a model's last layer, as coresets are chosen by them: a row per sample, or means.
+
+For classification with a linear last layer they have a closed form. Any other loss and layer take
+one backward pass through the last layer for a batch of samples.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..tasks import Split
+from ..tasks import Samples
 from ..tasks.models import linear_head
+from ..tasks.problems import Problem
 from .features import features_of
 from .gradients import (
     class_mean_gradients,
@@ -17,19 +23,31 @@ from .gradients import (
     head_gradients,
     logit_gradients,
 )
+from .model_arrays import load_arrays
+from .placement import device_of, moved
+
+_BATCH = 128
 
 Arrays = Mapping[str, NDArray[Any]]
 Head = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any]]
 
 
 def sample_rows(
-    model: nn.Module, arrays: Arrays, data: Split, rule: str, per_class: bool
+    model: nn.Module,
+    arrays: Arrays,
+    data: Samples,
+    rule: str,
+    per_class: bool,
+    problem: Problem,
 ) -> NDArray[Any]:
     """Return what a rule compares samples by.
 
     That is the gradient in the features for CRUST, in the neuron of the sample's own label for
     other rules (section 5.3), or in the whole head where all classes are chosen from at once.
+    Where samples have no class, it is always the gradient in the whole last layer.
     """
+    if not problem.has_classes:
+        return last_layer_gradients(model, arrays, data, problem)
     head = _head(model, arrays, data)
     if rule == "crust":
         return feature_gradients(*head)
@@ -39,13 +57,17 @@ def sample_rows(
 
 
 def server_targets(
-    model: nn.Module, arrays: Arrays, data: Split, per_class: bool
+    model: nn.Module, arrays: Arrays, data: Samples, per_class: bool, problem: Problem
 ) -> NDArray[np.float32]:
-    """Return what clients are to match, (classes, 1 + d).
+    """Return what clients are to match, (classes, 1 + d); one row where there are no classes.
 
     Either each class's mean gradient in its own neuron, or the mean gradient of all samples in the
     whole head.
     """
+    if not problem.has_classes:
+        rows = last_layer_gradients(model, arrays, data, problem)
+        mean = rows.mean(axis=0, dtype=np.float64, keepdims=True)
+        return np.asarray(mean, dtype=np.float32)
     features, weight, bias, labels = _head(model, arrays, data)
     if per_class:
         told = class_mean_gradients(features, weight, bias, labels, len(weight))
@@ -55,8 +77,45 @@ def server_targets(
     return np.concatenate(means, axis=1).astype(np.float32)
 
 
-def _head(model: nn.Module, arrays: Arrays, data: Split) -> Head:
+def last_layer_gradients(
+    model: nn.Module, arrays: Arrays, data: Samples, problem: Problem
+) -> NDArray[np.float32]:
+    """Return the gradient of each sample's loss in the last layer that is trained, a row each.
+
+    >>> from forager.core.tasks import Split
+    >>> from forager.core.tasks.problems import problem_of
+    >>> model = nn.Sequential(nn.Linear(2, 1))
+    >>> arrays = {"0.weight": np.float32([[0, 0]]), "0.bias": np.float32([0])}
+    >>> data = Split(torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0]]))
+    >>> last_layer_gradients(model, arrays, data, problem_of("regression")).tolist()
+    [[2.0, 4.0, 2.0]]
+    """
+    load_arrays(model, arrays)
+    model.eval()
+    device, parameters = device_of(model), _last_parameters(model)
+    rows = []
+    for x, y in data.batches(_BATCH):
+        with torch.enable_grad():
+            losses = problem.checked_loss(model(moved(x, device)), moved(y, device))
+            each = torch.eye(len(losses), device=device)
+            gradients = torch.autograd.grad(
+                losses, parameters, each, is_grads_batched=True, materialize_grads=True
+            )
+        rows.append(torch.cat([part.flatten(1) for part in gradients], dim=1).cpu())
+    return torch.cat(rows).numpy()
+
+
+def _last_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Return the trainable parameters of the last module that has any of its own."""
+    own = [
+        [p for p in module.parameters(recurse=False) if p.requires_grad]
+        for module in model.modules()
+    ]
+    return [parameters for parameters in own if parameters][-1]
+
+
+def _head(model: nn.Module, arrays: Arrays, data: Samples) -> Head:
     """Return the head's inputs, its weight and bias, and the labels."""
-    features = features_of(model, arrays, data.x).numpy()
+    features = features_of(model, arrays, data).numpy()
     name = linear_head(model)
     return features, arrays[f"{name}.weight"], arrays.get(f"{name}.bias"), data.y.numpy()

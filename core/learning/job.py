@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..tasks import Split
+from ..tasks import Samples
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Job:
     """
 
     arrays: Mapping[str, NDArray[Any]]
-    data: Split
+    data: Samples
     seed: int
     weights: NDArray[Any] | None = None
     carried: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)

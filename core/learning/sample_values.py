@@ -1,12 +1,12 @@
 """What stream rules need to know of samples: losses, gradient norms, values, the mean gradient.
 
-For the last layer all of it has a closed form, from the forward pass alone. With logits
-z = W h + b and d = softmax(z) - onehot(y), a sample's gradient is the outer product of d and
-``[1, h]``: its norm is the product of theirs, and its projection on G is the scalar product of d
-with ``G [1, h]``. No gradient is ever written out. For more layers, projections come from a
-second derivative: the gradient of sum(w l), projected on G, is linear in the weights w of the
-samples, and its derivative by w is every sample's projection. Lengths, which only normalised values
-need, take every sample's own gradient.
+For a linear last layer all of it comes from the forward pass alone. With outputs z = W h + b and
+the gradient d of a sample's loss in z (softmax(z) - onehot(y) for cross-entropy), its gradient is
+the outer product of d and ``[1, h]``: its norm is the product of theirs, and its projection on G
+is the scalar product of d with ``G [1, h]``. No gradient is ever written out. For more layers,
+projections come from a second derivative: the gradient of sum(w l), projected on G, is linear in
+the weights w of the samples, and its derivative by w is every sample's projection. Lengths, which
+only normalised values need, take every sample's own gradient.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn import functional
 
 from ..config import RunConfig
 from ..methods.ode import Ode
 from ..tasks.models.head import split_at_head
+from ..tasks.problems import Classification, Problem
+from .placement import device_of
 
 Floats = NDArray[np.float32]
 
@@ -37,11 +38,20 @@ class Looked:
     mean_gradient: Floats
 
 
-def valuation(model: nn.Module, config: RunConfig) -> "HeadValuation | LayersValuation":
+def valuation(
+    model: nn.Module, config: RunConfig, problem: Problem
+) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
-    if config.data_selector != "ode" or config[Ode].layers == 1:
-        return HeadValuation(model)
-    return LayersValuation(model, config[Ode].layers, norms=config[Ode].normalize)
+    layers = config[Ode].layers if config.data_selector == "ode" else 1
+    if layers == 1 and (problem.has_classes or _ends_linearly(model)):
+        return HeadValuation(model, problem)
+    norms = config.data_selector != "ode" or config[Ode].normalize
+    return LayersValuation(model, layers, norms=norms, problem=problem)
+
+
+def _ends_linearly(model: nn.Module) -> bool:
+    """Tell whether a model is a chain that ends in a linear layer, whose outputs are its own."""
+    return isinstance(model, nn.Sequential) and isinstance(model[-1], nn.Linear)
 
 
 class HeadValuation:
@@ -51,6 +61,8 @@ class HeadValuation:
     ----------
     model : nn.Module
         With a linear last layer; its present weights are used.
+    problem : Problem, optional
+        Whose loss it is; classification by default.
 
     Examples
     --------
@@ -61,7 +73,9 @@ class HeadValuation:
     [[0.5, 1.5, 2.0], [-0.5, -1.5, -2.0]]
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, problem: Problem | None = None) -> None:
+        self.problem = problem or Classification()
+        self.device = device_of(model)
         self.body, self.head = split_at_head(model)
         self.size = self.head.out_features * (1 + self.head.in_features)
         model.eval()
@@ -71,17 +85,15 @@ class HeadValuation:
         """Look at samples; values are their projections on a direction, if there is one."""
         target = None
         if direction is not None:
-            rows = torch.from_numpy(direction).view(self.head.out_features, -1)
+            rows = torch.from_numpy(direction).to(self.device).view(self.head.out_features, -1)
             target = rows[:, :1], rows[:, 1:]
         losses, norms, values = [], [], []
-        total = torch.zeros(self.head.out_features, 1 + self.head.in_features)
+        total = torch.zeros(self.head.out_features, 1 + self.head.in_features, device=self.device)
         for start in range(0, len(y), _BATCH):
-            labels = y[start : start + _BATCH]
-            features = self.body(x[start : start + _BATCH])
-            log_probabilities = functional.log_softmax(self.head(features), 1)
-            losses.append(-log_probabilities.gather(1, labels[:, None])[:, 0])
-            difference = log_probabilities.exp_()
-            difference[torch.arange(len(labels)), labels] -= 1
+            targets = y[start : start + _BATCH].to(self.device)
+            features = self.body(x[start : start + _BATCH].to(self.device))
+            each, difference = self.problem.output_gradients(self.head(features), targets)
+            losses.append(each)
             lengths = (1 + features.square().sum(1)).sqrt()
             norms.append(difference.norm(dim=1) * lengths)
             if target is not None:
@@ -89,7 +101,7 @@ class HeadValuation:
                 values.append((difference * projected).sum(1))
             total[:, 0] += difference.sum(0)
             total[:, 1:] += difference.T @ features
-        mean = (total / max(1, len(y))).flatten().numpy()
+        mean = (total / max(1, len(y))).flatten().cpu().numpy()
         return Looked(_joined(losses), _joined(norms), _joined(values) if target else None, mean)
 
 
@@ -104,19 +116,30 @@ class LayersValuation:
         How many layers with parameters, counted from the last; 0 for all.
     norms : bool (default: False)
         Whether values need the lengths of gradients, which take much longer than they do.
+    problem : Problem, optional
+        Whose loss it is; classification by default.
     """
 
-    def __init__(self, model: nn.Module, layers: int, norms: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: int,
+        norms: bool = False,
+        problem: Problem | None = None,
+    ) -> None:
         model.eval()
         self.model, self.norms = model, norms
+        self.problem, self.device = problem or Classification(), device_of(model)
         modules = [
-            name for name, part in model.named_modules() if list(part.parameters(recurse=False))
+            name
+            for name, part in model.named_modules()
+            if any(p.requires_grad for p in part.parameters(recurse=False))
         ]
         chosen = set(modules[-layers:])
         self.parameters = [
             parameter
             for name, parameter in model.named_parameters()
-            if name.rpartition(".")[0] in chosen
+            if name.rpartition(".")[0] in chosen and parameter.requires_grad
         ]
         self.size = sum(parameter.numel() for parameter in self.parameters)
 
@@ -124,13 +147,14 @@ class LayersValuation:
     def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
         """Look at samples; values are their projections on a direction, if there is one."""
         losses, norms, values = [], [], []
-        total = torch.zeros(self.size)
-        target = None if direction is None else torch.from_numpy(direction)
+        total = torch.zeros(self.size, device=self.device)
+        target = None if direction is None else torch.from_numpy(direction).to(self.device)
         for start in range(0, len(y), _BATCH):
-            logits = self.model(x[start : start + _BATCH])
-            each = functional.cross_entropy(logits, y[start : start + _BATCH], reduction="none")
+            outputs = self.model(x[start : start + _BATCH].to(self.device))
+            targets = y[start : start + _BATCH].to(self.device)
+            each = self.problem.checked_loss(outputs, targets)
             losses.append(each.detach())
-            if self.norms and target is not None:
+            if self.norms:
                 norms.append(torch.stack([self._gradient(loss).norm() for loss in each]))
             weights = torch.ones_like(each, requires_grad=target is not None)
             gradient = self._gradient(each @ weights, create_graph=target is not None)
@@ -139,9 +163,9 @@ class LayersValuation:
                 values.append(torch.autograd.grad(gradient @ target, weights)[0])
         return Looked(
             _joined(losses),
-            _joined(norms) if self.norms and target is not None else None,
+            _joined(norms) if self.norms else None,
             _joined(values) if target is not None else None,
-            (total / max(1, len(y))).numpy(),
+            (total / max(1, len(y))).cpu().numpy(),
         )
 
     def _gradient(self, loss: torch.Tensor, create_graph: bool = False) -> torch.Tensor:
@@ -152,4 +176,4 @@ class LayersValuation:
 
 
 def _joined(parts: Sequence[torch.Tensor]) -> Floats:
-    return torch.cat([torch.zeros(0), *parts]).numpy()
+    return torch.cat([torch.zeros(0), *(part.cpu() for part in parts)]).numpy()

@@ -13,9 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..tasks.problems import Problem
 from .batches import UNUSED, batch_plans
 from .job import Job, Outcome
 from .objectives.plain import Plain
+from .optimisers import sgd_
+from .placement import device_of
 from .train_settings import TrainSettings
 
 Tensors = dict[str, torch.Tensor]
@@ -52,10 +55,11 @@ def stacked_gradients(
     x: torch.Tensor,
     y: torch.Tensor,
     weights: torch.Tensor,
+    problem: Problem,
 ) -> tuple[torch.Tensor, Tensors]:
-    """Return every client's weighted mean cross-entropy and its gradients.
+    """Return every client's weighted mean loss and its gradients.
 
-    All arguments have a first axis for the client: ``x`` (clients, batch, ...), ``y`` and
+    All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
     ``weights`` (clients, batch), parameters by their name in the model.
     """
     inputs = []
@@ -68,12 +72,11 @@ def stacked_gradients(
                 x += bias.unsqueeze(1)
         else:
             x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
-    log_probabilities = torch.log_softmax(x, 2)
-    labels = y.unsqueeze(2)
-    losses = -(log_probabilities.gather(2, labels).squeeze(2) * weights).sum(1)
-    # Back again: d loss / d logits = softmax - one-hot, then the chain rule layer by layer.
-    delta = log_probabilities.exp_() * weights.unsqueeze(2)
-    delta.scatter_add_(2, labels, -weights.unsqueeze(2))
+    # Back again: the gradient of each sample's loss in its outputs, then the chain rule layer by
+    # layer.
+    each, behind = problem.output_gradients(x.flatten(0, 1), y.flatten(0, 1))
+    losses = (each.view(weights.shape) * weights).sum(1)
+    delta = behind.view(x.shape) * weights.unsqueeze(2)
     gradients: Tensors = {}
     for (name, layer), before in zip(
         reversed(list(model.named_children())), reversed(inputs), strict=True
@@ -94,7 +97,7 @@ def stacked_gradients(
 class _Batches:
     """The mini-batches of a stack of clients, those with most batches first."""
 
-    def __init__(self, jobs: Sequence[Job], settings: TrainSettings) -> None:
+    def __init__(self, jobs: Sequence[Job], settings: TrainSettings, device: torch.device) -> None:
         lengths = [len(job.data) for job in jobs]
         seeds = [job.seed for job in jobs]
         plans = batch_plans(lengths, settings.batch_size, settings.epochs, settings.steps, seeds)
@@ -102,15 +105,15 @@ class _Batches:
         steps = used.any(2).sum(1)
         self.order = np.argsort(-steps, kind="stable")
         self.sizes, self.steps = np.array(lengths)[self.order], steps[self.order]
-        self.x = torch.cat([jobs[i].data.x for i in self.order])
-        self.y = torch.cat([jobs[i].data.y for i in self.order])
+        self.x = torch.cat([jobs[i].data.x for i in self.order]).to(device)
+        self.y = torch.cat([jobs[i].data.y for i in self.order]).to(device)
         offsets = np.cumsum(self.sizes) - self.sizes
         positions = np.maximum(plans[self.order], 0) + offsets[:, None, None]
         weights = used[self.order] * self._sample_weights(jobs, positions)
         totals = weights.sum(2, keepdims=True)
         weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
-        self._positions = torch.from_numpy(positions)
-        self._weights = torch.from_numpy(weights.astype(np.float32))
+        self._positions = torch.from_numpy(positions).to(device)
+        self._weights = torch.from_numpy(weights.astype(np.float32)).to(device)
 
     def _sample_weights(
         self, jobs: Sequence[Job], positions: np.ndarray[Any, np.dtype[np.int64]]
@@ -129,31 +132,38 @@ class _Batches:
             weights = self._weights[:active, number]
             rows = self._positions[:active, number].flatten()
             x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
-            yield x.view(*weights.shape, *x.shape[1:]), y.view(weights.shape), weights
+            shape = weights.shape
+            yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights
 
 
 @torch.inference_mode()
 def train_stack(
-    model: nn.Module, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
+    model: nn.Module,
+    jobs: Sequence[Job],
+    settings: TrainSettings,
+    objective: Plain,
+    problem: Problem,
 ) -> list[Outcome]:
     """Train every job's model on its data, all together; outcomes in the order of the jobs."""
-    batches = _Batches(jobs, settings)
+    device = device_of(model)
+    batches = _Batches(jobs, settings, device)
     names = list(jobs[0].arrays)
     start = [
-        torch.stack([torch.from_numpy(jobs[i].arrays[name]) for i in batches.order])
+        torch.stack([torch.from_numpy(jobs[i].arrays[name]) for i in batches.order]).to(device)
         for name in names
     ]
     current = [tensor.clone() for tensor in start]
     momenta = [torch.zeros_like(tensor) for tensor in start] if settings.momentum else []
     carried = {
-        key: [_stack(jobs, batches.order, key, name) for name in names] for key in jobs[0].carried
+        key: [_stack(jobs, batches.order, key, name).to(device) for name in names]
+        for key in jobs[0].carried
     }
-    losses = torch.zeros(len(jobs))
+    losses = torch.zeros(len(jobs), device=device)
     for x, y, weights in batches:
         active = len(x)
         parameters = [tensor[:active] for tensor in current]
         step_losses, by_name = stacked_gradients(
-            model, dict(zip(names, parameters, strict=True)), x, y, weights
+            model, dict(zip(names, parameters, strict=True)), x, y, weights, problem
         )
         gradients = [by_name[name] for name in names]
         objective.adjust(
@@ -174,8 +184,8 @@ def _stack(jobs: Sequence[Job], order: Iterable[int], key: str, name: str) -> to
 def _outcomes(
     batches: _Batches, names: list[str], current: list[torch.Tensor], losses: torch.Tensor
 ) -> list[Outcome]:
-    trained = [tensor.numpy() for tensor in current]
-    means = (losses.numpy() / batches.steps).tolist()
+    trained = [tensor.cpu().numpy() for tensor in current]
+    means = (losses.cpu().numpy() / batches.steps).tolist()
     sizes, steps = batches.sizes.tolist(), batches.steps.tolist()
     rows = np.argsort(batches.order).tolist()
     return [
@@ -187,18 +197,3 @@ def _outcomes(
         )
         for row in rows
     ]
-
-
-def sgd_(
-    parameters: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor],
-    momenta: Sequence[torch.Tensor],
-    settings: TrainSettings,
-) -> None:
-    """Take one step of SGD with weight decay and momentum in place, as ``torch.optim.SGD`` does."""
-    for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
-        if settings.weight_decay:
-            gradient = gradient.add(parameter, alpha=settings.weight_decay)
-        if settings.momentum:
-            gradient = momenta[i].mul_(settings.momentum).add_(gradient)
-        parameter.add_(gradient, alpha=-settings.learning_rate)

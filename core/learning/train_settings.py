@@ -17,6 +17,20 @@ class TrainSettings:
     learning_rate: float
     momentum: float
     weight_decay: float
+    optimiser: str = "sgd"
+    clip_norm: float = 0.0
+    accumulate: int = 1
+    precision: str = "float32"
+
+    @property
+    def stackable(self) -> bool:
+        """Whether many clients can be trained at once: plain SGD, one step per mini-batch."""
+        return (self.optimiser, self.clip_norm, self.accumulate, self.precision) == (
+            "sgd",
+            0.0,
+            1,
+            "float32",
+        )
 
 
 def learning_rate(config: RunConfig, server_round: int) -> float:
@@ -54,4 +68,8 @@ def train_settings(config: RunConfig, server_round: int) -> TrainSettings:
         learning_rate=learning_rate(config, server_round),
         momentum=config.momentum,
         weight_decay=config.weight_decay,
+        optimiser=config.optimiser.name,
+        clip_norm=config.optimiser.clip_norm,
+        accumulate=config.optimiser.accumulate,
+        precision=config.optimiser.precision,
     )

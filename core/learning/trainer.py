@@ -5,20 +5,21 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import local as thread_local
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import nn
-from torch.nn import functional
 
 from ..tasks import Split
+from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
 from .job import Job, Outcome
+from .model_arrays import frozen_digest, load_arrays, read_arrays, training_mode
 from .objectives.plain import Plain
-from .stack import can_stack, sgd_, train_stack
+from .optimisers import Accumulated, precision, stepper
+from .placement import device_of, moved
+from .stack import can_stack, train_stack
 from .train_settings import TrainSettings
 
 _log = logging.getLogger("forager")
@@ -39,20 +40,34 @@ class Trainer:
         allows.
     threads : int (default: 0)
         Threads to use, 0 for as many as there are cores.
+    problem : Problem, optional
+        Whose loss is minimised; classification by default.
     """
 
-    def __init__(self, model: nn.Module, mode: str = "auto", threads: int = 0) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        mode: str = "auto",
+        threads: int = 0,
+        problem: Problem | None = None,
+    ) -> None:
         self.model = model
+        self.problem = problem or Classification()
         self.threads = threads or len(os.sched_getaffinity(0))
         self.mode = self._possible(mode)
         self._own = thread_local()
         self._pool: ThreadPoolExecutor | None = None
 
+    @cached_property
+    def frozen(self) -> str:
+        """Checksum of what the model has that is not trained and never travels."""
+        return frozen_digest(self.model)
+
     def _possible(self, mode: str) -> str:
         stackable = can_stack(self.model)
         # Dropout draws from torch's one global generator: two threads would take each other's
-        # numbers.
-        random = _has_random_layers(self.model)
+        # numbers. A GPU is shared by all threads in any case.
+        random = _has_random_layers(self.model) or device_of(self.model).type != "cpu"
         if mode == "auto":
             return "stack" if stackable else "serial" if random or self.threads == 1 else "threads"
         if mode == "stack" and not stackable:
@@ -60,7 +75,8 @@ class Trainer:
             return "serial"
         if mode == "threads" and random:
             _log.warning(
-                "this model has dropout: its clients are trained one by one, not by threads"
+                "this model has dropout, or is not on the CPU: its clients are trained one by one, "
+                "not by threads"
             )
             return "serial"
         return mode
@@ -69,16 +85,17 @@ class Trainer:
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
     ) -> list[Outcome]:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
-        if self.mode == "stack" and objective.stackable:
+        in_memory = all(isinstance(job.data, Split) for job in jobs)
+        if self.mode == "stack" and objective.stackable and settings.stackable and in_memory:
             return [
                 outcome
                 for part in _parts(jobs, self.model)
-                for outcome in train_stack(self.model, part, settings, objective)
+                for outcome in train_stack(self.model, part, settings, objective, self.problem)
             ]
         # A model that could be stacked has no random layers: threads are safe for it.
         if self.mode != "serial" and len(jobs) > 1 and self.threads > 1:
             return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self.model, job, settings, objective) for job in jobs]
+        return [train_one(self.model, job, settings, objective, self.problem) for job in jobs]
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
@@ -93,7 +110,7 @@ class Trainer:
         def work(job: Job) -> Outcome:
             if not hasattr(self._own, "model"):
                 self._own.model = copy.deepcopy(self.model)
-            return train_one(self._own.model, job, settings, objective)
+            return train_one(self._own.model, job, settings, objective, self.problem)
 
         return list(self._pool.map(work, jobs))
 
@@ -104,7 +121,7 @@ def _parts(jobs: Sequence[Job], model: nn.Module) -> list[list[Job]]:
     parts: list[list[Job]] = [[]]
     held = 0
     for job in jobs:
-        size = model_bytes + job.data.x.nbytes
+        size = model_bytes + job.data.nbytes
         if parts[-1] and held + size > _STACK_BYTES:
             parts.append([])
             held = 0
@@ -113,56 +130,64 @@ def _parts(jobs: Sequence[Job], model: nn.Module) -> list[list[Job]]:
     return parts
 
 
-def load_arrays(model: nn.Module, arrays: Any) -> None:
-    """Copy named arrays into a model's parameters and buffers; names and shapes must fit."""
-    state = model.state_dict()
-    if state.keys() != arrays.keys():
-        odd = sorted(state.keys() ^ arrays.keys())
-        raise ValueError(f"arrays do not fit the model; names on one side only: {odd[:5]}")
-    with torch.no_grad():
-        for name, tensor in state.items():
-            array = arrays[name]
-            if tuple(array.shape) != tuple(tensor.shape):
-                raise ValueError(
-                    f"array {name} has shape {array.shape}, the model's is {tuple(tensor.shape)}"
-                )
-            tensor.copy_(torch.from_numpy(array))
+def train_one(
+    model: nn.Module,
+    job: Job,
+    settings: TrainSettings,
+    objective: Plain,
+    problem: Problem | None = None,
+) -> Outcome:
+    """Train one client in mini-batches; the optimiser starts afresh in every round.
 
-
-def read_arrays(model: nn.Module) -> dict[str, NDArray[Any]]:
-    """Return copies of a model's parameters and buffers by name."""
-    return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
-
-
-def train_one(model: nn.Module, job: Job, settings: TrainSettings, objective: Plain) -> Outcome:
-    """Train one client: plain mini-batch SGD, momentum starting at zero."""
+    Parameters
+    ----------
+    model : nn.Module
+        The architecture, on the device to train on; it is left with the trained weights.
+    job : Job
+        Weights to begin with, and data.
+    settings : TrainSettings
+        How long, and by which optimiser.
+    objective : Plain
+        What is added to the loss, or to its gradients.
+    problem : Problem, optional
+        Whose loss it is; classification by default.
+    """
+    problem = problem or Classification()
     load_arrays(model, job.arrays)
-    model.train()
+    training_mode(model)
+    device = device_of(model)
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     parameters = list(named.values())
     start = [p.detach().clone() for p in parameters]
     carried = {
-        key: [torch.from_numpy(arrays[name]) for name in named]
+        key: [torch.from_numpy(arrays[name]).to(device) for name in named]
         for key, arrays in job.carried.items()
     }
-    batch_loss = objective.batch_loss(model, job)
-    momenta = [torch.zeros_like(p) for p in parameters] if settings.momentum else []
+    batch_loss = objective.batch_loss(model, job, problem)
+    step = stepper(parameters, settings)
     plan = batch_plans(
         [len(job.data)], settings.batch_size, settings.epochs, settings.steps, [job.seed]
     )[0]
+    rows = [torch.from_numpy(row[row != UNUSED]) for row in plan]
+    if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
+        rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
+    pending = Accumulated(settings.accumulate)
     with _seeded_layers(model, job.seed):
-        for row in plan:
-            positions = torch.from_numpy(row[row != UNUSED])
-            if len(positions) == 1 < len(plan) and _normalises(model):
-                continue  # batch normalisation cannot take a lone sample
-            loss = batch_loss(positions)
-            gradients = torch.autograd.grad(loss, parameters)
-            with torch.no_grad():
-                objective.adjust(gradients, parameters, start, carried)
-                sgd_(parameters, gradients, momenta, settings)
+        for number, (positions, (x, y)) in enumerate(
+            zip(rows, job.data.follow(rows), strict=True), 1
+        ):
+            with precision(settings, device):
+                loss = batch_loss(positions.to(device), moved(x, device), moved(y, device))
+            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
-    return Outcome(read_arrays(model), total / len(plan), len(job.data), len(plan))
+            with torch.no_grad():
+                mean = pending.add(gradients, last=number == len(rows))
+                if mean is not None:
+                    objective.adjust(mean, parameters, start, carried)
+                    step(mean)
+    steps = -(-len(rows) // settings.accumulate)
+    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
 
 
 class _seeded_layers:
@@ -190,19 +215,3 @@ def _has_random_layers(model: nn.Module) -> bool:
 @lru_cache(maxsize=64)
 def _normalises(model: nn.Module) -> bool:
     return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in model.modules())
-
-
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, arrays: Any, data: Split, batch_size: int = 512
-) -> tuple[float, float]:
-    """Return accuracy and mean loss of the model with these arrays on these data."""
-    load_arrays(model, arrays)
-    model.eval()
-    correct = loss = 0.0
-    for start in range(0, len(data), batch_size):
-        x, y = data.x[start : start + batch_size], data.y[start : start + batch_size]
-        logits = model(x)
-        loss += functional.cross_entropy(logits, y, reduction="sum").item()
-        correct += (logits.argmax(1) == y).sum().item()
-    return correct / len(data), loss / len(data)

@@ -8,5 +8,6 @@ METHODS = (
         about="one client from each cluster of label histograms, in turn (knows the truth)",
         core="selectors.client_selectors.cluster_oracle:ClusterOracle",
         sends=("labels",),
+        needs=("classes",),
     ),
 )

@@ -34,7 +34,7 @@ METHODS = (
         rule="agreement",
         target="server",
         redraws=True,
-        needs=(*_HEAD, "server data"),
+        needs=(*_HEAD, "classes", "server data"),
     ),
     CoresetMethod(
         name="crust",

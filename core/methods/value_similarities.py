@@ -27,5 +27,6 @@ METHODS = (
         core="selectors.similarities.histograms:histogram_similarity",
         layer="strategies.client_similarity:Oracle.of_run",
         sends=("labels",),
+        needs=("classes",),
     ),
 )

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .errors import TaskError
     from .spec import TaskSpec
-    from .splits import ClientData, ServerData, Split
+    from .splits import ClientData, Samples, ServerData, Split
     from .task import Task, load_task
 
 _PLACES = {
     "ClientData": "forager.core.tasks.splits",
+    "Samples": "forager.core.tasks.splits",
     "ServerData": "forager.core.tasks.splits",
     "Split": "forager.core.tasks.splits",
     "Task": "forager.core.tasks.task",
@@ -23,7 +24,16 @@ _PLACES = {
     "load_task": "forager.core.tasks.task",
 }
 
-__all__ = ["ClientData", "ServerData", "Split", "Task", "TaskError", "TaskSpec", "load_task"]
+__all__ = [
+    "ClientData",
+    "Samples",
+    "ServerData",
+    "Split",
+    "Task",
+    "TaskError",
+    "TaskSpec",
+    "load_task",
+]
 
 
 def __getattr__(name: str) -> Any:

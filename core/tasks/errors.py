@@ -21,6 +21,12 @@ CONFIG_KEYS = {
     "noise_kinds": "corruption.kinds",
     "hidden": "net.hidden",
     "num_partitions": "num-clients",
+    "kind": "data.kind",
+    "tokens": "data.tokens",
+    "workers": "data.workers",
+    "input_columns": "data.input-columns",
+    "target_column": "data.target-column",
+    "user_column": "data.user-column",
 }
 """Keys of the run config that set the fields of a spec, where they are not the field's own name."""
 

@@ -1,8 +1,14 @@
 """What a model is judged by: names, and which way is better."""
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from .errors import TaskError, unknown
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
@@ -17,11 +23,22 @@ class Metric:
         Whether more is better.
     share : bool (default: False)
         Whether it lies between 0 and 1 and reads best as a percentage.
+    compute : callable, optional
+        ``compute(outputs, targets) -> float`` on all test samples at once, as CPU tensors; for
+        metrics of one's own. Those of :data:`NAMED` need none.
     """
 
     name: str
     higher_is_better: bool = True
     share: bool = False
+    compute: Callable[[Any, Any], float] | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name == "loss":
+            raise TaskError(
+                f"metric {self.name!r}: a name is made of lower-case letters, digits and dashes, "
+                "and is not 'loss', which is always there"
+            )
 
     def gain(self, value: float, over: float) -> float:
         """Return how much better `value` is than `over`, whichever way is better.
@@ -51,3 +68,39 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy", share=True)
+
+NAMED: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        ACCURACY,
+        Metric("macro-f1", share=True),
+        Metric("balanced-accuracy", share=True),
+        Metric("auc", share=True),
+        Metric("mean-iou", share=True),
+        Metric("mae", higher_is_better=False),
+        Metric("rmse", higher_is_better=False),
+        Metric("r2"),
+        Metric("perplexity", higher_is_better=False),
+    )
+}
+"""Metrics that can be asked for by name."""
+
+
+def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metric, ...]:
+    """Return metrics by their names; an error that names the key for one that does not exist.
+
+    >>> [metric.name for metric in resolved(["mae", "r2"])]
+    ['mae', 'r2']
+    """
+    found = []
+    for each in wanted:
+        if isinstance(each, Metric):
+            found.append(each)
+        elif each in NAMED:
+            found.append(NAMED[each])
+        else:
+            raise unknown(key, str(each), NAMED)
+    names = [metric.name for metric in found]
+    if not found or len(set(names)) != len(names):
+        raise TaskError(f"{key}: at least one metric, none twice; found {names}")
+    return tuple(found)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import invalid, unknown
+from .problems import KINDS
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,12 @@ class TaskSpec:
     Parameters
     ----------
     task : str
-        ``digits``, ``blobs``, ``synthetic``, ``fashion-mnist``, ``cifar10``, ``cifar100``,
-        ``npz``, ``20news``, or ``module:attribute`` for a function that returns the data.
+        A built-in data set such as ``digits``, ``npz`` for a file of one's own, ``hf:<name>`` for
+        a data set of Hugging Face or a local folder, or ``module:attribute`` for a task of one's
+        own.
     model : str
-        Name of the model; ``frozen:<backbone>`` trains a linear head on fixed features.
+        Name of the model; ``auto`` suits the problem, ``frozen:<backbone>`` trains a linear head
+        on fixed features.
     partition : str
         ``iid``, ``dirichlet``, ``shards``, ``pathological``, ``class-groups`` or ``natural``.
     noise : str
@@ -58,10 +61,20 @@ class TaskSpec:
         Width of the hidden layers of the models that have a choice.
     cache_dir : str
         Folder for downloads and derived files; empty stands for ``forager`` in the user's cache.
+    kind : str
+        Kind of problem, for data that do not say; ``auto`` goes by the targets.
+    metrics : str
+        Metrics separated by commas, the one that decides first; empty for the problem's own.
+    tokens : bool
+        Whether inputs are whole numbers, such as token ids, and stay so.
+    workers : int
+        Processes that read data sets ahead; 0 reads in the training process.
+    input_columns, target_column, user_column : str
+        Columns of tables; empty stands for all others, the usual name, and none.
     """
 
     task: str = "digits"
-    model: str = "softmax"
+    model: str = "auto"
     partition: str = "dirichlet"
     noise: str = "none"
     seed: int = 0
@@ -81,6 +94,13 @@ class TaskSpec:
     noise_kinds: str = "all"
     hidden: int = 64
     cache_dir: str = ""
+    kind: str = "auto"
+    metrics: str = ""
+    tokens: bool = False
+    workers: int = 0
+    input_columns: str = ""
+    target_column: str = ""
+    user_column: str = ""
 
 
 _Rule = tuple[Callable[[Any], bool], str]
@@ -101,6 +121,8 @@ _RULES: dict[str, _Rule] = {
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
+    "kind": (lambda kind: kind == "auto" or kind in KINDS, f"auto, {', '.join(KINDS)}"),
+    "workers": (lambda count: count >= 0, "a whole number of at least 0"),
 }
 
 
@@ -131,6 +153,7 @@ def check_spec(spec: TaskSpec, names: Mapping[str, Collection[str]]) -> None:
 
 def _check_type(name: str, value: object, expected: type) -> None:
     accepted: tuple[type, ...] = (int, float) if expected is float else (expected,)
-    if isinstance(value, bool) or not isinstance(value, accepted):
-        kind = {str: "a text", int: "a whole number", float: "a number"}[expected]
+    if isinstance(value, bool) != (expected is bool) or not isinstance(value, accepted):
+        kinds = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+        kind = kinds[expected]
         raise invalid(name, value, kind)

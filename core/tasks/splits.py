@@ -1,27 +1,63 @@
 """The pieces of data a run works on, and the seeded ways to cut them."""
 
 import zlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+Batch = tuple[Any, torch.Tensor]
+
+
+class Samples(ABC):
+    """Samples with their targets: in memory (:class:`Split`) or read when needed.
+
+    Both ways, batches are asked for by positions, so that what is trained on does not depend on
+    where samples lie.
+    """
+
+    x: torch.Tensor  # all inputs in memory, one sample per row
+    y: torch.Tensor  # all targets in memory, one sample per row
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the samples."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory that is taken."""
+
+    @abstractmethod
+    def select(self, positions: torch.Tensor) -> "Samples":
+        """Return some of the samples."""
+
+    @abstractmethod
+    def follow(self, plan: Iterable[torch.Tensor]) -> Iterator[Batch]:
+        """Yield inputs and targets of one batch after the other, by the positions in a plan."""
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield inputs and targets of all samples, in order."""
+        places = torch.arange(len(self))
+        return self.follow(places[start : start + size] for start in range(0, len(self), size))
 
 
 @dataclass(frozen=True)
-class Split:
-    """Samples with their labels.
+class Split(Samples):
+    """Samples in memory.
 
     Parameters
     ----------
     x : torch.Tensor
-        Inputs, float32, one sample per row of the first axis.
+        Inputs, one sample per row of the first axis: float32, or int64 for token ids.
     y : torch.Tensor
-        Labels, int64.
+        Targets, one row per sample: int64 labels, or what the problem's loss takes.
     """
 
     x: torch.Tensor
@@ -35,6 +71,21 @@ class Split:
         """Memory that the tensors take."""
         return self.x.nbytes + self.y.nbytes
 
+    def select(self, positions: torch.Tensor) -> "Split":
+        """Return some of the samples."""
+        return Split(self.x[positions], self.y[positions])
+
+    def follow(self, plan: Iterable[torch.Tensor]) -> Iterator[Batch]:
+        """Yield inputs and targets of one batch after the other."""
+        return ((self.x[positions], self.y[positions]) for positions in plan)
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield inputs and targets of all samples, in order, without copying them."""
+        return (
+            (self.x[start : start + size], self.y[start : start + size])
+            for start in range(0, len(self), size)
+        )
+
 
 @dataclass(frozen=True)
 class ClientData:
@@ -42,16 +93,16 @@ class ClientData:
 
     Parameters
     ----------
-    train, test : Split
+    train, test : Samples
         Training and test samples; either may be empty.
     true_labels : torch.Tensor
-        Labels of ``train`` before noise.
+        Strata of ``train`` before noise: the labels, where there are classes.
     clean : torch.Tensor
         True where neither label nor input of the ``train`` sample was corrupted.
     """
 
-    train: Split
-    test: Split
+    train: Samples
+    test: Samples
     true_labels: torch.Tensor
     clean: torch.Tensor
 
@@ -65,8 +116,8 @@ class ClientData:
 class ServerData:
     """What the server holds: clean validation samples and the global test set."""
 
-    validation: Split
-    test: Split
+    validation: Samples
+    test: Samples
 
 
 def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:

@@ -1,26 +1,31 @@
-"""A task: data for the server and every client, and the model that learns from it."""
+"""A task: a problem, data for the server and every client, and the model that learns from it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .datasets import DATASETS, RawData, load_raw, rows
-from .datasets.npz import load_device_file
+from .datasets.device import load_device_data
 from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, invalid
 from .groups import GROUPS, group_of
+from .metrics import Metric, resolved
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
+from .own_task import OwnData, brings_client_data, own_problem
 from .partitions import PARTITIONERS, Partitions, partition, user_groups
+from .problems import problem_of
 from .spec import TaskSpec, check_spec
 from .splits import (
     ClientCache,
@@ -36,6 +41,9 @@ from .splits import (
 
 if TYPE_CHECKING:
     from .datasets.raw import Inputs
+    from .problems import Problem
+
+_NEEDS_CLASSES = {"noise": ("closed-set", "open-set"), "group_kind": ("label-permutation",)}
 
 CLIENT_CACHE_BYTES = 2**30
 """Memory that the data of recently used clients may take, per task."""
@@ -68,10 +76,19 @@ def load_task(spec: TaskSpec) -> Task:
         "group_kind": GROUPS,
     }
     if ":" not in str(spec.task):
-        names["task"] = DATASETS
+        names["task"] = [*DATASETS, "hf:<name>", "module:attribute"]
     check_spec(spec, names)
     parse_kinds(spec.noise_kinds)
-    return Task(spec)
+    if spec.metrics:
+        resolved(_names(spec.metrics))
+    own = own_problem(spec.task)
+    if own is not None and brings_client_data(own):
+        return OwnTask(spec, own)
+    return Task(spec, own)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 class Task:
@@ -84,20 +101,60 @@ class Task:
     ----------
     spec : TaskSpec
         Checked settings.
+    own : Problem, optional
+        The user's own problem, with a pool of data.
     """
 
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, own: Problem | None = None) -> None:
         self.spec = spec
+        self._own_problem = own
         self._lock = threading.RLock()
         self._clients = ClientCache(CLIENT_CACHE_BYTES)
         self._partitions: dict[int, Partitions] = {}
         self._loaded: RawData | None = None
-        self._device_shape: tuple[int, ...] | None = None
+        self._device: RawData | None = None  # the last that a device brought
+
+    @cached_property
+    def problem(self) -> Problem:
+        """What is learnt."""
+        if self._own_problem is not None:
+            return self._own_problem
+        problem = self._known.problem
+        assert not isinstance(problem, str)  # data that were read have been tidied
+        return problem
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What models are judged by; the first decides."""
+        named = _names(self.spec.metrics)
+        own = {m.name: m for m in self.problem.metrics if isinstance(m, Metric)}
+        wanted = [own.get(name, name) for name in named] if named else self.problem.metrics
+        return resolved(wanted, "metrics" if named else f"{type(self.problem).__name__}.metrics")
 
     @property
     def num_classes(self) -> int:
-        """Number of classes that the model tells apart."""
+        """Number of classes; where a sample has no class of its own, of strata."""
+        return self.problem.num_strata(self.num_outputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of the model."""
         return classes_after_noise(self.spec, self._classes_before_noise)
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Shape of one target."""
+        return tuple(self._known.y_train.shape[1:])
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the model's output for one sample."""
+        return self.problem.output_shape(self.num_outputs, self.target_shape)
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """Type of the inputs."""
+        return torch.int64 if self.problem.tokens else torch.float32
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -106,18 +163,25 @@ class Task:
             from .backbones import feature_size
 
             return (feature_size(self._backbone),)
-        return self._device_shape or self._raw.input_shape
+        return self._known.input_shape
 
-    def build_model(self) -> torch.nn.Module:
-        """Build a fresh model with the task's seeded initial weights."""
+    def build_model(self, seed: int | None = None) -> torch.nn.Module:
+        """Build a fresh model; its initial weights are seeded, by the task's seed by default."""
         from .models import build_model
+        from .models.own import of_problem
 
+        seed = self.spec.seed if seed is None else seed
+        own = of_problem(self._own_problem) if self.spec.model == "auto" else None
+        if own is not None:
+            return build_model(own, self.input_shape, 1, seed=seed)
         return build_model(
-            self.spec.model,
+            self.problem.default_model if self.spec.model == "auto" else self.spec.model,
             self.input_shape,
-            self.num_classes,
-            seed=self.spec.seed,
+            self.num_outputs,
+            seed=seed,
             hidden=self.spec.hidden,
+            output_shape=self.output_shape,
+            tokens=self.problem.tokens,
         )
 
     @cached_property
@@ -158,8 +222,9 @@ class Task:
         ----------
         path : str
             An ``.npz`` file with ``x_train y_train``, and ``x_test y_test`` if it has test data,
-            or a folder with one such file. Without test data, the task's client test share of
-            the training samples is held out.
+            or a folder with one such file; or a table or folder that ``hf:`` tasks read. Without
+            test data, the task's client test share of the training samples is held out. Data that
+            have changed since the last call are read again.
 
         Raises
         ------
@@ -167,19 +232,32 @@ class Task:
             If the file is damaged or does not fit the task.
         """
         with self._lock:
-            return self._clients.get(path, lambda: self._make_device(path))
+            return self._clients.get((path, _last_change(path)), lambda: self._make_device(path))
 
     @property
     def _raw(self) -> RawData:
         with self._lock:
             if self._loaded is None:
-                self._loaded = load_raw(self.spec)
+                self._loaded = self._checked(load_raw(self.spec, self._own_problem))
             return self._loaded
+
+    def _checked(self, raw: RawData) -> RawData:
+        problem = raw.problem
+        assert not isinstance(problem, str)
+        for field, values in _NEEDS_CLASSES.items():
+            if not problem.has_classes and getattr(self.spec, field) in values:
+                allowed = f"none: task {self.spec.task!r} has no classes ({problem.kind})"
+                raise invalid(field, getattr(self.spec, field), allowed)
+        return raw
+
+    @property
+    def _known(self) -> RawData:
+        """The pool, or what a device has brought: it may hold nothing but its own file."""
+        return self._device or self._raw
 
     @property
     def _classes_before_noise(self) -> int:
-        # A device may hold nothing but its own file: do not read the pool if it is not needed.
-        return self.spec.num_classes or self._raw.num_classes
+        return self.spec.num_classes or self._known.num_classes
 
     @property
     def _backbone(self) -> str:
@@ -189,8 +267,10 @@ class Task:
     @cached_property
     def _test_pool(self) -> tuple[Indices, Indices, Indices]:
         """Positions in the test pool: the server's validation, its test set, clients' own."""
-        labels = self._raw.y_test
-        pool = np.flatnonzero(labels < self.num_classes)
+        labels = self.problem.spread_by(self._raw.y_test)
+        pool = np.arange(len(labels))
+        if self.problem.has_classes:  # noise may have left fewer classes to learn
+            pool = np.flatnonzero(labels < self.num_classes)
         rng = generator(self.spec.seed, "test-pool")
         first, second = stratified_split(labels[pool], self.spec.validation_share, rng)
         validation, rest = pool[first], pool[second]
@@ -222,14 +302,17 @@ class Task:
         else:
             rng = generator(self.spec.seed, "client-test", partition_id)
             kept, held = hold_out(len(mine), self.spec.client_test_share, rng)
-            held = held[raw.y_train[mine[held]] < self.num_classes]
+            if self.problem.has_classes:
+                held = held[raw.y_train[mine[held]] < self.num_classes]
             test = self._own(raw.x_train, raw.y_train, mine[held], partition_id)
             mine = mine[kept]
         return self._client(self._corrupted(mine, partition_id), test)
 
     def _indices(self, partition_id: int, num_partitions: int) -> Indices:
         if num_partitions not in self._partitions:
-            self._partitions[num_partitions] = partition(self.spec, self._raw, num_partitions)
+            groups = self.problem.spread_by(self._raw.y_train)
+            pool = replace(self._raw, y_train=groups)
+            self._partitions[num_partitions] = partition(self.spec, pool, num_partitions)
         if not 0 <= partition_id < num_partitions:
             allowed = f"0 to {num_partitions - 1}, as num_partitions = {num_partitions}"
             raise invalid("partition_id", partition_id, allowed)
@@ -252,19 +335,15 @@ class Task:
         return input_range(self._raw.x_train)
 
     def _make_device(self, path: str) -> ClientData:
-        try:
-            num_classes = self.num_classes
-        except TaskError as error:
+        classes, fault = self._classes_of_pool()
+        known = self._own_problem or self._pool_problem
+        raw = load_device_data(path, self.spec, classes, known, fault)
+        if self._loaded is not None and raw.input_shape != self._loaded.input_shape:
             raise TaskError(
-                f"{error}; with only the device's own data at hand, set data.num-classes"
-            ) from error
-        raw = load_device_file(path, num_classes)
-        expected = self._loaded.input_shape if self._loaded else raw.input_shape
-        if raw.input_shape != expected:
-            raise TaskError(
-                f"{path}: samples have shape {raw.input_shape}, the task needs {expected}"
+                f"{path}: samples have shape {raw.input_shape}, "
+                f"the task needs {self._loaded.input_shape}"
             )
-        self._device_shape = raw.input_shape
+        self._device = self._checked(raw)
         everything = np.arange(len(raw.y_train))
         if len(raw.y_test):
             mine, test = everything, self._split(raw.x_test, raw.y_test, np.arange(len(raw.y_test)))
@@ -272,32 +351,52 @@ class Task:
             rng = generator(self.spec.seed, "device-test")
             mine, held = hold_out(len(everything), self.spec.client_test_share, rng)
             test = self._split(raw.x_train, raw.y_train, held)
-        return self._client(untouched(rows(raw.x_train, mine), raw.y_train[mine]), test)
+        return self._client(untouched(self._rows(raw.x_train, mine), raw.y_train[mine]), test)
+
+    def _classes_of_pool(self) -> tuple[int, str]:
+        """Return how many classes there are before noise; 0 and why if only the device knows."""
+        if self.spec.num_classes or self._own_problem is not None:
+            return self.spec.num_classes, "the task's own problem does not say"
+        try:
+            return self._raw.num_classes, ""
+        except TaskError as error:
+            return 0, str(error)
+
+    @property
+    def _pool_problem(self) -> Problem | None:
+        """The problem as far as it is known without the device's own data."""
+        if self.spec.kind != "auto":
+            return problem_of(self.spec.kind)
+        problem = None if self._loaded is None else self._loaded.problem
+        return None if isinstance(problem, str) else problem
 
     def _client(self, noisy: Noisy, test: Split) -> ClientData:
         return ClientData(
             train=self._tensors(noisy.x, noisy.y),
             test=test,
-            true_labels=torch.from_numpy(noisy.true_labels),
+            true_labels=torch.from_numpy(self.problem.strata(noisy.true_labels)),
             clean=torch.from_numpy(noisy.clean),
         )
 
     def _grouped(
-        self, x: Inputs, y: NDArray[np.int64], indices: Indices, client: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        self, x: Inputs, y: NDArray[Any], indices: Indices, client: int
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return samples as the client's planted group has them."""
         count = self.spec.group_count
         differ = GROUPS[self.spec.group_kind]
         group = group_of(client, count)
-        return differ(rows(x, indices), y[indices], group, count, self._classes_before_noise)
+        return differ(self._rows(x, indices), y[indices], group, count, self._classes_before_noise)
 
-    def _own(self, x: Inputs, y: NDArray[np.int64], indices: Indices, client: int) -> Split:
+    def _rows(self, x: Inputs, indices: Indices) -> NDArray[Any]:
+        return rows(x, indices, self.problem.tokens)
+
+    def _own(self, x: Inputs, y: NDArray[Any], indices: Indices, client: int) -> Split:
         return self._tensors(*self._grouped(x, y, indices, client))
 
-    def _split(self, x: Inputs, y: NDArray[np.int64], indices: Indices) -> Split:
-        return self._tensors(rows(x, indices), y[indices])
+    def _split(self, x: Inputs, y: NDArray[Any], indices: Indices) -> Split:
+        return self._tensors(self._rows(x, indices), y[indices])
 
-    def _tensors(self, x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:
+    def _tensors(self, x: NDArray[Any], y: NDArray[Any]) -> Split:
         inputs = torch.from_numpy(x)
         if self._backbone:
             inputs = self._features(inputs)
@@ -309,3 +408,52 @@ class Task:
         if not len(inputs):
             return torch.zeros((0, *self.input_shape))
         return features(self._backbone, inputs, str(cache_folder(self.spec.cache_dir)))
+
+
+def _last_change(path: str) -> tuple[int, int]:
+    """Return when a file, or what a folder holds, was last changed, and its size."""
+    place = Path(path).expanduser()
+    files = [place, *(sorted(place.iterdir()) if place.is_dir() else [])]
+    known = [file.stat() for file in files if file.exists()]
+    return max((s.st_mtime_ns for s in known), default=0), sum(s.st_size for s in known)
+
+
+class OwnTask(Task):
+    """A task whose problem brings the data of each client, instead of a pool to spread."""
+
+    def __init__(self, spec: TaskSpec, own: Problem) -> None:
+        super().__init__(spec, own)
+        self._source = OwnData(own, spec)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of the model."""
+        return self.spec.num_classes or self._source.num_outputs
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return self._source.input_shape
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Shape of one target."""
+        return self._source.target_shape
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """Type of the inputs."""
+        return self._source.input_dtype
+
+    @cached_property
+    def _server_data(self) -> ServerData:
+        return self._source.server_data()
+
+    def _make_client(self, partition_id: int, num_partitions: int) -> ClientData:
+        if not 0 <= partition_id < num_partitions:
+            allowed = f"0 to {num_partitions - 1}, as num_partitions = {num_partitions}"
+            raise invalid("partition_id", partition_id, allowed)
+        return self._source.client_data(partition_id, num_partitions)
+
+    def _make_device(self, path: str) -> ClientData:
+        return self._source.device_data(path)

@@ -13,10 +13,12 @@ CORESET = "coreset"  # ConfigRecord in the reply of one that trained on a corese
 # Entries of ARRAYS' companion records
 ROUND = "server-round"
 RUN = "run"  # which run a message is of; it stays the same when the run is resumed
+FROZEN = "frozen"  # checksum of the arrays that never travel
 NUM_EXAMPLES = "num-examples"
 TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
 SECONDS = "seconds"
 CLIENT_KEY = "key"
+NOTE = "note"  # entry of CLIENT: what a client wants its operator to know
 VERSIONS = "versions"  # entry of CLIENT in the answer to IDENTIFY
 PAYLOAD = "payload"
 DENSITY = "uplink-density"

@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from ...core.methods.base import load
@@ -27,11 +29,20 @@ class Artifacts(Callback):
         The run's folder, which already holds the config and the events.
     report : bool (default: True)
         Whether to write the report, which takes longer than a short run.
+    frozen : callable, optional
+        Returns the arrays of the model that are not trained and never travel.
     """
 
-    def __init__(self, folder: RunFolder, *, report: bool = True) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        report: bool = True,
+        frozen: Callable[[], dict[str, NDArray[Any]]] = dict,
+    ) -> None:
         self.folder = folder
         self.report = report
+        self.frozen = frozen
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""
@@ -60,9 +71,10 @@ class Artifacts(Callback):
             tree.save(self.folder.supports_path, collected, SUPPORTS)
 
     def _write_models(self, loop: Loop) -> None:
-        """Write the model, and with cohorts also each cohort's own."""
-        write_atomically(self.folder.model_path, save(from_record(loop.arrays)))
+        """Write the model, and with cohorts also each cohort's own; frozen arrays included."""
+        frozen = self.frozen()
+        write_atomically(self.folder.model_path, save({**frozen, **from_record(loop.arrays)}))
         models = loop.strategy.models(loop.arrays)
         for name, (arrays, _) in models.items() if len(models) > 1 else ():
             path = self.folder.model_path.with_name(f"model-{name}.safetensors")
-            write_atomically(path, save(from_record(arrays)))
+            write_atomically(path, save({**frozen, **from_record(arrays)}))

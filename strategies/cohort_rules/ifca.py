@@ -6,10 +6,9 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
-from ...core.learning.trainer import read_arrays
+from ...core.learning.model_arrays import read_arrays
 from ...core.methods.cohort import Cohort
 from ...core.tasks import load_task
-from ...core.tasks.models import build_model
 from ...core.wire.arrays import to_record
 from ...selectors.cohorts.ifca import Ifca
 from .base import CohortRule, Scene, asked_losses
@@ -27,13 +26,7 @@ class IfcaRule(CohortRule):
         task, leaves = load_task(self.config.task_spec()), self.ifca.leaves()
         models = {leaves[0]: arrays}
         for number, leaf in enumerate(leaves[1:], 1):
-            model = build_model(
-                self.config.model,
-                task.input_shape,
-                task.num_classes,
-                seed=self.config.seed + 1000 * number,
-                hidden=self.config.net.hidden,
-            )
+            model = task.build_model(seed=self.config.seed + 1000 * number)
             models[leaf] = to_record(read_arrays(model))
         return models
 

@@ -125,7 +125,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.config import default_config, read_config
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record

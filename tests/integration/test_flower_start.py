@@ -9,7 +9,8 @@ import pytest
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Result
 from forager.core.config import RunConfig, default_config, read_config
-from forager.core.learning.trainer import evaluate, read_arrays
+from forager.core.learning.evaluation import evaluate
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.events import CohortsTrained, Event, Quarantined, Selected, SparseUplinkUsed

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from forager.client_app.app import answer
 from forager.core.config import default_config, read_config
 from forager.core.config.overrides import parse_overrides
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.tools.engine.local import main as run_local

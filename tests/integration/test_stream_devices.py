@@ -14,7 +14,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
 from forager.client_app.sample_file import SampleFile
 from forager.core.config import default_config, read_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.tasks.streams.folder import FolderStream
 from forager.core.wire.arrays import to_record

@@ -12,7 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
 from forager.client_app.sample_store import SampleStore
 from forager.core.config import ConfigError, default_config, read_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.methods.catalogue import methods
 from forager.core.methods.stream import StreamMethod
 from forager.core.tasks import load_task

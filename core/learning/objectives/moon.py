@@ -2,6 +2,7 @@
 
 import logging
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,9 +11,12 @@ from torch.nn import functional
 from ...config import RunConfig
 from ...methods.objectives import MoonSettings
 from ...tasks.models import split_at_head
+from ...tasks.problems import Problem
 from ..features import features_of
 from ..job import Job
-from .plain import BatchLoss, Plain, cross_entropy
+from ..model_arrays import training_mode
+from ..placement import device_of
+from .plain import BatchLoss, Plain, sample_weights
 
 PREVIOUS = "previous"  # what the job carries: the model that the client sent last time
 
@@ -20,7 +24,7 @@ _log = logging.getLogger("forager")
 
 
 class Moon(Plain):
-    """Add ``mu`` times a contrastive loss to cross-entropy.
+    """Add ``mu`` times a contrastive loss to the problem's own.
 
     The loss is the cross-entropy of ``[cos(z, z_global), cos(z, z_previous)] / temperature`` with
     the first as the right answer (eq. 3), where ``z`` is what the head is given; there is no
@@ -36,24 +40,25 @@ class Moon(Plain):
         self.mu = config[MoonSettings].mu
         self.temperature = config[MoonSettings].temperature
 
-    def batch_loss(self, model: nn.Module, job: Job) -> BatchLoss:
-        """Return the loss of a mini-batch as a function of its positions in the job's data."""
+    def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
+        """Return the loss of a mini-batch as a function of its positions, inputs and targets."""
         previous = job.carried.get(PREVIOUS)
         if previous is None or not self.mu:
-            return super().batch_loss(model, job)
+            return super().batch_loss(model, job, problem)
         body, head = split_at_head(model)
         _warn_if_constant(_fixed(model, head))
-        old = features_of(model, previous, job.data.x)
-        received = features_of(model, job.arrays, job.data.x)  # leaves the model as it came
-        model.train()
-        weights = None if job.weights is None else torch.from_numpy(job.weights)
+        device = device_of(model)
+        old = features_of(model, previous, job.data).to(device)
+        received = features_of(model, job.arrays, job.data).to(device)  # leaves it as it came
+        training_mode(model)
+        weights = sample_weights(job, device)
 
-        def loss(positions: torch.Tensor) -> torch.Tensor:
+        def loss(positions: torch.Tensor, x: Any, y: torch.Tensor) -> torch.Tensor:
             chosen = None if weights is None else weights[positions]
-            z = body(job.data.x[positions])
+            z = body(x)
             contrast = self._contrast(z.flatten(1), received[positions], old[positions])
             extra = contrast.mean() if chosen is None else (contrast * chosen).sum() / chosen.sum()
-            return cross_entropy(head(z), job.data.y[positions], chosen) + self.mu * extra
+            return problem.mean_loss(head(z), y, chosen) + self.mu * extra
 
         return loss
 

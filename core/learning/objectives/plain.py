@@ -1,20 +1,23 @@
 """Plain empirical risk."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from ...config import RunConfig
+from ...tasks.problems import Problem
 from ..job import Job
+from ..placement import device_of
 
 Tensors = Sequence[torch.Tensor]
-BatchLoss = Callable[[torch.Tensor], torch.Tensor]
+BatchLoss = Callable[[torch.Tensor, Any, torch.Tensor], torch.Tensor]
+"""Of a mini-batch: its positions in the job's data, its inputs and its targets."""
 
 
 class Plain:
-    """Cross-entropy and nothing else.
+    """The problem's loss and nothing else.
 
     Other objectives derive from this one and change gradients (:meth:`adjust`) or the loss itself
     (:meth:`batch_loss`). What :meth:`adjust` does must be elementwise in the parameters, so that it
@@ -40,23 +43,17 @@ class Plain:
         for the objective, in the order of the parameters.
         """
 
-    def batch_loss(self, model: nn.Module, job: Job) -> BatchLoss:
-        """Return the loss of a mini-batch as a function of its positions in the job's data."""
-        weights = None if job.weights is None else torch.from_numpy(job.weights)
+    def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
+        """Return the loss of a mini-batch as a function of its positions, inputs and targets."""
+        weights = sample_weights(job, device_of(model))
 
-        def loss(positions: torch.Tensor) -> torch.Tensor:
-            logits = model(job.data.x[positions])
+        def loss(positions: torch.Tensor, x: Any, y: torch.Tensor) -> torch.Tensor:
             chosen = None if weights is None else weights[positions]
-            return cross_entropy(logits, job.data.y[positions], chosen)
+            return problem.mean_loss(model(x), y, chosen)
 
         return loss
 
 
-def cross_entropy(
-    logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None
-) -> torch.Tensor:
-    """Return the mean cross-entropy, weighted if there are weights."""
-    if weights is None:
-        return functional.cross_entropy(logits, labels)
-    losses = functional.cross_entropy(logits, labels, reduction="none")
-    return (losses * weights).sum() / weights.sum()
+def sample_weights(job: Job, device: torch.device) -> torch.Tensor | None:
+    """Return the weight of each sample of a job, where there are weights."""
+    return None if job.weights is None else torch.from_numpy(job.weights).to(device)

@@ -4,9 +4,23 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import invalid
+from ..problems import Problem, problem_of
 from ..spec import TaskSpec
-from . import blobs, cifar, digits, fashion_mnist, newsgroups, npz, own, synthetic
-from .raw import RawData, rows, tidied
+from . import (
+    blobs,
+    cifar,
+    diabetes,
+    digits,
+    fashion_mnist,
+    hugging_face,
+    newsgroups,
+    npz,
+    own,
+    poems,
+    shapes,
+    synthetic,
+)
+from .raw import RawData, kind_of, rows, tidied
 
 DATASETS: dict[str, Callable[[TaskSpec], RawData]] = {
     "digits": digits.load,
@@ -17,11 +31,21 @@ DATASETS: dict[str, Callable[[TaskSpec], RawData]] = {
     "cifar100": cifar.load_cifar100,
     "npz": npz.load,
     "20news": newsgroups.load,
+    "diabetes": diabetes.load,
+    "poems": poems.load,
+    "shapes": shapes.load,
 }
 
 
-def load_raw(spec: TaskSpec) -> RawData:
+def load_raw(spec: TaskSpec, problem: Problem | None = None) -> RawData:
     """Read and check the data of a task, with the number of classes that the spec asks for.
+
+    Parameters
+    ----------
+    spec : TaskSpec
+        Which data.
+    problem : Problem, optional
+        The user's own, if the task is one.
 
     Raises
     ------
@@ -33,8 +57,11 @@ def load_raw(spec: TaskSpec) -> RawData:
     >>> load_raw(TaskSpec(task="synthetic")).input_shape
     (60,)
     """
-    load = own.load if ":" in spec.task else DATASETS[spec.task]
-    raw = tidied(load(spec), spec.path or spec.task)
+    if spec.task.startswith("hf:"):
+        raw = hugging_face.load(spec)
+    else:
+        raw = own.load(spec, problem) if ":" in spec.task else DATASETS[spec.task](spec)
+    raw = tidied(raw, spec.path or spec.task, problem or chosen_problem(spec, raw))
     if not spec.num_classes:
         return raw
     if spec.num_classes < raw.num_classes:
@@ -43,4 +70,13 @@ def load_raw(spec: TaskSpec) -> RawData:
     return replace(raw, num_classes=spec.num_classes)
 
 
-__all__ = ["DATASETS", "RawData", "load_raw", "rows"]
+def chosen_problem(spec: TaskSpec, raw: RawData) -> Problem:
+    """Return what is learnt from data: as the spec says, as they say, or as their targets look."""
+    named = spec.kind if spec.kind != "auto" else raw.problem or kind_of(raw.y_train)
+    problem = problem_of(named) if isinstance(named, str) else named
+    if spec.tokens:
+        problem.tokens = True
+    return problem
+
+
+__all__ = ["DATASETS", "RawData", "chosen_problem", "load_raw", "rows"]

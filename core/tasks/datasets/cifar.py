@@ -35,7 +35,7 @@ def _load(spec: TaskSpec, name: str, num_classes: int) -> RawData:
         arrays = cached_arrays(
             folder, f"{name.lower()}-1", lambda: _through_torchvision(name, folder, download=True)
         )
-    return RawData(**arrays, num_classes=num_classes)
+    return RawData(**arrays, num_classes=num_classes)  # type: ignore[arg-type]
 
 
 def _through_torchvision(name: str, root: Path, download: bool) -> Arrays:

@@ -27,7 +27,7 @@ def load(spec: TaskSpec) -> RawData:
     """Images from the folder ``path``, else Debian's package, else a download."""
     folder = Path(spec.path).expanduser() if spec.path else _usual_folder(spec)
     arrays = {name: read_idx(_find(folder, file)) for name, file in _FILES.items()}
-    return RawData(**arrays, num_classes=10)
+    return RawData(**arrays, num_classes=10)  # type: ignore[arg-type]
 
 
 def _usual_folder(spec: TaskSpec) -> Path:

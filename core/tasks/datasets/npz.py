@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import TaskError, invalid
 from ..spec import TaskSpec
-from .raw import RawData, tidied
+from .raw import RawData
 from .storage import UNREADABLE, Arrays
 
 _REQUIRED = ("x_train", "y_train", "x_test", "y_test")
@@ -21,7 +21,7 @@ def load(spec: TaskSpec) -> RawData:
     return RawData(**arrays)  # type: ignore[arg-type]
 
 
-def load_device_file(path: str, num_classes: int) -> RawData:
+def load_device_file(path: str) -> RawData:
     """Read what a device holds; ``x_test y_test`` may be missing and are then empty."""
     file = find_file(path)
     arrays = read_arrays(file, ("x_train", "y_train"), ("x_test", "y_test"))
@@ -29,8 +29,7 @@ def load_device_file(path: str, num_classes: int) -> RawData:
         raise TaskError(f"{file}: has only one of x_test and y_test; give both or none")
     arrays.setdefault("x_test", arrays["x_train"][:0])
     arrays.setdefault("y_test", arrays["y_train"][:0])
-    raw = RawData(**arrays, num_classes=num_classes)
-    return tidied(raw, str(file))
+    return RawData(**arrays)  # type: ignore[arg-type]
 
 
 def find_file(path: str) -> Path:

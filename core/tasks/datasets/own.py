@@ -1,18 +1,31 @@
-"""The user's own data: ``module:attribute`` names a function without arguments."""
+"""The user's own pool of data: a function without arguments, or a problem's method ``data``."""
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 from ..errors import TaskError, invalid
+from ..own_task import find_attribute
+from ..problems import Problem
 from ..spec import TaskSpec
 from .raw import RawData
 
 
-def load(spec: TaskSpec) -> RawData:
+def load(spec: TaskSpec, problem: Problem | None = None) -> RawData:
     """Call the function; it returns `RawData` or a mapping with arrays of the same names."""
-    result = _find(spec.task)()
+    if problem is not None:
+        if type(problem).data is Problem.data:
+            name = type(problem).__name__
+            raise TaskError(
+                f"task = {spec.task!r}: {name} has no data: give it a method data(), or "
+                "client_data(client, clients) and server_data()"
+            )
+        result = problem.data()
+    else:
+        found = find_attribute(spec.task)
+        if not callable(found):
+            allowed = "the name of a function that returns the data, or of a Problem"
+            raise invalid("task", spec.task, allowed)
+        result = found()
     if isinstance(result, RawData):
         return result
     names = [field.name for field in fields(RawData)]
@@ -29,16 +42,3 @@ def load(spec: TaskSpec) -> RawData:
             f"{sorted(strange)}: its keys are {', '.join(names)}"
         )
     return RawData(**result)
-
-
-def _find(name: str) -> Callable[[], Any]:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise invalid("task", name, "module:attribute")
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task = {name!r} cannot be imported: {error}") from error
-    if not callable(found):
-        raise invalid("task", name, "the name of a function that returns the data")
-    return found  # type: ignore[no-any-return]

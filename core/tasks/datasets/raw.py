@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TaskError
+from ..problems import problem_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from ..problems import Problem
 
     Inputs = NDArray[Any] | csr_array
 
@@ -28,11 +31,15 @@ class RawData:
     x_train, x_test : ndarray or scipy.sparse.csr_array
         Inputs, one sample per row of the first axis.
     y_train, y_test : ndarray
-        Labels, whole numbers from 0.
+        Targets, one row per sample; for classification labels, whole numbers from 0.
     user_train, user_test : ndarray, optional
         Owner of every sample, where samples have one.
     num_classes : int
-        Number of classes; 0 stands for the largest label plus one.
+        Number of classes; 0 stands for the largest label plus one. In other problems the number
+        of outputs that a model has.
+    problem : Problem or str
+        What is learnt: a kind of `core.tasks.problems`, or a problem of one's own; empty goes by
+        the targets.
     """
 
     x_train: Inputs
@@ -42,6 +49,7 @@ class RawData:
     user_train: NDArray[Any] | None = None
     user_test: NDArray[Any] | None = None
     num_classes: int = 0
+    problem: Problem | str = ""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -49,8 +57,8 @@ class RawData:
         return tuple(self.x_train.shape[1:])
 
 
-def rows(inputs: Inputs, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Chosen samples as a new float32 array; uint8 becomes [0, 1].
+def rows(inputs: Inputs, indices: NDArray[np.int64], tokens: bool = False) -> NDArray[Any]:
+    """Chosen samples as a new float32 array, uint8 as [0, 1]; tokens as int64.
 
     Examples
     --------
@@ -60,6 +68,8 @@ def rows(inputs: Inputs, indices: NDArray[np.int64]) -> NDArray[np.float32]:
     chosen: Any = inputs[indices]
     if not isinstance(chosen, np.ndarray):
         chosen = chosen.toarray()
+    if tokens:
+        return np.ascontiguousarray(chosen, dtype=np.int64)
     if chosen.dtype == np.uint8:
         return np.ascontiguousarray(chosen, dtype=np.float32) / np.float32(255)
     return np.ascontiguousarray(chosen, dtype=np.float32)
@@ -85,7 +95,7 @@ def _dense_row(bound: Any) -> NDArray[Any]:
     return np.asarray(bound)[None]
 
 
-def tidied(raw: RawData, origin: str) -> RawData:
+def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData:
     """Check the data and bring it into the layout that models expect.
 
     Images become channels first: (n, h, w, c) with 1 or 3 channels, and uint8 (n, h, w).
@@ -96,6 +106,8 @@ def tidied(raw: RawData, origin: str) -> RawData:
         Data as read.
     origin : str
         Where it came from, for error messages.
+    problem : Problem, optional
+        What is learnt; by default as the data say, or their targets look.
 
     Raises
     ------
@@ -103,18 +115,22 @@ def tidied(raw: RawData, origin: str) -> RawData:
         If lengths or shapes do not fit together, inputs are not finite numbers, or labels are not
         whole numbers in range.
     """
-    x_train = _inputs(raw.x_train, "x_train", origin)
-    x_test = _inputs(raw.x_test, "x_test", origin)
+    if problem is None:
+        named = raw.problem or kind_of(raw.y_train)
+        problem = problem_of(named) if isinstance(named, str) else named
+    x_train = _inputs(raw.x_train, "x_train", origin, problem.tokens)
+    x_test = _inputs(raw.x_test, "x_test", origin, problem.tokens)
     if x_train.shape[1:] != x_test.shape[1:]:
         raise TaskError(
             f"{origin}: x_train and x_test hold samples of different shapes, "
             f"{x_train.shape[1:]} and {x_test.shape[1:]}"
         )
-    y_train = _labels(raw.y_train, len_of(x_train), "y_train", origin)
-    y_test = _labels(raw.y_test, len_of(x_test), "y_test", origin)
-    num_classes = raw.num_classes or 1 + max(y.max(initial=-1) for y in (y_train, y_test))
-    _check_range(y_train, num_classes, "y_train", origin)
-    _check_range(y_test, num_classes, "y_test", origin)
+    y_train = problem.checked_targets(raw.y_train, len_of(x_train), f"{origin}: y_train")
+    y_test = problem.checked_targets(raw.y_test, len_of(x_test), f"{origin}: y_test")
+    num_classes = raw.num_classes or problem.num_outputs(y_train, y_test)
+    if problem.has_classes:
+        _check_range(y_train, num_classes, "y_train", origin)
+        _check_range(y_test, num_classes, "y_test", origin)
     return replace(
         raw,
         x_train=x_train,
@@ -124,7 +140,17 @@ def tidied(raw: RawData, origin: str) -> RawData:
         user_train=_users(raw.user_train, len(y_train), "user_train", origin),
         user_test=_users(raw.user_test, len(y_test), "user_test", origin),
         num_classes=int(num_classes),
+        problem=problem,
     )
+
+
+def kind_of(targets: Any) -> str:
+    """Return the kind of problem that targets look like: numbers with a fraction are regression.
+
+    >>> kind_of(np.array([0, 1])), kind_of(np.array([0.5, 1.0]))
+    ('classification', 'regression')
+    """
+    return "regression" if np.asarray(targets).dtype.kind == "f" else "classification"
 
 
 def len_of(inputs: Inputs) -> int:
@@ -132,7 +158,7 @@ def len_of(inputs: Inputs) -> int:
     return int(inputs.shape[0])
 
 
-def _inputs(inputs: Inputs, name: str, origin: str) -> Inputs:
+def _inputs(inputs: Inputs, name: str, origin: str, tokens: bool) -> Inputs:
     if hasattr(inputs, "toarray"):
         _check_finite(inputs.data, name, origin)
         return inputs
@@ -142,11 +168,19 @@ def _inputs(inputs: Inputs, name: str, origin: str) -> Inputs:
             f"{origin}: {name} is {array.dtype} of shape {array.shape}; it must hold numbers, "
             "one sample per row"
         )
+    if tokens:
+        return _tokens(array, name, origin)
     if array.dtype.kind == "f":
         _check_finite(array, name, origin)
     if array.dtype not in (np.uint8, np.float16, np.float32):
         array = array.astype(np.float32)
     return _channels_first(array)
+
+
+def _tokens(array: NDArray[Any], name: str, origin: str) -> NDArray[Any]:
+    if array.dtype.kind not in "iu" or array.min(initial=0) < 0:
+        raise TaskError(f"{origin}: {name} is {array.dtype}; token ids are whole numbers from 0")
+    return array
 
 
 def _check_finite(values: Any, name: str, origin: str) -> None:
@@ -160,18 +194,6 @@ def _channels_first(array: NDArray[Any]) -> NDArray[Any]:
     if array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):
         return np.moveaxis(array, 3, 1)
     return array
-
-
-def _labels(labels: Any, count: int, name: str, origin: str) -> NDArray[np.int64]:
-    array = np.asarray(labels)
-    if array.size != count or array.shape[:1] != (count,):
-        raise TaskError(
-            f"{origin}: {name} has shape {array.shape} but there are {count} samples; "
-            "it must hold one label per sample"
-        )
-    if array.dtype.kind not in "iu":
-        raise TaskError(f"{origin}: {name} is {array.dtype}; labels must be whole numbers")
-    return array.reshape(-1).astype(np.int64)
 
 
 def _check_range(labels: NDArray[np.int64], num_classes: int, name: str, origin: str) -> None:

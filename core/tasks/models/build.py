@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from ..errors import unknown
-from . import convolutional, deep, dense
-from .own import own
+from . import convolutional, deep, dense, recurrent
+from .own import own, try_out
 from .spec import ModelSpec
 
 MODELS: dict[str, Callable[[ModelSpec], nn.Module]] = {
@@ -22,6 +22,8 @@ MODELS: dict[str, Callable[[ModelSpec], nn.Module]] = {
     "resnet18": deep.resnet18,
     "resnet50": deep.resnet50,
     "vgg16": deep.vgg16,
+    "segmenter": convolutional.segmenter,
+    "char-gru": recurrent.char_gru,
 }
 
 # Reentrant, because a user's own model may be made of ours.
@@ -29,21 +31,23 @@ _GLOBAL_GENERATOR = threading.RLock()
 
 
 def build_model(
-    name: str,
+    name: str | Callable[[], nn.Module],
     input_shape: tuple[int, ...],
     num_classes: int,
     *,
     seed: int = 0,
     hidden: int = 64,
+    output_shape: tuple[int, ...] = (),
+    tokens: bool = False,
 ) -> nn.Module:
     """Build a model with weights that depend on `seed` only.
 
     Parameters
     ----------
-    name : str
+    name : str or callable
         A key of `MODELS`; ``frozen:<backbone>`` for a linear head over the features of a frozen
-        backbone; or ``module:attribute`` for the user's own callable(input_shape, num_classes)
-        that returns a module.
+        backbone; ``module:attribute`` for the user's own callable(input_shape, num_classes)
+        that returns a module; or a callable without arguments that does.
     input_shape : tuple of int
         Shape of one sample: (features,), (channels, time) or (channels, height, width).
     num_classes : int
@@ -51,7 +55,11 @@ def build_model(
     seed : int
         Seed of the initial weights. torch's global generator is left as it was.
     hidden : int
-        Width of the hidden layer of ``mlp``.
+        Width of the hidden layer of ``mlp``, and of ``char-gru``.
+    output_shape : tuple of int
+        Shape of the output for one sample; (num_classes,) if it is empty.
+    tokens : bool
+        Whether inputs are token ids.
 
     Raises
     ------
@@ -68,13 +76,32 @@ def build_model(
       (3): Linear(in_features=32, out_features=10, bias=True)
     )
     """
-    builder = _builder(name)
-    spec = ModelSpec(name, tuple(input_shape), num_classes, hidden)
+    if callable(name):
+        build = name
+    else:
+        spec = ModelSpec(
+            name, tuple(input_shape), num_classes, hidden, output_shape or (num_classes,), tokens
+        )
+        builder = _builder(name)
+
+        def build() -> nn.Module:
+            return fitting(spec, builder(spec))
+
     # Layers draw their weights from the global generator. Models are built on the CPU, so only
     # the CPU's generator is seeded, and put back afterwards; by one thread at a time.
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return builder(spec)
+        return build()
+
+
+def fitting(spec: ModelSpec, model: nn.Module) -> nn.Module:
+    """Return a built-in model if its outputs are those that the problem needs.
+
+    Only classification and regression want one row per sample, which most models give.
+    """
+    if len(spec.output_shape) > 1 or spec.tokens:
+        try_out(spec, model)
+    return model
 
 
 def _builder(name: str) -> Callable[[ModelSpec], nn.Module]:

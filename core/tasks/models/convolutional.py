@@ -60,6 +60,18 @@ def cnn1d(spec: ModelSpec) -> nn.Sequential:
     )
 
 
+def segmenter(spec: ModelSpec) -> nn.Sequential:
+    """Build a small fully convolutional network that gives a class for each pixel."""
+    channels, _, _ = spec.image()
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=2, dilation=2),
+        nn.ReLU(),
+        nn.Conv2d(16, spec.num_classes, 1),
+    )
+
+
 def _two_convolutions(spec: ModelSpec, first: int, second: int, width: int) -> nn.Sequential:
     channels, *sides = spec.image(_SMALLEST_PADDED)
     padding = 0 if min(sides) >= _SMALLEST_UNPADDED else 2

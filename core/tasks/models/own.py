@@ -1,15 +1,18 @@
 """The user's own model, named by ``module:attribute``."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..errors import TaskError
+from ..errors import TaskError, one_line
+from ..problems import Problem
 from .spec import ModelSpec
 
 _EXPECTED = "expected 'module:attribute', a callable(input_shape, num_classes) -> torch.nn.Module"
+_BUILT_IN = "use a model for this kind of problem (segmenter, char-gru), or your own"
 
 
 def own(spec: ModelSpec) -> nn.Module:
@@ -25,7 +28,7 @@ def own(spec: ModelSpec) -> nn.Module:
         raise _fault(spec.model, f"calling it with {call} raised {error!r}") from error
     if not isinstance(model, nn.Module):
         raise _fault(spec.model, f"it returned {type(model).__name__}")
-    _try_out(spec, model)
+    try_out(spec, model)
     # A bare layer has no name; in a container it has one, by which its parameters are found.
     return nn.Sequential(model) if isinstance(model, nn.Linear) else model
 
@@ -46,11 +49,31 @@ def _find(name: str) -> Any:
     return factory
 
 
-def _try_out(spec: ModelSpec, model: nn.Module) -> None:
+def of_problem(problem: Problem | None) -> Callable[[], nn.Module] | None:
+    """Return what builds the model that a problem of the user's own brings; None if it has none."""
+    if problem is None or type(problem).model is Problem.model:
+        return None
+    name = f"{type(problem).__name__}.model"
+
+    def build() -> nn.Module:
+        try:
+            model = problem.model()
+        except Exception as error:
+            raise TaskError(
+                f"{name}() failed: {type(error).__name__}: {one_line(error)}"
+            ) from error
+        if not isinstance(model, nn.Module):
+            raise TaskError(f"{name}() returned {type(model).__name__}, not a torch.nn.Module")
+        return nn.Sequential(model) if isinstance(model, nn.Linear) else model
+
+    return build
+
+
+def try_out(spec: ModelSpec, model: nn.Module) -> None:
     """Run two samples of zeros and compare the output's shape with what the task needs."""
     modes = [(layer, layer.training) for layer in model.modules()]
     model.eval()  # the trial must not move batch-norm statistics
-    batch = torch.zeros(2, *spec.input_shape)
+    batch = torch.zeros(2, *spec.input_shape, dtype=torch.int64 if spec.tokens else None)
     try:
         with torch.no_grad():
             output = model(batch)
@@ -59,7 +82,7 @@ def _try_out(spec: ModelSpec, model: nn.Module) -> None:
         raise _fault(spec.model, fault) from error
     for layer, training in modes:
         layer.training = training
-    expected = (2, spec.num_classes)
+    expected = (2, *spec.output_shape)
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:
         raise _fault(
@@ -68,4 +91,5 @@ def _try_out(spec: ModelSpec, model: nn.Module) -> None:
 
 
 def _fault(name: str, what: str) -> TaskError:
-    return TaskError(f"model = {name!r}: {what}; {_EXPECTED}")
+    expected = _EXPECTED if ":" in name else _BUILT_IN
+    return TaskError(f"model = {name!r}: {what}; {expected}")

@@ -20,12 +20,18 @@ class ModelSpec:
         Number of outputs.
     hidden : int
         Width of the hidden layer, for models that let the user choose it.
+    output_shape : tuple of int
+        Shape of the output for one sample.
+    tokens : bool
+        Whether inputs are token ids.
     """
 
     model: str
     input_shape: tuple[int, ...]
     num_classes: int
     hidden: int
+    output_shape: tuple[int, ...] = ()
+    tokens: bool = False
 
     def __post_init__(self) -> None:
         if not self.input_shape or min(self.input_shape) < 1:
@@ -34,6 +40,8 @@ class ModelSpec:
             raise invalid("num_classes", self.num_classes, "a number of at least 1")
         if self.hidden < 1:
             raise invalid("hidden", self.hidden, "a number of at least 1")
+        if not self.output_shape:
+            object.__setattr__(self, "output_shape", (self.num_classes,))
 
     @property
     def inputs(self) -> int:

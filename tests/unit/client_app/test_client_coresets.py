@@ -12,7 +12,7 @@ from forager.client_app.hooks.skyline import CleanOnly
 from forager.core.config import read_config
 from forager.core.learning.features import features_of
 from forager.core.learning.gradient_rows import sample_rows, server_targets
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.methods.coreset import Coreset
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import to_record

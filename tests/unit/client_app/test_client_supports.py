@@ -7,7 +7,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
 from forager.client_app.training import trainer_of
 from forager.core.config import read_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT

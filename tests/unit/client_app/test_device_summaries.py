@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
 from forager.core.config import default_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks.models import build_model
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, LOSS, METRICS, ROUND, SUMMARY, WANTS

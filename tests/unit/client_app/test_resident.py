@@ -20,7 +20,7 @@ from forager.client_app.app import app
 from forager.client_app.local_socket import connected
 from forager.client_app.state import ClientState
 from forager.core.config import default_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks.models import build_model
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, ROUND

@@ -17,7 +17,7 @@ from forager.client_app.request import ClientRequest
 from forager.client_app.state import ClientState, state_path
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import (

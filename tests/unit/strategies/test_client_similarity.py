@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listening_to, one_round
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
-from forager.core.learning.trainer import read_arrays
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.events import Quarantined, SimilarityFound

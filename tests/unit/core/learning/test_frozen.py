@@ -4,10 +4,11 @@ import numpy as np
 import torch
 from forager.core.config import read_config
 from forager.core.learning.job import Job
+from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.stack import can_stack
 from forager.core.learning.train_settings import train_settings
-from forager.core.learning.trainer import Trainer, read_arrays
+from forager.core.learning.trainer import Trainer
 from forager.core.tasks import Split
 from torch import nn
 

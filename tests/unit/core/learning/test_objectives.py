@@ -7,11 +7,12 @@ from forager.client_app.hooks.scaffold import momentum_steps
 from forager.core.config import default_config, read_config
 from forager.core.learning.batches import UNUSED, batch_plans
 from forager.core.learning.job import Job
+from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.scaffold import Scaffold
 from forager.core.learning.stack import sgd_
 from forager.core.learning.train_settings import TrainSettings
-from forager.core.learning.trainer import Trainer, load_arrays, read_arrays
+from forager.core.learning.trainer import Trainer
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import from_record
 from forager.server_app.app import build_loop

@@ -5,11 +5,13 @@ import pytest
 import torch
 from forager.core.config import read_config
 from forager.core.learning.batches import UNUSED, batch_plans
+from forager.core.learning.evaluation import evaluate
 from forager.core.learning.job import Job
+from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.prox import Prox
 from forager.core.learning.train_settings import TrainSettings
-from forager.core.learning.trainer import Trainer, evaluate, load_arrays, read_arrays
+from forager.core.learning.trainer import Trainer
 from forager.core.tasks import Split
 from torch import nn
 

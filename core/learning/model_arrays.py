@@ -1,0 +1,129 @@
+"""What travels of a model: the arrays that training can change, and no others.
+
+Parameters that need no gradient come with the model, on the server and on every client, and never
+travel. So do the buffers of layers that are frozen altogether, which stay in evaluation mode while
+the rest is trained.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ..tasks.errors import TaskError
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def travelling(model: nn.Module) -> list[str]:
+    """Return the names of the arrays that travel, in the order of the model's state.
+
+    >>> body = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).requires_grad_(False)
+    >>> travelling(nn.Sequential(body, nn.Linear(2, 1)))
+    ['1.weight', '1.bias']
+    """
+    frozen = set(_frozen_names(model))
+    return [name for name in model.state_dict() if name not in frozen]
+
+
+def check_trainable(model: nn.Module) -> None:
+    """Refuse a model in which there is nothing to train."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise TaskError(
+            "the model has no trainable parameter: leave requires_grad on for those to be trained"
+        )
+
+
+def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Copy named arrays into a model's parameters and buffers; names and shapes must fit.
+
+    What does not travel may be missing, and stays as it is.
+    """
+    state = model.state_dict()
+    needed = state.keys() - set(_frozen_names(model))
+    if not needed <= arrays.keys() <= state.keys():
+        odd = sorted((needed - arrays.keys()) | (arrays.keys() - state.keys()))
+        raise ValueError(
+            f"arrays do not fit the model; names on one side only: {odd[:5]}. The same parameters "
+            "must be trainable on the server and on all clients"
+        )
+    with torch.no_grad():
+        for name, array in arrays.items():
+            tensor = state[name]
+            if tuple(array.shape) != tuple(tensor.shape):
+                raise ValueError(
+                    f"array {name} has shape {array.shape}, the model's is {tuple(tensor.shape)}"
+                )
+            tensor.copy_(torch.from_numpy(array))
+
+
+def read_arrays(model: nn.Module) -> Arrays:
+    """Return copies of the arrays that travel, by name."""
+    frozen = set(_frozen_names(model))
+    return {
+        name: tensor.cpu().numpy().copy()
+        for name, tensor in model.state_dict().items()
+        if name not in frozen
+    }
+
+
+def frozen_arrays(model: nn.Module) -> Arrays:
+    """Return the arrays that do not travel, by name.
+
+    >>> frozen_arrays(nn.Sequential(nn.Linear(1, 1)))
+    {}
+    """
+    state = model.state_dict()
+    return {name: state[name].cpu().numpy() for name in _frozen_names(model)}
+
+
+def frozen_digest(model: nn.Module) -> str:
+    """Return a checksum of what does not travel; empty if everything does.
+
+    Server and clients compare it: a model with another backbone would train to nonsense.
+    """
+    frozen = frozen_arrays(model)
+    if not frozen:
+        return ""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, array in sorted(frozen.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def training_mode(model: nn.Module) -> None:
+    """Put a model into training mode, but not the layers that are frozen altogether."""
+    model.train()
+    for module in _frozen_modules(model):
+        module.eval()
+
+
+@lru_cache(maxsize=64)
+def _frozen_modules(model: nn.Module) -> tuple[nn.Module, ...]:
+    return tuple(
+        module
+        for module in model.modules()
+        if list(module.parameters()) and not any(p.requires_grad for p in module.parameters())
+    )
+
+
+@lru_cache(maxsize=64)
+def _frozen_names(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of parameters without gradient, and of the buffers of frozen layers."""
+    state = model.state_dict()
+    frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
+    for path, module in model.named_modules():
+        if module in _frozen_modules(model):
+            frozen |= set(_buffers(path, module))
+    return tuple(name for name in state if name in frozen)
+
+
+def _buffers(path: str, module: nn.Module) -> Iterator[str]:
+    prefix = f"{path}." if path else ""
+    return (prefix + name for name, _ in module.named_buffers())

@@ -1,0 +1,151 @@
+"""How a client takes a step, given the gradients of a mini-batch."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from ..tasks.errors import TaskError, one_line, unknown
+from .train_settings import TrainSettings
+
+Step = Callable[[Sequence[Tensor]], None]
+BUILT_IN = ("sgd", "adam", "adamw")
+
+
+def stepper(parameters: Sequence[Tensor], settings: TrainSettings) -> Step:
+    """Return a function that takes one step in place, given the gradients.
+
+    Examples
+    --------
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> step = stepper([weight], TrainSettings(1, 0, 1, 0.1, 0.0, 0.0))
+    >>> with torch.no_grad():
+    ...     step([torch.tensor([2.0])])
+    >>> weight.data
+    tensor([0.8000])
+    """
+    if settings.optimiser == "sgd":
+        momenta = [torch.zeros_like(p) for p in parameters] if settings.momentum else []
+
+        def plain(gradients: Sequence[Tensor]) -> None:
+            sgd_(parameters, _clipped(gradients, settings.clip_norm), momenta, settings)
+
+        return plain
+    optimiser = _optimiser(parameters, settings)
+
+    def by_optimiser(gradients: Sequence[Tensor]) -> None:
+        for parameter, gradient in zip(
+            parameters, _clipped(gradients, settings.clip_norm), strict=True
+        ):
+            parameter.grad = gradient
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return by_optimiser
+
+
+def check_optimiser(name: str) -> None:
+    """Refuse a name that is neither built in nor can be imported.
+
+    >>> check_optimiser("adma")
+    Traceback (most recent call last):
+        ...
+    forager...TaskError: optimiser.name = 'adma' is not known: use one of sgd, adam, adamw, ...
+    """
+    if name not in BUILT_IN:
+        _found(name)
+
+
+def _optimiser(parameters: Sequence[Tensor], settings: TrainSettings) -> torch.optim.Optimizer:
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimiser == "adam":
+        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
+    if settings.optimiser == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    made = _found(settings.optimiser)(list(parameters), rate)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TaskError(
+            f"optimiser.name = {settings.optimiser!r} returned {type(made).__name__}; expected a "
+            "torch.optim.Optimizer"
+        )
+    return made
+
+
+def _found(name: str) -> Callable[[list[Tensor], float], object]:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise unknown("optimiser.name", name, [*BUILT_IN, "module:attribute"])
+    try:
+        found: Callable[[list[Tensor], float], object] = getattr(
+            importlib.import_module(module), attribute
+        )
+    except (ImportError, AttributeError) as error:
+        text = one_line(error)
+        raise TaskError(f"optimiser.name = {name!r} cannot be imported: {text}") from error
+    return found
+
+
+def _clipped(gradients: Sequence[Tensor], limit: float) -> Sequence[Tensor]:
+    """Return gradients scaled down so that their common norm is at most the limit."""
+    if not limit:
+        return gradients
+    norm = torch.nn.utils.get_total_norm(gradients)
+    scale = (limit / (norm + 1e-6)).clamp(max=1.0)  # as torch's clip_grad_norm_ does it
+    return [gradient * scale for gradient in gradients]
+
+
+def sgd_(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    momenta: Sequence[Tensor],
+    settings: TrainSettings,
+) -> None:
+    """Take one step of SGD with weight decay and momentum in place, as ``torch.optim.SGD`` does."""
+    for i, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        if settings.weight_decay:
+            gradient = gradient.add(parameter, alpha=settings.weight_decay)
+        if settings.momentum:
+            gradient = momenta[i].mul_(settings.momentum).add_(gradient)
+        parameter.add_(gradient, alpha=-settings.learning_rate)
+
+
+class Accumulated:
+    """Gradients of several mini-batches, until there are enough for a step.
+
+    Parameters
+    ----------
+    batches : int
+        How many make a step.
+
+    Examples
+    --------
+    >>> pending = Accumulated(2)
+    >>> pending.add([torch.tensor([1.0])], last=False) is None
+    True
+    >>> pending.add([torch.tensor([3.0])], last=False)
+    [tensor([2.])]
+    """
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+        self._held: list[Sequence[Tensor]] = []
+
+    def add(self, gradients: Sequence[Tensor], last: bool) -> Sequence[Tensor] | None:
+        """Return the mean gradients if it is time for a step; of what there is, at the end."""
+        if self.batches == 1:
+            return gradients
+        self._held.append(gradients)
+        if len(self._held) < self.batches and not last:
+            return None
+        means = [torch.stack(parts).mean(0) for parts in zip(*self._held, strict=True)]
+        self._held = []
+        return means
+
+
+def precision(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context of the forward pass: mixed precision where it is asked for."""
+    if settings.precision == "bfloat16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()

@@ -1,0 +1,207 @@
+"""A task of one's own: a problem that brings data and, if it likes, a model.
+
+``task = "module:attribute"`` names a function that returns a pool of arrays
+(:mod:`core.tasks.datasets.own`), or a subclass or instance of :class:`Problem`::
+
+    class Ratings(Regression):
+        def client_data(self, client, clients):
+            return RatingsOf(users[client::clients])   # arrays, or a torch Dataset
+
+        def server_data(self):
+            return RatingsOf(test_users)
+
+        def model(self):
+            return TwoTowers()
+
+A problem may instead have a method ``data`` that returns a pool like such a function; the run then
+spreads it over clients.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import TaskError, invalid, one_line
+from .lazy import LazySplit
+from .problems import Problem
+from .spec import TaskSpec
+from .splits import ClientData, Samples, ServerData, Split, generator, hold_out
+
+
+def own_problem(task: str) -> Problem | None:
+    """Return the problem that ``module:attribute`` names; None if it names something else."""
+    if ":" not in str(task) or task.startswith("hf:"):
+        return None
+    found = find_attribute(task)
+    if isinstance(found, type) and issubclass(found, Problem):
+        try:
+            found = found()
+        except Exception as error:
+            raise TaskError(
+                f"task = {task!r}: {found.__name__}() failed: {one_line(error)}"
+            ) from error
+    return found if isinstance(found, Problem) else None
+
+
+def find_attribute(name: str) -> Any:
+    """Import what ``module:attribute`` names."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise invalid("task", name, "module:attribute")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise TaskError(f"task = {name!r} cannot be imported: {error}") from error
+
+
+def brings_client_data(problem: Problem) -> bool:
+    """Tell whether a problem has the data of each client, not a pool.
+
+    >>> class Mine(Problem):
+    ...     def client_data(self, client, clients): ...
+    >>> brings_client_data(Mine()), brings_client_data(Problem())
+    (True, False)
+    """
+    return type(problem).client_data is not Problem.client_data
+
+
+class OwnData:
+    """What a problem's methods return, checked and brought into shape.
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``client_data`` and ``server_data``.
+    spec : TaskSpec
+        Seeds, shares that are held out, and processes that read ahead.
+    """
+
+    def __init__(self, problem: Problem, spec: TaskSpec) -> None:
+        self.problem, self.spec = problem, spec
+        self._test: Samples | None = None
+        self._device: Samples | None = None
+        for field in ("noise", "group_kind"):
+            if getattr(spec, field) != "none":
+                allowed = f"none: task {spec.task!r} brings the data of each client itself"
+                raise invalid(field, getattr(spec, field), allowed)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input; empty if inputs are not one tensor."""
+        x, _ = self._example
+        return tuple(x.shape[1:]) if isinstance(x, Tensor) else ()
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """Type of the inputs."""
+        x, _ = self._example
+        return x.dtype if isinstance(x, Tensor) else torch.float32
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Shape of one target."""
+        return tuple(self._example[1].shape[1:])
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs that a model needs, from the server's targets."""
+        try:
+            return self.problem.num_outputs(self._known.y.numpy())
+        except NotImplementedError:
+            return 1  # only the problem's own model knows
+
+    @property
+    def _known(self) -> Samples:
+        return self._device or self._server_samples
+
+    @property
+    def _example(self) -> tuple[Any, Tensor]:
+        return next(iter(self._known.batches(1)))
+
+    @property
+    def _server_samples(self) -> Samples:
+        if self._test is None:
+            self._test = self._samples(self.problem.server_data, (), needed=True)
+        return self._test
+
+    def server_data(self) -> ServerData:
+        """Return what the server tests on, with a share set aside for validation."""
+        everything = self._server_samples
+        rng = generator(self.spec.seed, "test-pool")
+        rest, held = hold_out(len(everything), self.spec.validation_share, rng)
+        if not len(rest):
+            raise TaskError(f"{self._name('server_data')} leaves no sample to test on")
+        select = everything.select
+        return ServerData(select(torch.from_numpy(held)), select(torch.from_numpy(rest)))
+
+    def client_data(self, client: int, clients: int) -> ClientData:
+        """Return what a client trains and tests on."""
+        train = self._samples(self.problem.client_data, (client, clients))
+        if self.problem.client_test_data(client, clients) is None:
+            return self._held_out(train, generator(self.spec.seed, "client-test", client))
+        test = self._samples(self.problem.client_test_data, (client, clients))
+        return self._client(train, test)
+
+    def device_data(self, path: str) -> ClientData:
+        """Return what a device trains and tests on."""
+        if type(self.problem).device_data is Problem.device_data:
+            raise TaskError(
+                f"task = {self.spec.task!r}: a device with data-path = {path!r} needs a method "
+                f"device_data(path) of {type(self.problem).__name__}, which it lacks"
+            )
+        self._device = self._samples(self.problem.device_data, (path,), needed=True)
+        return self._held_out(self._device, generator(self.spec.seed, "device-test"))
+
+    def _held_out(self, train: Samples, rng: np.random.Generator) -> ClientData:
+        kept, held = hold_out(len(train), self.spec.client_test_share, rng)
+        test = train.select(torch.from_numpy(held))
+        return self._client(train.select(torch.from_numpy(kept)) if len(held) else train, test)
+
+    def _client(self, train: Samples, test: Samples) -> ClientData:
+        classes = self.problem.has_classes and isinstance(train, Split)
+        labels = self.problem.strata(train.y.numpy()) if classes else np.zeros(len(train), np.int64)
+        clean = torch.ones(len(train), dtype=torch.bool)
+        return ClientData(train, test, torch.from_numpy(labels), clean)
+
+    def _samples(self, method: Any, arguments: tuple[Any, ...], needed: bool = False) -> Samples:
+        """Call one of the problem's methods and take what it returns as samples."""
+        name = self._name(method.__name__)
+        try:
+            found = method(*arguments)
+        except NotImplementedError as error:
+            raise TaskError(f"task = {self.spec.task!r}: {name} is missing") from error
+        except Exception as error:
+            raise TaskError(f"{name}{arguments} failed: {one_line(error)}") from error
+        samples = self._taken(found, f"{name}{arguments}")
+        if needed and not len(samples):
+            raise TaskError(f"{name}{arguments} returned no samples")
+        return samples
+
+    def _taken(self, found: Any, origin: str) -> Samples:
+        if isinstance(found, Samples):
+            return found
+        if isinstance(found, tuple | list) and len(found) == 2 and all(map(_is_array, found)):
+            x, y = (torch.as_tensor(np.asarray(each)) for each in found)
+            targets = self.problem.checked_targets(y.numpy(), len(x), f"{origin}: targets")
+            x = x if x.dtype in (torch.int64, torch.float32) else x.to(self._dtype(x))
+            return Split(x, torch.from_numpy(targets))
+        if hasattr(found, "__getitem__") or hasattr(found, "__iter__"):
+            return LazySplit(found, origin, self.problem.collate, self.spec.workers)
+        raise TaskError(
+            f"{origin} returned {type(found).__name__}; expected a pair of arrays (inputs, "
+            "targets), or a torch Dataset of such pairs"
+        )
+
+    def _dtype(self, x: Tensor) -> torch.dtype:
+        whole = not x.is_floating_point() and (self.problem.tokens or x.dtype != torch.uint8)
+        return torch.int64 if whole else torch.float32
+
+    def _name(self, method: str) -> str:
+        return f"{type(self.problem).__name__}.{method}"
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | Tensor)

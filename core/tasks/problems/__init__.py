@@ -1,0 +1,54 @@
+"""Kinds of learning problem: what is minimised, and what a model is judged by."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import invalid
+
+if TYPE_CHECKING:
+    from .base import Problem
+    from .classification import Classification
+    from .multi_label import MultiLabel
+    from .regression import Regression
+    from .tokens import NextToken, Segmentation
+
+KINDS = {
+    "classification": "classification:Classification",
+    "multi-label": "multi_label:MultiLabel",
+    "regression": "regression:Regression",
+    "segmentation": "tokens:Segmentation",
+    "next-token": "tokens:NextToken",
+}
+"""Kinds by name; imported when used, because reading a config needs no torch."""
+
+_PLACES = {"Problem": "base", **{p.split(":")[1]: p.split(":")[0] for p in KINDS.values()}}
+
+__all__ = [
+    "KINDS",
+    "Classification",
+    "MultiLabel",
+    "NextToken",
+    "Problem",
+    "Regression",
+    "Segmentation",
+    "problem_of",
+]
+
+
+def problem_of(kind: str) -> "Problem":
+    """Return the built-in problem of a kind.
+
+    >>> problem_of("regression").metrics
+    ('mae', 'r2')
+    """
+    if kind not in KINDS:
+        raise invalid("kind", kind, f"one of {', '.join(KINDS)}")
+    module, name = KINDS[kind].split(":")
+    found: Problem = getattr(import_module(f".{module}", __name__), name)()
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_PLACES[name]}", __name__), name)

@@ -1,0 +1,163 @@
+"""What a learning problem is: a loss per sample, metrics, and how targets look."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import TaskError
+from ..metrics import Metric
+
+
+class Problem:
+    """A learning problem; a task of one's own is a subclass with data and a model.
+
+    Override what is special. All methods get tensors with one sample per row of the first axis.
+
+    Attributes
+    ----------
+    metrics : sequence of str or Metric
+        What models are judged by. The first decides: early stop, comparisons and "best" follow it.
+        Names are those of :data:`core.tasks.metrics.NAMED`.
+    has_classes : bool
+        Whether the target of a sample is one class. Parts of methods that work label by label
+        need it.
+    tokens : bool
+        Whether inputs are whole numbers, such as token ids, and stay so.
+    default_model : str
+        The built-in model that ``model = 'auto'`` takes.
+    collate : callable, optional
+        Makes inputs and targets of a list of samples, for data sets that are read lazily.
+
+    Examples
+    --------
+    A problem with a loss of its own:
+
+    >>> from forager.core.tasks.problems import Regression
+    >>> class Robust(Regression):
+    ...     def loss(self, outputs, targets):
+    ...         return torch.nn.functional.huber_loss(outputs, targets, reduction="none").mean(1)
+    >>> Robust().loss(torch.tensor([[3.0]]), torch.tensor([[0.0]]))
+    tensor([2.5000])
+    """
+
+    kind: ClassVar[str] = "own"
+    metrics: Sequence[str | Metric] = ()
+    has_classes: bool = False
+    tokens: bool = False
+    default_model: str = "softmax"
+    collate: Callable[[list[Any]], Any] | None = None
+
+    # ---- What a task of one's own adds: data and a model (see `core.tasks.own_task`)
+
+    def data(self) -> Any:
+        """Return one pool of data, which the run spreads over clients (``partition``)."""
+        raise NotImplementedError
+
+    def client_data(self, client: int, clients: int) -> Any:
+        """Return what client number `client` of `clients` trains on, instead of a pool."""
+        raise NotImplementedError
+
+    def client_test_data(self, client: int, clients: int) -> Any:
+        """Return what a client tests on; None holds out ``data.client-test-share``."""
+        return None
+
+    def device_data(self, path: str) -> Any:
+        """Return what a device trains on, from the ``data-path`` of its node config."""
+        raise NotImplementedError
+
+    def server_data(self) -> Any:
+        """Return what the server tests on."""
+        raise NotImplementedError
+
+    def model(self) -> torch.nn.Module:
+        """Return a new model; its initial weights are seeded by the run."""
+        raise NotImplementedError
+
+    # ---- What is minimised
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample, shape (n,)."""
+        raise NotImplementedError
+
+    def mean_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the mean loss of a batch, weighted if there are weights."""
+        losses = self.checked_loss(outputs, targets)
+        return losses.mean() if weights is None else (losses * weights).sum() / weights.sum()
+
+    def checked_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each sample; an error if the function gives anything else."""
+        losses = self.loss(outputs, targets)
+        count = len(targets)
+        if not isinstance(losses, Tensor) or tuple(losses.shape) != (count,):
+            shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise TaskError(
+                f"{type(self).__name__}.loss returned {shape} for {count} samples; it must return "
+                f"one loss per sample, shape ({count},): use reduction='none' and average over "
+                "all axes but the first"
+            )
+        return losses
+
+    def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each sample and its gradient in the outputs: one backward pass."""
+        with torch.inference_mode(False), torch.enable_grad():
+            # A clone: what was computed in inference mode cannot take part in a graph.
+            leaf = outputs.clone().detach().requires_grad_()
+            losses = self.checked_loss(leaf, targets.clone())
+            (gradients,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), gradients
+
+    # ---- Targets
+
+    def checked_targets(self, targets: Any, count: int, name: str) -> NDArray[Any]:
+        """Return targets as the loss takes them; an error if they do not fit.
+
+        Parameters
+        ----------
+        targets : array
+            As read from a file.
+        count : int
+            Number of samples.
+        name : str
+            Where they are from, for messages.
+        """
+        array = np.asarray(targets)
+        if array.shape[:1] != (count,):
+            raise TaskError(
+                f"{name} has shape {array.shape} but there are {count} samples; it must hold one "
+                "row per sample"
+            )
+        return array
+
+    def num_outputs(self, *targets: NDArray[Any]) -> int:
+        """Return how many outputs a model needs for these targets."""
+        raise NotImplementedError
+
+    def output_shape(self, num_outputs: int, target_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a model's output for one sample."""
+        return (num_outputs,)
+
+    def strata(self, targets: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the stratum of each sample: what parts that work label by label go by."""
+        return np.zeros(len(targets), dtype=np.int64)
+
+    def num_strata(self, num_outputs: int) -> int:
+        """Return how many strata there are."""
+        return 1
+
+    def spread_by(self, targets: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the group of each sample that partitions spread unevenly."""
+        return self.strata(targets)
+
+    # ---- What metrics look at
+
+    def predictions(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is predicted, scores behind it, and the truth, one row per prediction."""
+        return outputs, outputs, targets
+
+    def loss_sum(self, losses: Tensor, targets: Tensor) -> tuple[float, float]:
+        """Return the sum of the losses of a batch, and of how many predictions."""
+        return float(losses.sum()), float(len(losses))
