@@ -34,7 +34,7 @@ def chosen_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu"
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps", "meta") or not (number.isdecimal() or number == ""):
+    if kind not in ("cpu", "cuda", "mps") or not (number.isdecimal() or number == ""):
         raise TaskError(f"device = {name!r} is not allowed: use auto, cpu, cuda, cuda:N or mps")
     count = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= count:
