@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import asdict
 from functools import lru_cache
 from secrets import token_hex
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..core.config import RunConfig, default_config, read_config
+from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import unused_keys
 from ..core.learning.trainer import evaluate, read_arrays
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
+from ..core.tasks.metric_text import check_metrics
+from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.events import Event, RunStarted
+from ..core.wire.events import Event, JudgedBy, RunStarted
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
 from .callbacks.artifacts import Artifacts
@@ -54,6 +57,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     """
     config = read_config(run_config)
     task = load_task(config.task_spec())
+    metrics = metrics_of(task)
+    check_metrics(metrics)
+    _check_target(config.early_stop.target, metrics[0])
     model = task.build_model()
     evaluate_model = _evaluator(task, model)
     federation = Federation(
@@ -61,6 +67,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
         allowed=config.clients.names(),
+        metrics=metrics,
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
@@ -79,7 +86,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
-        callbacks=_callbacks(config, folder),
+        callbacks=_callbacks(config, metrics[0], folder),
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -93,8 +100,24 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")
     layers = strategy.describe()
-    federation.note(RunStarted(strategy=title, layers=layers, config=config.flat()))
+    judged_by = [JudgedBy(**asdict(metric)) for metric in metrics]
+    federation.note(
+        RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
+    )
     return folder, loop
+
+
+def metrics_of(task: Task) -> tuple[Metric, ...]:
+    """Return what the models of a task are judged by; the first is the one that matters."""
+    return (ACCURACY,)  # becomes task.metrics
+
+
+def _check_target(target: float, metric: Metric) -> None:
+    if metric.share and not 0 <= target <= 1:
+        raise ConfigError(
+            f"early-stop.target = {target!r} is not allowed: use a number in [0, 1], "
+            f"since {metric.name} is a share"
+        )
 
 
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
@@ -122,17 +145,17 @@ def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:
 def _evaluator(task: Task, model: Any) -> Evaluate:
     test = task.server_data().test
 
-    def on_test_set(arrays: ArrayRecord) -> tuple[float, float]:
-        return evaluate(model, from_record(arrays), test)
+    def on_test_set(arrays: ArrayRecord) -> dict[str, float]:
+        accuracy, loss = evaluate(model, from_record(arrays), test)
+        return {"accuracy": accuracy, "loss": loss}
 
     return on_test_set
 
 
-def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
+def _callbacks(config: RunConfig, metric: Metric, folder: RunFolder) -> list[Callback]:
+    stop = config.early_stop
     callbacks: list[Callback] = [
-        EarlyStop(
-            config.early_stop.patience, config.early_stop.min_delta, config.early_stop.target
-        ),
+        EarlyStop(stop.patience, stop.min_delta, stop.target, metric),
         Progress(),
     ]
     if config.tensorboard:

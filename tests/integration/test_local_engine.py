@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord
 from forager.core.config import ConfigError
+from forager.core.tasks.metrics import ACCURACY, Metric
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.server_app.loop import RunFailed
@@ -201,6 +202,25 @@ def test_early_stop_at_a_target(small):
     result = run_local({**small, "num-server-rounds": 50, "early-stop.target": 0.5})
     assert result.reason == "early-stop"
     assert result.rounds[-1]["accuracy"] >= 0.5 > result.rounds[-2]["accuracy"]
+    with pytest.raises(ConfigError, match=r"early-stop.target = 1.5 .* accuracy is a share"):
+        run_local({**small, "early-stop.target": 1.5})
+
+
+def test_a_run_can_be_judged_by_what_should_be_low(small, monkeypatch):
+    metrics = (Metric("loss", higher_is_better=False), ACCURACY)
+    monkeypatch.setattr("forager.server_app.app.metrics_of", lambda task: metrics)
+    own_data = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2, "report": True}
+    result = run_local({**small, **own_data, "num-server-rounds": 50, "early-stop.target": 1.5})
+    assert result.reason == "early-stop"
+    *_, before, last = result.rounds
+    assert before["loss"] > 1.5 >= last["loss"]
+    assert last["clients-loss-worst-10"] > last["clients-loss-mean"] > last["clients-loss-best-10"]
+    assert last["clients-accuracy-worst-10"] < last["clients-accuracy-best-10"]
+    with (result.folder / "rounds.csv").open() as file:
+        columns = file.readline().strip().split(",")
+    assert columns.count("loss") == 1
+    assert {"accuracy", "clients-loss-mean", "clients-accuracy-mean"} <= set(columns)
+    assert "Loss after round" in (result.folder / "report.html").read_text()
 
 
 def test_early_stop_when_nothing_gets_better(small):
