@@ -91,11 +91,11 @@ def _round(
     yield {
         "event": "evaluated",
         "where": "server",
-        "accuracy": accuracy,
+        "metrics": {"accuracy": accuracy},
         "loss": 2.4 * (1 - learnt),
     }
-    spread = {"accuracy-mean": accuracy, "accuracy-worst-10": 0.6 * accuracy}
-    yield {"event": "evaluated", "where": "clients", "accuracy-best-10": 1.0, **spread}
+    spread = {"mean": accuracy, "worst-10": 0.6 * accuracy, "best-10": 1.0}
+    yield {"event": "evaluated", "where": "clients", "spread": {"accuracy": spread}}
     yield {"event": "round-finished", "seconds": 1.0 + abs(noise)}
 
 
@@ -122,7 +122,7 @@ def _methods(
     members = {name: len(keys) // len(names) for name in names}
     yield {"event": "cohorts", "members": members}
     accuracy = {name: 0.5 + 0.1 * place + current / rounds / 5 for place, name in enumerate(names)}
-    yield {"event": "cohorts-evaluated", "accuracy": accuracy}
+    yield {"event": "cohorts-evaluated", "means": accuracy}
 
 
 def _similarity(keys: list[str], rng: np.random.Generator) -> dict[str, Any]:

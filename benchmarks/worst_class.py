@@ -33,7 +33,7 @@ def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalRes
     worst: dict[int, float] = {}
     model, test, plain = task.build_model(), task.server_data().test, loop.evaluate
 
-    def evaluate(arrays: ArrayRecord) -> tuple[float, float]:
+    def evaluate(arrays: ArrayRecord) -> dict[str, float]:
         worst[loop.round] = worst_class_accuracy(model, arrays, test)
         return plain(arrays)
 

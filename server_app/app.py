@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..core.config import RunConfig, default_config, read_config
+from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import unused_keys
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
@@ -19,8 +19,10 @@ from ..core.learning.placement import chosen_device
 from ..core.learning.trial import try_out
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
+from ..core.tasks.metric_text import check_metrics
+from ..core.tasks.metrics import Metric
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.events import Event, RunStarted
+from ..core.wire.events import Event, JudgedBy, RunStarted
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
 from .callbacks.artifacts import Artifacts
@@ -59,8 +61,11 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     """
     config = read_config(run_config)
     task = load_task(config.task_spec())
-    model = task.build_model().to(chosen_device(config.device))
+    metrics = task.metrics
+    check_metrics(metrics)
+    _check_target(config.early_stop.target, metrics[0])
     check_optimiser(config.optimiser.name)
+    model = task.build_model().to(chosen_device(config.device))
     try_out(task, model)
     evaluate_model = _evaluator(task, model)
     federation = Federation(
@@ -68,6 +73,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
         allowed=config.clients.names(),
+        metrics=metrics,
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
@@ -86,7 +92,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
-        callbacks=_callbacks(config, folder, lambda: frozen_arrays(model)),
+        callbacks=_callbacks(config, metrics[0], folder, lambda: frozen_arrays(model)),
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -101,8 +107,21 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")
     layers = strategy.describe()
-    federation.note(RunStarted(strategy=title, layers=layers, config=config.flat()))
+    judged_by = [
+        JudgedBy(name=m.name, higher_is_better=m.higher_is_better, share=m.share) for m in metrics
+    ]
+    federation.note(
+        RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
+    )
     return folder, loop
+
+
+def _check_target(target: float, metric: Metric) -> None:
+    if metric.share and not 0 <= target <= 1:
+        raise ConfigError(
+            f"early-stop.target = {target!r} is not allowed: use a number in [0, 1], "
+            f"since {metric.name} is a share"
+        )
 
 
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
@@ -130,20 +149,21 @@ def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:
 def _evaluator(task: Task, model: Any) -> Evaluate:
     test = task.server_data().test
 
-    def on_test_set(arrays: ArrayRecord) -> tuple[float, float]:
-        found = evaluate(model, from_record(arrays), test, task.problem, task.metrics)
-        return found[task.metrics[0].name], found["loss"]
+    def on_test_set(arrays: ArrayRecord) -> dict[str, float]:
+        return evaluate(model, from_record(arrays), test, task.problem, task.metrics)
 
     return on_test_set
 
 
 def _callbacks(
-    config: RunConfig, folder: RunFolder, frozen: Callable[[], dict[str, Any]]
+    config: RunConfig,
+    metric: Metric,
+    folder: RunFolder,
+    frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
+    stop = config.early_stop
     callbacks: list[Callback] = [
-        EarlyStop(
-            config.early_stop.patience, config.early_stop.min_delta, config.early_stop.target
-        ),
+        EarlyStop(stop.patience, stop.min_delta, stop.target, metric),
         Progress(),
     ]
     if config.tensorboard:

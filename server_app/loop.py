@@ -5,6 +5,7 @@ repeated rounds, callbacks (checkpoints, early stop, ...), a clean end on SIGTER
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -18,8 +19,8 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Aggregated, Evaluated, RoundFinished, RunFinished
 from ..core.wire.keys import FROZEN, RUN, TRAIN_LOSS
 from ..core.wire.records import records_of
-from ..strategies.accuracy_spread import accuracy_spread
 from ..strategies.layer import as_layer, unchanged_on_failure
+from ..strategies.metric_spread import metric_spread
 from .callbacks.base import Callback
 from .interrupt import Interrupted, stop_on_signals
 from .patient_grid import Exchange, PatientGrid
@@ -28,7 +29,7 @@ _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
 _HOPELESS = 3  # rounds in a row that every client asked has answered with an error
 
-Evaluate = Callable[[ArrayRecord], tuple[float, float]]
+Evaluate = Callable[[ArrayRecord], dict[str, float]]
 
 
 class RunFailed(RuntimeError):
@@ -53,7 +54,8 @@ class Loop:
     num_rounds : int
         The last round.
     evaluate : callable
-        Returns accuracy and loss of a model on the server's test data.
+        Returns what a model reaches on the server's test data: the run's metrics, which are those
+        of the grid's federation, and its "loss", by name.
     callbacks : sequence of Callback
         Called in this order; those that remember before the one that saves.
     evaluate_every : int (default: 1)
@@ -103,8 +105,8 @@ class Loop:
         self.round = 0
         self.reason = ""
         self.unwritten: list[str] = []  # what a user would miss
-        self.accuracy: float | None = None
-        self.loss = 0.0
+        self.metrics = self.federation.metrics
+        self.scores: dict[str, float] = {}  # of the last evaluation, by metric, and the loss
         self.evaluated_round = -1
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
@@ -235,16 +237,19 @@ class Loop:
         """Evaluate the model, or the models of all cohorts: what a client can expect of its own."""
         models = self.strategy.models(self.arrays)
         results = {name: self.evaluate(arrays) for name, (arrays, _) in models.items()}
-        self.accuracy = sum(share * results[name][0] for name, (_, share) in models.items())
-        self.loss = sum(share * results[name][1] for name, (_, share) in models.items())
+        names = [*(metric.name for metric in self.metrics), "loss"]
+        self.scores = {
+            name: sum(share * results[model][name] for model, (_, share) in models.items())
+            for name in names
+        }
         self.evaluated_round = self.round
-        accuracies = {name: result[0] for name, result in results.items()}
+        by_cohort = {model: result[names[0]] for model, result in results.items()}
         self.federation.note(
             Evaluated(
                 round=self.round,
-                accuracy=self.accuracy,
-                loss=self.loss,
-                cohorts=accuracies if len(models) > 1 else None,
+                metrics={name: score for name, score in self.scores.items() if name != "loss"},
+                loss=self.scores["loss"],
+                cohorts=by_cohort if len(models) > 1 else None,
             )
         )
 
@@ -270,10 +275,15 @@ class Loop:
             self.strategy.aggregate_evaluate(self.round, replies)
         except Exception as error:  # as in training, but nothing depends on it
             _log.warning("evaluation metrics could not be aggregated: %s", error)
-        spread = accuracy_spread(metrics)
-        if spread:
-            told = {"round": self.round, "where": "clients", **spread}
-            self.federation.note(Evaluated.model_validate(told))
+        told = metric_spread(metrics, self.metrics, self.round)
+        if told is not None:
+            self.federation.note(told)
+
+    @property
+    def score(self) -> float | None:
+        """The metric that matters, as last evaluated; None before, or if it is not a number."""
+        score = self.scores.get(self.metrics[0].name, math.nan)
+        return None if math.isnan(score) else score
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""
@@ -285,8 +295,7 @@ class Loop:
             "strategy": self.strategy.state_dict(),
             "clients": self.grid.clients_state(),
             "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks},
-            "accuracy": self.accuracy,
-            "loss": self.loss,
+            "scores": self.scores,
             "evaluated-round": self.evaluated_round,
         }
 
@@ -298,8 +307,14 @@ class Loop:
         self.grid.load_clients_state(state["clients"])
         for callback in self.callbacks:
             callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
-        self.accuracy, self.loss = state["accuracy"], state["loss"]
+        self.scores = dict(state["scores"] if "scores" in state else _old_scores(state))
         self.evaluated_round = int(state["evaluated-round"])
+
+
+def _old_scores(state: dict[str, Any]) -> dict[str, float]:
+    """Return the scores of a checkpoint of the time when accuracy was all there was."""
+    known = state["accuracy"] is not None
+    return {"accuracy": state["accuracy"], "loss": state["loss"]} if known else {}
 
 
 def _train_metrics(metrics: MetricRecord | None) -> dict[str, Any]:

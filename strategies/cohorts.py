@@ -22,11 +22,11 @@ from ..core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, R
 from ..core.wire.keys import CONFIG, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, records_of
 from ..selectors.cohorts.matching import equal_shares
-from .accuracy_spread import accuracy_spread
 from .cohort_rules.base import CohortRule, CohortSignals, Regrouping, Scene
 from .flower_aggregator import RunningMean
 from .grids import GridView
 from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
+from .metric_spread import metric_spread
 from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
@@ -224,9 +224,13 @@ class Cohorts(Layer):
         for reply in replies:
             cohort = self.members.get(self.federation.key_of(reply), "")
             found[cohort] += records_of(reply.content, MetricRecord)[:1]
-        spreads = {cohort: accuracy_spread(metrics) for cohort, metrics in found.items() if cohort}
-        means = {cohort: s["accuracy-mean"] for cohort, s in sorted(spreads.items()) if s}
-        self.federation.note(CohortsEvaluated(round=server_round, accuracy=means))
+        main = self.federation.metrics[0]
+        means = {}
+        for cohort in sorted(found.keys() - {""}):
+            told = metric_spread(found[cohort], [main])
+            if told is not None and told.spread:
+                means[cohort] = told.spread[main.name].mean
+        self.federation.note(CohortsEvaluated(round=server_round, means=means))
         return super().aggregate_evaluate(server_round, replies)
 
     def _shares(self) -> Models:

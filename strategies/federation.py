@@ -9,6 +9,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.events import Event, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import filled, sent_arrays
@@ -49,6 +50,8 @@ class Federation:
         What clients know the run by and keep its state under; if empty, they go by Flower's run id.
     allowed : collection of str (default: everyone)
         Keys of the clients that may take part.
+    metrics : sequence of Metric (default: accuracy)
+        What models are judged by; the first is the one that matters.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Federation:
         identify_timeout: float = 60.0,
         run: str = "",
         allowed: Collection[str] = (),
+        metrics: Sequence[Metric] = (ACCURACY,),
     ) -> None:
         self.roster = Roster()
         self.deadline = deadline
@@ -66,6 +70,7 @@ class Federation:
         self.identify_timeout = identify_timeout
         self.run = run
         self.allowed = frozenset(allowed)
+        self.metrics = tuple(metrics)
         self._strangers: set[str] = set()
         self.journal: Journal = silent
         self.strikes: Counter[str] = Counter()  # replies set aside, by client

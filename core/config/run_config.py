@@ -64,8 +64,8 @@ class General(Settings):
     metrics: str = Field(
         default="",
         description="what models are judged by, with commas in between, the one that decides "
-        "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity; "
-        "empty means the task's own",
+        "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
+        "loss; empty means the task's own",
     )
     device: str = Field(
         default="auto",

@@ -80,9 +80,13 @@ class EarlyStop(Settings):
     """When to end before the last round; 0 switches a rule off."""
 
     section = "early-stop"
-    patience: Count = Field(default=0, description="evaluations without a rise that end the run")
-    min_delta: NonNegative = Field(default=0.0, description="how much counts as a rise")
-    target: Share = Field(default=0.0, description="accuracy that is enough")
+    patience: Count = Field(
+        default=0, description="evaluations without a better main metric that end the run"
+    )
+    min_delta: NonNegative = Field(default=0.0, description="how much counts as better")
+    target: float = Field(
+        default=0.0, description="value of the main metric that is good enough, such as 0.9"
+    )
 
 
 class Checkpoint(Settings):

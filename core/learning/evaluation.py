@@ -85,7 +85,7 @@ def evaluate(
     kept: list[tuple[Tensor, Tensor, Tensor]] = []
     raw: list[tuple[Tensor, Tensor]] = []
     wanted = {metric.name for metric in metrics if metric.compute is None}
-    looks = bool(wanted - {"perplexity"})
+    looks = bool(wanted - {"perplexity", "loss"})
     for x, y in data.batches(BATCH):
         outputs, targets = model(moved(x, device)), moved(y, device)
         loss, count = problem.loss_sum(problem.checked_loss(outputs, targets), targets)
@@ -95,7 +95,7 @@ def evaluate(
             if "accuracy" in wanted:
                 correct += float((prediction == truth).sum())
                 predicted += truth.numel()
-            if wanted - {"accuracy", "perplexity"}:
+            if wanted - {"accuracy", "perplexity", "loss"}:
                 kept.append((prediction.cpu(), scores.cpu(), truth.cpu()))
         if len(wanted) < len(metrics):
             raw.append((outputs.cpu(), targets.cpu()))
@@ -109,7 +109,7 @@ def evaluate(
             found["accuracy"] = correct / predicted if predicted else math.nan
         elif metric.name == "perplexity":
             found["perplexity"] = math.exp(min(loss, 700.0))
-        else:
+        elif metric.name != "loss":
             found[metric.name] = _COMPUTED[metric.name](*joined)
     return found | {"loss": loss}
 

@@ -1,14 +1,11 @@
 """What a model is judged by: names, and which way is better."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import TaskError, unknown
-
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+from .errors import unknown
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,6 @@ class Metric:
     higher_is_better: bool = True
     share: bool = False
     compute: Callable[[Any, Any], float] | None = None
-
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name) or self.name == "loss":
-            raise TaskError(
-                f"metric {self.name!r}: a name is made of lower-case letters, digits and dashes, "
-                "and is not 'loss', which is always there"
-            )
 
     def gain(self, value: float, over: float) -> float:
         """Return how much better `value` is than `over`, whichever way is better.
@@ -81,6 +71,7 @@ NAMED: dict[str, Metric] = {
         Metric("rmse", higher_is_better=False),
         Metric("r2"),
         Metric("perplexity", higher_is_better=False),
+        Metric("loss", higher_is_better=False),
     )
 }
 """Metrics that can be asked for by name."""
@@ -100,7 +91,4 @@ def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metr
             found.append(NAMED[each])
         else:
             raise unknown(key, str(each), NAMED)
-    names = [metric.name for metric in found]
-    if not found or len(set(names)) != len(names):
-        raise TaskError(f"{key}: at least one metric, none twice; found {names}")
     return tuple(found)

@@ -26,8 +26,8 @@ Numbers = Sequence[Number]
 EVENTS: dict[str, type["Event"]] = {}  # every kind by its name
 
 
-class Event(BaseModel):
-    """Something that happened, in a round and perhaps in one cohort."""
+class _Record(BaseModel):
+    """What a log holds, under names with dashes."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -37,6 +37,11 @@ class Event(BaseModel):
         allow_inf_nan=False,
         coerce_numbers_to_str=True,  # names of clients and cohorts may have been written as numbers
     )
+
+
+class Event(_Record):
+    """Something that happened, in a round and perhaps in one cohort."""
+
     name: ClassVar[str] = ""
 
     round: Round | None = None
@@ -46,6 +51,11 @@ class Event(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         EVENTS[cls.name] = cls
+
+    @classmethod
+    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the fields of a line under their names of today."""
+        return fields
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON can hold it; what is unknown is left out.
@@ -57,13 +67,24 @@ class Event(BaseModel):
         return {"event": self.name, **fields}
 
 
+class JudgedBy(_Record):
+    """A metric of the run: its name, which way is better, whether it reads as a percentage."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+    higher_is_better: bool = True
+    share: bool = False
+
+
 class RunStarted(Event):
-    """A run begins, or goes on after a stop."""
+    """A run begins, or goes on after a stop. The first of its metrics is the one that matters."""
 
     name = "run-started"
     strategy: str = ""
     layers: str = ""
     config: dict[str, Any] = {}
+    metrics: Annotated[list[JudgedBy], Field(min_length=1)] = [
+        JudgedBy(name="accuracy", share=True)
+    ]
 
     def number(self, key: str) -> float | None:
         """Return a setting; None if it is no number, or none of a sensible size.
@@ -151,20 +172,59 @@ class Aggregated(Event):
     metrics: Mapping[str, Number] = {}
 
 
+class Spread(_Record):
+    """How a metric differs between clients; the worst tenth is that of the worst clients."""
+
+    mean: Number = None
+    variance: Number = None
+    worst_10: Number = None
+    best_10: Number = None
+
+
 class Evaluated(Event):
-    """A model was tested, on the server's data or on the clients' own."""
+    """A model was tested, on the server's data or on the clients' own.
+
+    On the server `metrics` are those of the run by name, and `cohorts` is the main one by cohort.
+    On the clients `spread` is by metric, and `loss` is their mean.
+    """
 
     name = "evaluated"
     where: str = "server"
-    accuracy: Number = None
+    metrics: Mapping[str, Number] = {}
     loss: Number = None
     cohorts: Mapping[str, Number] | None = None
     clients: Clients | None = None
-    accuracy_mean: Number = None
-    accuracy_variance: Number = None
-    accuracy_worst_10: Number = None
-    accuracy_best_10: Number = None
-    loss_mean: Number = None
+    spread: Mapping[str, Spread] | None = None
+
+    def value(self, metric: str) -> float | None:
+        """Return a metric's value, or the loss."""
+        return self.metrics.get(metric, self.loss if metric == "loss" else None)
+
+    @classmethod
+    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read logs of the time when accuracy was all there was.
+
+        >>> old = {"event": "evaluated", "where": "clients", "accuracy-mean": 0.5, "loss-mean": 2}
+        >>> dict(Evaluated.upgraded(old))["spread"]
+        {'accuracy': {'mean': 0.5}}
+        """
+        new = dict(fields)
+        if _is_number(fields.get("accuracy")):
+            new.setdefault("metrics", {"accuracy": fields["accuracy"]})
+        parts = {part: fields.get(f"accuracy-{part}") for part in _PARTS}
+        known = {part: value for part, value in parts.items() if _is_number(value)}
+        if known:
+            new.setdefault("spread", {"accuracy": known})
+        if "loss-mean" in fields:
+            new.setdefault("loss", fields["loss-mean"])
+        return new
+
+
+_PARTS = ("mean", "variance", "worst-10", "best-10")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class FineTuned(Event):
@@ -260,10 +320,15 @@ class CohortFailed(Event):
 
 
 class CohortsEvaluated(Event):
-    """How the model of each cohort does on its clients' own data."""
+    """How the model of each cohort does on its clients' own data: the mean of the main metric."""
 
     name = "cohorts-evaluated"
-    accuracy: Mapping[str, Number] = {}
+    means: Mapping[str, Number] = {}
+
+    @classmethod
+    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read logs of the time when accuracy was all there was."""
+        return {"means": fields["accuracy"], **fields} if "accuracy" in fields else fields
 
 
 class Regrouped(Event):
@@ -314,18 +379,22 @@ def read_event(fields: Mapping[str, Any]) -> Event | None:
     """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
 
     >>> read_event({"event": "evaluated", "round": 2, "accuracy": 0.5, "loss": "small"})
-    Evaluated(round=2, cohort=None, time=None, where='server', accuracy=0.5, ...)
+    Evaluated(round=2, cohort=None, time=None, where='server', metrics={'accuracy': 0.5}, ...)
     >>> read_event({"event": "unheard-of"})
     """
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
         return None
+    return _read(kind, kind.upgraded(fields))
+
+
+def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
         wrong = {item["loc"][0] for item in error.errors()}
-        return read_event({k: v for k, v in fields.items() if k not in wrong})
+        return _read(kind, {k: v for k, v in fields.items() if k not in wrong})
 
 
 def as_events(told: Iterable[Event | Mapping[str, Any]]) -> Iterator[Event]:

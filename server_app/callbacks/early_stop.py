@@ -1,51 +1,59 @@
 """End a run that has got where it should, or gets nowhere."""
 
+import math
 from typing import Any
 
+from ...core.tasks.metrics import ACCURACY, Metric
 from ..loop import Loop
 from .base import Callback
 
 
 class EarlyStop(Callback):
-    """Stop at a target accuracy, or when accuracy has not risen for some evaluations.
+    """Stop at a target, or when the main metric has not got better for some evaluations.
 
     Parameters
     ----------
     patience : int
-        Evaluations without a rise that end the run; 0 for never.
+        Evaluations without a better value that end the run; 0 for never.
     min_delta : float
-        How much counts as a rise.
+        How much counts as better.
     target : float
-        Accuracy that is enough; 0 for none.
+        Value that is good enough; 0 for none.
+    metric : Metric (default: accuracy)
+        What is looked at, and which way is better.
     """
 
-    def __init__(self, patience: int, min_delta: float, target: float) -> None:
+    def __init__(
+        self, patience: int, min_delta: float, target: float, metric: Metric = ACCURACY
+    ) -> None:
         self.patience = patience
         self.min_delta = min_delta
         self.target = target
-        self._best = float("-inf")
+        self.metric = metric
+        self._best = math.nan
         self._without = 0
         self._seen = -1
 
     def on_round_end(self, loop: Loop) -> str | None:
-        """Look at the newest accuracy, once."""
-        if loop.evaluated_round == self._seen or loop.accuracy is None:
+        """Look at the newest value, once."""
+        score = loop.score
+        if loop.evaluated_round == self._seen or score is None:
             return None
         self._seen = loop.evaluated_round
-        if self.target and loop.accuracy >= self.target:
+        if self.target and self.metric.gain(score, over=self.target) >= 0:
             return "early-stop"
-        if loop.accuracy > self._best + self.min_delta:
-            self._best, self._without = loop.accuracy, 0
+        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > self.min_delta:
+            self._best, self._without = score, 0
         else:
             self._without += 1
         return "early-stop" if self.patience and self._without >= self.patience else None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best so far and how long ago it was."""
-        best = self._best if self._best > float("-inf") else None
+        best = None if math.isnan(self._best) else self._best
         return {"best": best, "without": self._without, "seen": self._seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self._best = float("-inf") if state["best"] is None else float(state["best"])
+        self._best = math.nan if state["best"] is None else float(state["best"])
         self._without, self._seen = int(state["without"]), int(state["seen"])

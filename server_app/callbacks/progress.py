@@ -2,6 +2,7 @@
 
 import logging
 
+from ...core.tasks.metric_text import label, written
 from ..loop import Loop
 from .base import Callback
 
@@ -19,8 +20,10 @@ class Progress(Callback):
         """Say what the round gave."""
         exchange = loop.train_exchange
         parts = [f"round {loop.round}/{loop.num_rounds}"]
-        if loop.evaluated_round == loop.round and loop.accuracy is not None:
-            parts.append(f"accuracy {loop.accuracy:.3f}  loss {loop.loss:.3f}")
+        if loop.evaluated_round == loop.round and loop.scores:
+            parts += [f"{label(m)} {written(m, loop.scores[m.name])}" for m in loop.metrics]
+            if "loss" not in (metric.name for metric in loop.metrics):
+                parts.append(f"loss {loop.scores['loss']:.3f}")
         if exchange is not None:
             parts.append(f"{exchange.received}/{exchange.sent} clients")
             if exchange.failed or exchange.late:

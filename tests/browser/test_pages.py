@@ -86,7 +86,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PICTURES = [
-    "accuracy",
+    "metric-accuracy",
     "loss",
     "participation",
     "choices",
@@ -97,7 +97,7 @@ PICTURES = [
     "coreset-classes",
     "stores",
     "cohorts",
-    "cohort-accuracy",
+    "cohort-metric",
     "similarity",
     "troubles",
     "troubled-clients",
@@ -147,7 +147,7 @@ def test_words_in_pictures_stay_inside_them(tab: Tab, report: Path) -> None:
 @pytest.mark.parametrize(
     ("picture", "place", "words"),
     [
-        ("accuracy", (0.5, 0.5), ["round ", "%  server's test", "%  clients' mean"]),
+        ("metric-accuracy", (0.5, 0.5), ["round ", "%  server's test", "%  clients' mean"]),
         ("bytes", (0.5, 0.5), ["round ", "down, to clients", "selecting"]),
         ("choices", (0.5, 0.5), ["client-", "round "]),
         ("clean", (0.5, 0.5), ["60 %  all their data"]),

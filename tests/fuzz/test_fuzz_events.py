@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forager.core.wire.events import EVENTS, Event, ReplySeconds, as_events
+from forager.core.wire.events import EVENTS, Event, JudgedBy, ReplySeconds, Spread, as_events
 from forager.server_app.run_folder import RunFolder
 from forager.tools.report import page, story
 from forager.tools.report.history import History
@@ -33,7 +33,14 @@ values: st.SearchStrategy[Any] = st.recursive(
 reply_seconds = st.fixed_dictionaries(
     {"median": st.floats(), "slowest": st.dictionaries(names, st.floats(), max_size=3)}
 )
+spreads = st.fixed_dictionaries({}, optional=dict.fromkeys(["mean", "worst-10"], st.floats()))
+judged_by = st.fixed_dictionaries(
+    {"name": st.sampled_from(["accuracy", "mae", "loss", "bytes-down"])},
+    optional={"higher-is-better": st.booleans(), "share": st.booleans()},
+)
 st.register_type_strategy(ReplySeconds, reply_seconds)
+st.register_type_strategy(Spread, spreads)
+st.register_type_strategy(JudgedBy, judged_by)
 
 
 def field_values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
@@ -62,7 +69,7 @@ logs = st.lists(st.one_of(*kinds, st.just({"event": "unknown"}), st.just({})), m
 def without_pictures() -> Iterator[None]:
     """Leave out the pictures, which take long; words and tables read the same events."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "CHAPTERS", ())
+        patch.setattr(page, "chapters", lambda history: ())
         yield
 
 

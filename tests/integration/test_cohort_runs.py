@@ -327,10 +327,7 @@ def test_fine_tuning_before_evaluation_helps(planted):
     keys = {"data.client-test-share": 0.2, "fraction-evaluate": 1.0}
     plain = run_local({**planted, **keys})
     tuned = run_local({**planted, **keys, "personalise.epochs": 10})
-    accuracies = [
-        [e for e in events(result, "evaluated") if e["where"] == "clients"][-1]["accuracy-mean"]
-        for result in (plain, tuned)
-    ]
+    accuracies = [result.rounds[-1]["clients-accuracy-mean"] for result in (plain, tuned)]
     assert accuracies[1] > accuracies[0] + 0.2
 
 

@@ -201,6 +201,24 @@ def test_early_stop_at_a_target(small):
     result = run_local({**small, "num-server-rounds": 50, "early-stop.target": 0.5})
     assert result.reason == "early-stop"
     assert result.rounds[-1]["accuracy"] >= 0.5 > result.rounds[-2]["accuracy"]
+    with pytest.raises(ConfigError, match=r"early-stop.target = 1.5 .* accuracy is a share"):
+        run_local({**small, "early-stop.target": 1.5})
+
+
+def test_a_run_can_be_judged_by_what_should_be_low(small):
+    own_data = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2, "report": True}
+    own_data["metrics"] = "loss,accuracy"
+    result = run_local({**small, **own_data, "num-server-rounds": 50, "early-stop.target": 1.5})
+    assert result.reason == "early-stop"
+    *_, before, last = result.rounds
+    assert before["loss"] > 1.5 >= last["loss"]
+    assert last["clients-loss-worst-10"] > last["clients-loss-mean"] > last["clients-loss-best-10"]
+    assert last["clients-accuracy-worst-10"] < last["clients-accuracy-best-10"]
+    with (result.folder / "rounds.csv").open() as file:
+        columns = file.readline().strip().split(",")
+    assert columns.count("loss") == 1
+    assert {"accuracy", "clients-loss-mean", "clients-accuracy-mean"} <= set(columns)
+    assert "Loss after round" in (result.folder / "report.html").read_text()
 
 
 def test_early_stop_when_nothing_gets_better(small):

@@ -6,10 +6,10 @@ from forager.tools.engine.local import run_local
 from forager.tools.report.cohort_charts import cohorts_sentence
 from forager.tools.report.coreset_charts import clean_shares, coresets_sentence
 from forager.tools.report.history import History
-from forager.tools.report.page import CHAPTERS
+from forager.tools.report.page import chapters
 from forager.tools.report.store_charts import stores_sentence
 
-GENERAL = {"accuracy", "loss", "participation", "choices", "bytes", "seconds"}
+GENERAL = {"metric-accuracy", "loss", "participation", "choices", "bytes", "seconds"}
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def small(tmp_path):
 
 def drawn(keys):
     history = History.from_events(RunFolder(run_local(keys).folder).read_events())
-    plots = [picture.draw(history) for _, pictures in CHAPTERS for picture in pictures]
+    plots = [picture.draw(history) for _, pictures in chapters(history) for picture in pictures]
     return {plot.name: plot for plot in plots if plot is not None}, history
 
 
@@ -63,7 +63,7 @@ def test_cohorts(small, tested):
     groups = {"groups.kind": "label-permutation", "groups.count": 2, "cohort.number": 2}
     own = {"fraction-evaluate": tested, "data.client-test-share": 0.2}
     pictures, history = drawn({**small, **groups, **own, "cohorts": "ifca", "partition": "iid"})
-    assert set(pictures) - GENERAL == {"cohorts", "cohort-accuracy"}
+    assert set(pictures) - GENERAL == {"cohorts", "cohort-metric"}
     sizes = [values[-1] for _, values in pictures["cohorts"].hover["lines"].values()]
     assert sum(sizes) == 6
     assert ("their models reach" in cohorts_sentence(history)) == (len(sizes) > 1)

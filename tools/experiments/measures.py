@@ -109,17 +109,24 @@ def rounds_to(metric: str, target: float, *, lowest: bool = False) -> Measure:
     return Measure((metric,), value)
 
 
-def seconds_to(metric: str, target: float, clock: str = "simulated") -> Measure:
+def seconds_to(
+    metric: str, target: float, clock: str = "simulated", *, lowest: bool = False
+) -> Measure:
     """Time on a clock at which a metric first reaches a target; a run that never does has none.
 
     >>> rows = [{"round": 1, "accuracy": 0.2, "simulated": 9.0},
     ...         {"round": 2, "accuracy": 0.6, "simulated": 17.5}]
     >>> seconds_to("accuracy", 0.5).of(rows), seconds_to("accuracy", 0.7).of(rows)
     (17.5, None)
+    >>> seconds_to("accuracy", 0.3, lowest=True).of(rows)
+    9.0
     """
 
+    def reaches(value: float) -> bool:
+        return value <= target if lowest else value >= target
+
     def value(rows: Rows) -> float | None:
-        reached = [row for row in rows if _number(row.get(metric)) >= target]
+        reached = [row for row in rows if reaches(_number(row.get(metric)))]
         return _number(reached[0].get(clock)) if reached else None
 
     return Measure((metric, clock), value)

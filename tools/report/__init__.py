@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .history import History
 from .page import render
-from .rounds import CSV_COLUMNS
+from .rounds import csv_columns
 from .story import summary
 
 if TYPE_CHECKING:  # the run folder itself uses this package's history for its table of rounds
@@ -36,9 +36,10 @@ def write_report(folder: "RunFolder") -> Path:
 
 def write_rounds_csv(folder: "RunFolder") -> Path:
     """Write `rounds.csv`, one row a round; what is unknown stays empty."""
-    rows = History.from_events(folder.read_events()).rows
+    history = History.from_events(folder.read_events())
+    rows, columns = history.rows, csv_columns(history.metrics)
     text = io.StringIO()
-    writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows({"round": number, **rows[number]} for number in sorted(rows))
     return folder.write_text("rounds.csv", text.getvalue())

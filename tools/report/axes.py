@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...core.tasks.metrics import Metric
 from .formatting import shorten
 from .history import History
 
@@ -68,6 +69,12 @@ def rounds_axis(axes: "Axes") -> None:
     """Let the horizontal axis count rounds."""
     axes.set_xlabel("round")
     axes.locator_params(axis="x", integer=True)
+
+
+def metric_axis(axes: "Axes", metric: Metric) -> None:
+    """Let the vertical axis write a metric's values: shares as percentages."""
+    if metric.share:
+        percent_axis(axes)
 
 
 def percent_axis(axes: "Axes") -> None:

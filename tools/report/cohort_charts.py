@@ -1,15 +1,17 @@
-"""With whom: cohorts as a tree that grows over rounds, with sizes and accuracies."""
+"""With whom: cohorts as a tree that grows over rounds, with sizes and how well they do."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .axes import HEIGHT, edges, percent_axis, rounds_axis
+from ...core.tasks.metric_text import label, title, written
+from ...core.tasks.metrics import Metric
+from .axes import HEIGHT, edges, metric_axis, rounds_axis
 from .cohort_tree import Cohort, CohortTree
-from .formatting import percent, plural, shorten
+from .formatting import plural, shorten
 from .history import History
-from .hover import over_lines
+from .hover import over_lines, over_metric
 from .picture import Picture
 from .svg import SERIES, Plot, draw
 
@@ -42,7 +44,7 @@ def tree_chart(history: History) -> Plot | None:
                 lw=0,
                 label=_label(cohort),
             )
-        _name_bands(axes, cohorts, sizes[:, -1], tops[:, -1])
+        _name_bands(axes, history.metric, cohorts, sizes[:, -1], tops[:, -1])
         axes.set_ylabel("clients")
         axes.set_ylim(0, float(tops[-1].max()))
         axes.margins(x=0)
@@ -56,22 +58,26 @@ def _label(cohort: Cohort) -> str:
 
 
 def _name_bands(
-    axes: "Axes", cohorts: list[Cohort], sizes: NDArray[np.float64], tops: NDArray[np.float64]
+    axes: "Axes",
+    metric: Metric,
+    cohorts: list[Cohort],
+    sizes: NDArray[np.float64],
+    tops: NDArray[np.float64],
 ) -> None:
-    """Write name, size and last accuracy beside the bands that are left at the end."""
+    """Write name, size and last score beside the bands that are left at the end."""
     ends = [i for i in range(len(cohorts)) if sizes[i] > 0]
     for i in ends if len(ends) <= MOST_NAMED_COHORTS else ():
-        accuracies = list(cohorts[i].accuracies.values())
+        scores = list(cohorts[i].scores.values())
         text = f"{shorten(cohorts[i].name, 14)}: {sizes[i]:.0f}"
-        text += f", {percent(accuracies[-1])}" if accuracies else ""
+        text += f", {written(metric, scores[-1])}" if scores else ""
         beside = axes.get_yaxis_transform()
         axes.text(1.02, tops[i] - sizes[i] / 2, text, va="center", size=8.5, transform=beside)
 
 
-def cohort_accuracy_chart(history: History) -> Plot | None:
-    """Draw the accuracy of each cohort's model; children begin where their parent ended."""
-    tree = CohortTree(history)
-    known = [cohort for cohort in tree.cohorts.values() if cohort.accuracies]
+def cohort_metric_chart(history: History) -> Plot | None:
+    """Draw the main metric of each cohort's model; children begin where their parent ended."""
+    tree, metric = CohortTree(history), history.metric
+    known = [cohort for cohort in tree.cohorts.values() if cohort.scores]
     if len(known) < 2:
         return None
 
@@ -84,22 +90,23 @@ def cohort_accuracy_chart(history: History) -> Plot | None:
             line.set_label(_label(cohort))
             lines[cohort.name] = line
             axes.plot(list(points)[:1], list(points.values())[:1], color=colour, marker="o")
-        percent_axis(axes)
+        metric_axis(axes, metric)
         axes.grid(axis="y")
-        axes.set_ylabel("accuracy on own data" if tree.on_clients else "accuracy, server's test")
+        where = "on own data" if tree.on_clients else "on the server"
+        axes.set_ylabel(f"{label(metric)} {where}")
         rounds_axis(axes)
         left = [lines[cohort.name] for cohort in tree.last() if cohort.name in lines]
         if len(left) <= MOST_NAMED_COHORTS:
             axes.figure.legend(handles=left, loc="outside upper left", ncols=3)
 
-    return draw("cohort-accuracy", HEIGHT, paint, over_lines("%", 100))
+    return draw("cohort-metric", HEIGHT, paint, over_metric(metric))
 
 
 def _with_parent(tree: CohortTree, cohort: Cohort) -> dict[int, float]:
     parent = tree.cohorts.get(cohort.parent)
-    first = min(cohort.accuracies)
-    before = {r: a for r, a in parent.accuracies.items() if r < first} if parent else {}
-    return {**({max(before): before[max(before)]} if before else {}), **cohort.accuracies}
+    first = min(cohort.scores)
+    before = {r: a for r, a in parent.scores.items() if r < first} if parent else {}
+    return {**({max(before): before[max(before)]} if before else {}), **cohort.scores}
 
 
 def cohorts_sentence(history: History) -> str:
@@ -112,25 +119,32 @@ def cohorts_sentence(history: History) -> str:
         return f"All {sizes[0]:.0f} clients are in one cohort: it was never split."
     each = f"{min(sizes):.0f} to {max(sizes):.0f}" if min(sizes) < max(sizes) else f"{sizes[0]:.0f}"
     text = f"The clients fell into {plural(len(last), 'cohort')} of {each} clients"
-    accuracies = [c.accuracies[max(c.accuracies)] for c in last if c.accuracies]
-    if len(accuracies) < 2:
+    scores = [c.scores[max(c.scores)] for c in last if c.scores]
+    if len(scores) < 2:
         return f"{text}."
-    return f"{text}; their models reach {percent(min(accuracies))} to {percent(max(accuracies))}."
+    metric = history.metric
+    low, high = (written(metric, value) for value in (min(scores), max(scores)))
+    return f"{text}; their models reach {label(metric)} of {low} to {high}."
 
 
-PICTURES = (
-    Picture(
-        "How the cohorts grew",
-        tree_chart,
-        "Each band is a cohort, as wide as it has clients; where it splits, its children go on in "
-        "its place. At the right: name, clients, accuracy of its model (on its clients' own data "
-        "if they were asked, else on the server's). Look for splits that last, and for bands that "
-        "thin out: cohorts that clients leave.",
-    ),
-    Picture(
-        "Accuracy of each cohort",
-        cohort_accuracy_chart,
-        "A line begins where its parent's was at the split. Children that rise above it show that "
-        "the split was worth it; one that stays below has too few clients, or the wrong ones.",
-    ),
-)
+def pictures(history: History) -> tuple[Picture, ...]:
+    """Return the pictures of cohorts, in the words of the run's main metric."""
+    metric = history.metric
+    better, worse = ("above", "below") if metric.higher_is_better else ("below", "above")
+    return (
+        Picture(
+            "How the cohorts grew",
+            tree_chart,
+            "Each band is a cohort, as wide as it has clients; where it splits, its children go on "
+            f"in its place. At the right: name, clients, {label(metric)} of its model (on its "
+            "clients' own data if they were asked, else on the server's). Look for splits that "
+            "last, and for bands that thin out: cohorts that clients leave.",
+        ),
+        Picture(
+            f"{title(metric)} of each cohort",
+            cohort_metric_chart,
+            f"A line begins where its parent's was at the split. Children that end {better} it "
+            f"show that the split was worth it; one that stays {worse} has too few clients, or the "
+            "wrong ones.",
+        ),
+    )

@@ -20,8 +20,8 @@ class Cohort:
         Number of its line of descent: a cohort that goes on under another name keeps it.
     parent : str
         The cohort that it mostly came from; empty for a first one.
-    sizes, accuracies : dict of int to float
-        By round.
+    sizes, scores : dict of int to float
+        Clients, and the main metric of its model, by round.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Cohort:
     line: int
     parent: str = ""
     sizes: dict[int, float] = field(default_factory=dict)
-    accuracies: dict[int, float] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
 
 
 class CohortTree:
@@ -40,7 +40,7 @@ class CohortTree:
     cohorts : dict of str to Cohort
         By name, in the order in which they came.
     on_clients : bool
-        Whether accuracies are those on the clients' own data, else on the server's test data.
+        Whether scores are those on the clients' own data, else on the server's test data.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class CohortTree:
                 if name not in self.cohorts:
                     self._add(name, "", (len(self.cohorts),))
                 self.cohorts[name].sizes[current] = sizes[name]
-        self._read_accuracies(history)
+        self._read_scores(history)
 
     def _add(self, name: str, parent: str, place: tuple[int, ...], line: int | None = None) -> None:
         if line is None:
@@ -91,16 +91,16 @@ class CohortTree:
                 place = origin.place if alone else (*origin.place, number)
                 self._add(name, parent, place, None if number else origin.line)
 
-    def _read_accuracies(self, history: History) -> None:
+    def _read_scores(self, history: History) -> None:
         told: dict[int, Mapping[str, Number]]
         if self.on_clients:
-            told = {r: events[-1].accuracy for r, events in history.noted(CohortsEvaluated).items()}
+            told = {r: events[-1].means for r, events in history.noted(CohortsEvaluated).items()}
         else:
             told = {r: events[-1].cohorts or {} for r, events in history.noted(Evaluated).items()}
-        for current, accuracies in told.items():
-            for name, accuracy in accuracies.items():
-                if name in self.cohorts and accuracy is not None:
-                    self.cohorts[name].accuracies[current] = accuracy
+        for current, scores in told.items():
+            for name, score in scores.items():
+                if name in self.cohorts and score is not None:
+                    self.cohorts[name].scores[current] = score
 
     def rounds(self) -> list[int]:
         """Return the rounds from the first to the last that sizes are known of."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.tasks.metrics import Metric
 from ...core.wire.events import (
     CohortsEvaluated,
     CohortsTrained,
@@ -88,7 +89,7 @@ class History:
         --------
         >>> history = History.from_events([
         ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["b", "a"]},
-        ...     Evaluated(round=1, where="server", accuracy=0.5),
+        ...     Evaluated(round=1, where="server", metrics={"accuracy": 0.5}),
         ... ])
         >>> history.rows
         {1: {'chosen': 2, 'accuracy': 0.5}}
@@ -200,9 +201,21 @@ class History:
         return sum(self.series(column)[1])
 
     @property
-    def accuracy_column(self) -> str:
-        """The server's accuracy, or the clients' mean where the server has none."""
-        return "accuracy" if self.series("accuracy")[0] else "clients-accuracy-mean"
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the run's models are judged by; the first is the one that matters."""
+        told = self.started.metrics
+        return tuple(Metric(each.name, each.higher_is_better, each.share) for each in told)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that matters."""
+        return self.metrics[0]
+
+    @property
+    def score_column(self) -> str:
+        """The main metric on the server, or the clients' mean where the server has none."""
+        name = self.metric.name
+        return name if self.series(name)[0] else f"clients-{name}-mean"
 
     @property
     def rounds_done(self) -> int:

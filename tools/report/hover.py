@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.tasks.metrics import Metric
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -40,6 +42,11 @@ def over_lines(unit: str, scale: float = 1.0) -> Hover:
     return hover
 
 
+def over_metric(metric: Metric) -> Hover:
+    """Tell the values of a metric: shares in per cent."""
+    return over_lines("%", 100) if metric.share else over_lines("")
+
+
 def lines_at(
     axes: "Axes",
     lines: Mapping[str, Points],
@@ -47,9 +54,12 @@ def lines_at(
     y_unit: str,
     scale: float = 1.0,
     *,
-    ranked: bool = False,
+    ranked: int = 0,
 ) -> dict[str, Any]:
-    """Return what the pointer needs to read off lines; with `ranked` the highest is named first."""
+    """Return what the pointer needs to read off lines.
+
+    With `ranked` 1 the highest is named first, with -1 the lowest, with 0 they keep their order.
+    """
     return frame(axes) | {
         "log": axes.get_xscale() == "log",
         "xUnit": x_unit,

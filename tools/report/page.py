@@ -5,12 +5,13 @@ from html import escape
 from typing import Any
 
 from ...core.config.run_config import flattened
+from ...core.tasks.metric_text import label, written
 from . import (
-    accuracy_charts,
     client_tables,
     cohort_charts,
     coreset_charts,
     cost_charts,
+    metric_charts,
     participation_charts,
     similarity_charts,
     store_charts,
@@ -18,32 +19,44 @@ from . import (
     trouble_charts,
 )
 from .donors import donors_section
-from .formatting import data_size, duration, percent, run_command
+from .formatting import data_size, duration, run_command
 from .history import History
 from .html_page import page
 from .picture import Picture, figure
 from .svg import Plot
 from .tables import table, text
 
-# Each picture says itself whether there is something to see; a heading without any is left out.
-CHAPTERS: tuple[tuple[str, tuple[Picture, ...]], ...] = (
-    (
-        "How it went",
-        (*accuracy_charts.PICTURES, *participation_charts.PICTURES, *cost_charts.PICTURES),
-    ),
-    ("What clients trained on", (*coreset_charts.PICTURES, *store_charts.PICTURES)),
-    ("Who shares a model", (*cohort_charts.PICTURES, *similarity_charts.PICTURES)),
-    ("Faults and slow clients", trouble_charts.PICTURES),
-)
+
+def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
+    """Return all pictures that there could be, under their headings.
+
+    Each says itself whether there is something to see; a heading without any is left out.
+    """
+    return (
+        (
+            "How it went",
+            (
+                *metric_charts.pictures(history),
+                *participation_charts.PICTURES,
+                *cost_charts.PICTURES,
+            ),
+        ),
+        ("What clients trained on", (*coreset_charts.PICTURES, *store_charts.PICTURES)),
+        (
+            "Who shares a model",
+            (*cohort_charts.pictures(history), *similarity_charts.PICTURES),
+        ),
+        ("Faults and slow clients", trouble_charts.PICTURES),
+    )
 
 
 def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
     """Return the whole page of a run."""
     title = history.started.strategy or str(config.get("strategy") or "Federated run")
-    chapters, plots = _chapters(history)
+    drawn, plots = _chapters(history)
     sections = [
         _head(title, run_name, history),
-        chapters or '<p class="note">The log holds no numbers to draw yet.</p>',
+        drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
         donors_section(history),
         client_tables.problems_table(history),
         client_tables.slow_table(history),
@@ -60,7 +73,7 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
     """Return all pictures under their headings, and what they say under the pointer."""
     texts: list[str] = []
     plots: list[Plot] = []
-    for heading, pictures in CHAPTERS:
+    for heading, pictures in chapters(history):
         drawn = [(picture, picture.draw(history)) for picture in pictures]
         shown = [(picture, plot) for picture, plot in drawn if plot is not None]
         if shown:
@@ -72,7 +85,7 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
 
 def _head(title: str, run_name: str, history: History) -> str:
     sentences = [
-        story.accuracy_sentence(history),
+        story.score_sentence(history),
         story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
@@ -95,12 +108,17 @@ def _head(title: str, run_name: str, history: History) -> str:
 def _tiles(history: History) -> str:
     known = story.last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
+    metric, name = history.metric, label(history.metric)
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
     dense = story.dense_uplink(history)
     instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
     tiles = [
-        ("Final accuracy", percent(last), f"round {last_round}" if known else "not reported"),
-        ("Best accuracy", percent(best), f"round {best_round}" if known else "not reported"),
+        (
+            f"Final {name}",
+            written(metric, last),
+            f"round {last_round}" if known else "not reported",
+        ),
+        (f"Best {name}", written(metric, best), f"round {best_round}" if known else "not reported"),
         *_own_tile(history),
         ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
         ("Down", data_size(down), "to clients"),
@@ -120,7 +138,7 @@ def _tiles(history: History) -> str:
 
 def _own_tile(history: History) -> list[tuple[str, str, str]]:
     """Return how clients fare on their own data, where they were asked beside the server."""
-    known = story.own_accuracy(history)
+    known = story.own_score(history)
     if known is None:
         return []
     mean, worst = known

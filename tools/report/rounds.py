@@ -1,7 +1,9 @@
 """The numbers of each round: the columns of `rounds.csv`, and what each event adds to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ...core.tasks.metric_text import TAKEN
+from ...core.tasks.metrics import Metric
 from ...core.wire.events import (
     Aggregated,
     Evaluated,
@@ -16,7 +18,7 @@ from ...core.wire.events import (
 
 Row = dict[str, float]
 
-CSV_COLUMNS = (
+BEFORE_METRICS = (
     "round",
     "seconds",
     "select-seconds",
@@ -30,14 +32,23 @@ CSV_COLUMNS = (
     "bytes-up-dense",
     "bytes-select",
     "train-loss",
-    "accuracy",
-    "loss",
-    "clients-accuracy-mean",
-    "clients-accuracy-worst-10",
-    "clients-accuracy-best-10",
-    "clients-accuracy-variance",
-    "epsilon",
 )
+AFTER_METRICS = ("epsilon",)
+
+
+def csv_columns(metrics: Sequence[Metric]) -> tuple[str, ...]:
+    """Return the columns of `rounds.csv` for a run with these metrics.
+
+    >>> [name for name in csv_columns([Metric("mae")]) if "mae" in name][:3]
+    ['mae', 'clients-mae-mean', 'clients-mae-worst-10']
+    """
+    names = [metric.name for metric in metrics]
+    own = [name for name in names if name != "loss"]
+    spread = (f"clients-{name}-{part}" for name in names for part in PARTS)
+    return (*BEFORE_METRICS, *own, "loss", *spread, *AFTER_METRICS)
+
+
+PARTS = ("mean", "worst-10", "best-10", "variance")
 
 
 def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
@@ -84,14 +95,13 @@ def _exchanged(event: Exchanged) -> Row:
 
 def _evaluated(event: Evaluated) -> dict[str, float | None]:
     if event.where != "clients":
-        return {"accuracy": event.accuracy, "loss": event.loss}
-    return {
-        "clients-accuracy-mean": event.accuracy_mean,
-        "clients-accuracy-worst-10": event.accuracy_worst_10,
-        "clients-accuracy-best-10": event.accuracy_best_10,
-        "clients-accuracy-variance": event.accuracy_variance,
-        "clients-loss-mean": event.loss_mean,
-    }
+        known = {name: value for name, value in event.metrics.items() if name not in TAKEN}
+        return {**known, "loss": event.loss}
+    told = {"clients-loss-mean": event.loss}
+    for name, spread in (event.spread or {}).items():
+        parts = spread.model_dump(by_alias=True)
+        told |= {f"clients-{name}-{part}": parts[part] for part in PARTS}
+    return told
 
 
 def _add(rows: dict[int, Row], current: int, told: Row) -> None:

@@ -44,7 +44,7 @@ const readLines = (plot, wanted, span) => {
       && there(xs[0]) <= wanted + 0.02 * span + 0.5 * (plot.xUnit === "round");
     if (inside) found.push([name, ys[near]]);
   }
-  if (plot.ranked) found.sort((a, b) => b[1] - a[1]);
+  if (plot.ranked) found.sort((a, b) => plot.ranked * (b[1] - a[1]));
   const at = plot.log ? 10 ** wanted : wanted;
   const place = plot.xUnit === "round" ? `round ${Math.round(at)}` : `${show(at)} ${plot.xUnit}`;
   return [place, ...found.map(([name, y]) => `${show(y)} ${plot.yUnit}  ${name}`)];

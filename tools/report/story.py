@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ...core.tasks.metric_text import label, title, written
 from ...core.wire.events import CohortsTrained, NeighboursFound
 from .evenness import jain_index, spread
 from .formatting import data_size, duration, percent, plural
@@ -35,47 +36,55 @@ def ended_well(history: History) -> bool:
 
 
 def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """Return round and accuracy of the last and of the best (first such) evaluation, if any."""
-    known = list(zip(*history.series(history.accuracy_column), strict=True))
+    """Return round and main metric of the last and of the best (first such) evaluation, if any."""
+    known = list(zip(*history.series(history.score_column), strict=True))
     if not known:
         return None
-    return known[-1], max(known, key=lambda pair: pair[1])
+    best = history.metric.best(value for _, value in known)
+    return known[-1], next(pair for pair in known if pair[1] == best)
 
 
-def accuracy_sentence(history: History) -> str:
-    """Say where accuracy went."""
-    known = last_and_best(history)
+def score_sentence(history: History) -> str:
+    """Say where the main metric went, and where the others ended."""
+    known, metric = last_and_best(history), history.metric
     if known is None:
-        return "No accuracy was reported."
+        return f"No {label(metric)} was reported."
     (last_round, last), (best_round, best) = known
     where = "on the server's test set"
-    if history.accuracy_column != "accuracy":
+    if history.score_column != metric.name:
         where = "on the clients' own data, on average"
     end = (
         "that is its best"
         if last == best
-        else f"the best was {percent(best)} in round {best_round}"
+        else f"the best was {written(metric, best)} in round {best_round}"
     )
-    return f"Accuracy after round {last_round} is {percent(last)} {where}; {end}."
+    text = f"{title(metric)} after round {last_round} is {written(metric, last)} {where}; {end}."
+    others = [
+        f"{label(other)} {written(other, history.series(other.name)[1][-1])}"
+        for other in history.metrics[1:]
+        if history.series(other.name)[0]
+    ]
+    return f"{text} Also measured there: {', '.join(others)}." if others else text
 
 
-def own_accuracy(history: History) -> tuple[str, str] | None:
+def own_score(history: History) -> tuple[str, str] | None:
     """Return mean and worst tenth on the clients' own data, if they were asked beside the server.
 
     >>> told = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9}
     >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
-    >>> own_accuracy(History.from_events([told, server]))
+    >>> own_score(History.from_events([told, server]))
     ('90.0 %', '')
     """
-    means, worst = (history.series(f"clients-accuracy-{n}")[1] for n in ("mean", "worst-10"))
-    if not means or history.accuracy_column != "accuracy":
+    metric = history.metric
+    means, worst = (history.series(f"clients-{metric.name}-{n}")[1] for n in ("mean", "worst-10"))
+    if not means or history.score_column != metric.name:
         return None
-    return percent(means[-1]), percent(worst[-1]) if worst else ""
+    return written(metric, means[-1]), written(metric, worst[-1]) if worst else ""
 
 
 def own_data_sentence(history: History) -> str:
     """Say how clients fare on their own data, where they were asked beside the server."""
-    known = own_accuracy(history)
+    known = own_score(history)
     if known is None:
         return ""
     mean, worst = known
@@ -158,13 +167,19 @@ def summary(history: History) -> list[tuple[str, str]]:
     counts = history.participation() or [0]
     least, middle, most = spread(counts)
     failed, late, quarantined = trouble_counts(history)
-    own = own_accuracy(history)
+    own = own_score(history)
+    metric, name = history.metric, label(history.metric)
+    others = [(each, history.series(each.name)[1]) for each in history.metrics[1:]]
     return [
         ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END),
         ("rounds", f"{history.rounds_done}"),
         ("time", duration(history.seconds)),
-        ("final accuracy", f"{percent(last)} (round {last_round})" if known else percent(None)),
-        ("best accuracy", f"{percent(best)} (round {best_round})" if known else percent(None)),
+        (
+            f"final {name}",
+            written(metric, last) + (f" (round {last_round})" if known else ""),
+        ),
+        (f"best {name}", written(metric, best) + (f" (round {best_round})" if known else "")),
+        *((f"final {label(each)}", written(each, found[-1])) for each, found in others if found),
         *([("on own data", own[0] + (f", worst tenth {own[1]}" if own[1] else ""))] if own else []),
         ("bytes down", data_size(history.total("bytes-down"))),
         ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),

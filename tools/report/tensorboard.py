@@ -4,7 +4,7 @@ from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
 from .history import History
-from .rounds import CSV_COLUMNS
+from .rounds import csv_columns
 from .watch.tail import Tail
 
 
@@ -36,7 +36,7 @@ class TensorBoard(Callback):
         events, _ = self._log.read()
         rows = History.from_events(events).rows
         for current in sorted(rows):
-            for name in CSV_COLUMNS:
+            for name in csv_columns(loop.metrics):
                 if name in rows[current]:
                     self._writer.add_scalar(name, rows[current][name], current)
         return None

@@ -3,23 +3,22 @@ from typing import Any, cast
 
 import pytest
 from forager.core.storage import tree
+from forager.core.tasks.metrics import Metric
 from forager.server_app.callbacks.early_stop import EarlyStop
 from forager.server_app.loop import Loop
 
 
-def at(accuracy: float | None, evaluated: int, server_round: int | None = None) -> Loop:
+def at(score: float | None, evaluated: int, server_round: int | None = None) -> Loop:
     return cast(
         Loop,
-        SimpleNamespace(
-            accuracy=accuracy, evaluated_round=evaluated, round=server_round or evaluated
-        ),
+        SimpleNamespace(score=score, evaluated_round=evaluated, round=server_round or evaluated),
     )
 
 
-def stops_at(stop: EarlyStop, accuracies: list[float], first: int = 1) -> int | None:
+def stops_at(stop: EarlyStop, scores: list[float], first: int = 1) -> int | None:
     """The number of the evaluation that ends the run."""
-    for number, accuracy in enumerate(accuracies, start=first):
-        reason = stop.on_round_end(at(accuracy, number))
+    for number, score in enumerate(scores, start=first):
+        reason = stop.on_round_end(at(score, number))
         if reason:
             assert reason == "early-stop"
             return number
@@ -27,7 +26,7 @@ def stops_at(stop: EarlyStop, accuracies: list[float], first: int = 1) -> int | 
 
 
 @pytest.mark.parametrize(
-    ("settings", "accuracies", "expected"),
+    ("settings", "scores", "expected"),
     [
         ((0, 0.0, 0.0), [0.5] * 20, None),
         ((3, 0.0, 0.0), [0.1, 0.2, 0.2, 0.2, 0.2], 5),
@@ -42,9 +41,26 @@ def stops_at(stop: EarlyStop, accuracies: list[float], first: int = 1) -> int | 
     ],
 )
 def test_when_it_stops(
-    settings: tuple[int, float, float], accuracies: list[float], expected: int | None
+    settings: tuple[int, float, float], scores: list[float], expected: int | None
 ) -> None:
-    assert stops_at(EarlyStop(*settings), accuracies) == expected
+    assert stops_at(EarlyStop(*settings), scores) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "scores", "expected"),
+    [
+        ((3, 0.0, 0.0), [9.0, 8.0, 8.0, 8.5, 8.0], 5),
+        ((2, 0.5, 0.0), [9.0, 8.4, 8.0, 7.95], 4),
+        ((0, 0.0, 40.0), [90.0, 41.0, 40.0], 3),
+        ((0, 0.0, 40.0), [41.0, 90.0], None),
+        ((0, 0.0, -2.0), [0.5, -1.0, -2.5], 3),
+    ],
+)
+def test_lower_is_better(
+    settings: tuple[int, float, float], scores: list[float], expected: int | None
+) -> None:
+    mae = Metric("mae", higher_is_better=False)
+    assert stops_at(EarlyStop(*settings, mae), scores) == expected
 
 
 def test_rounds_without_an_evaluation_do_not_count() -> None:
@@ -62,11 +78,11 @@ def test_nothing_is_known_before_the_first_evaluation() -> None:
 
 @pytest.mark.parametrize("cut", range(5))
 def test_state_continues(cut: int) -> None:
-    accuracies = [0.1, 0.3, 0.2, 0.25, 0.28, 0.3]
-    whole = stops_at(EarlyStop(4, 0.0, 0.0), accuracies)
+    scores = [0.1, 0.3, 0.2, 0.25, 0.28, 0.3]
+    whole = stops_at(EarlyStop(4, 0.0, 0.0), scores)
     first = EarlyStop(4, 0.0, 0.0)
-    assert stops_at(first, accuracies[:cut]) is None
+    assert stops_at(first, scores[:cut]) is None
     state: dict[str, Any] = tree.from_bytes(tree.to_bytes(first.state_dict(), "t"), "t")
     rest = EarlyStop(4, 0.0, 0.0)
     rest.load_state_dict(state)
-    assert stops_at(rest, accuracies[cut:], first=cut + 1) == whole == 6
+    assert stops_at(rest, scores[cut:], first=cut + 1) == whole == 6

@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 from forager.core.config import read_config
 from forager.core.storage import tree
+from forager.core.tasks.metrics import ACCURACY, Metric
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.events import (
     Aggregated,
@@ -61,16 +62,17 @@ def make(
     grid: FakeGrid,
     keys: dict[str, Any] | None = None,
     strategy: Strategy | None = None,
+    metrics: tuple[Metric, ...] = (ACCURACY,),
     **other: Any,
 ) -> tuple[Loop, Notes]:
     """A loop over fake clients; ``keys`` are run-config keys, ``other`` the loop's own settings."""
     config = read_config({"num-clients": len(KEYS), "clients-per-round": 6, **(keys or {})})
-    federation, notes = Federation(), Notes()
+    federation, notes = Federation(metrics=metrics), Notes()
     federation.journal = notes
     strategy = strategy or build_strategy(config, federation)
     settings: dict[str, Any] = {
         "num_rounds": 4,
-        "evaluate": lambda arrays: (0.5, 1.0),
+        "evaluate": lambda arrays: {"accuracy": 0.5, "loss": 1.0},
         "callbacks": [],
         **other,
     }
@@ -128,8 +130,31 @@ def test_clients_evaluate_if_asked_to() -> None:
     loop.run()
     (spread,) = [event for event in notes.of(Evaluated) if event.where == "clients"]
     assert spread.clients == 8
-    assert spread.accuracy_mean == pytest.approx(0.35)
-    assert (spread.accuracy_worst_10, spread.accuracy_best_10) == (0.0, 0.7)
+    accuracy = (spread.spread or {})["accuracy"]
+    assert accuracy.mean == pytest.approx(0.35)
+    assert (accuracy.worst_10, accuracy.best_10) == (0.0, 0.7)
+
+
+def test_any_metrics_are_written_down_and_the_first_is_the_score() -> None:
+    metrics = (Metric("mae", higher_is_better=False), Metric("r2"))
+    scores = {"mae": 3.5, "r2": float("nan"), "loss": 20.0, "of-no-interest": 1.0}
+    loop, notes = make(FakeGrid(KEYS), num_rounds=1, metrics=metrics, evaluate=lambda _: scores)
+    loop.run()
+    *_, last = notes.of(Evaluated)
+    assert (last.metrics, last.loss) == ({"mae": 3.5, "r2": None}, 20.0)
+    assert loop.score == 3.5
+    assert loop.state()["scores"]["mae"] == 3.5
+
+
+def test_a_checkpoint_that_knows_accuracy_only_still_loads() -> None:
+    loop, _ = make(FakeGrid(KEYS), num_rounds=1)
+    loop.run()
+    old = {name: value for name, value in loop.state().items() if name != "scores"}
+    resumed, _ = make(FakeGrid(KEYS))
+    resumed.load_state({**old, "accuracy": 0.25, "loss": 2.0})
+    assert (resumed.score, resumed.scores["loss"]) == (0.25, 2.0)
+    resumed.load_state({**old, "accuracy": None, "loss": 0.0})
+    assert resumed.score is None
 
 
 def test_evaluation_that_fails_everywhere_does_not_end_the_run() -> None:

@@ -163,7 +163,7 @@ def test_the_log_says_how_each_cohort_does_on_its_clients_data() -> None:
     layer.aggregate_evaluate(5, replies)
     (event,) = notes.of(CohortsEvaluated)
     assert event.round == 5
-    assert event.accuracy == {"0.0": 0.25, "0.1": 0.75}
+    assert event.means == {"0.0": 0.25, "0.1": 0.75}
 
 
 def test_a_failing_cohort_does_not_touch_the_others() -> None:

@@ -20,8 +20,8 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
 from forager.server_app.callbacks.checkpoint import Checkpoints
-from forager.strategies.accuracy_spread import accuracy_spread
 from forager.strategies.build import build_strategy
+from forager.strategies.metric_spread import metric_spread
 from forager.strategies.streams import Streams
 from test_streams_layer import Device
 
@@ -121,7 +121,7 @@ def test_accuracies_and_losses_that_cannot_be_do_not_count() -> None:
         MetricRecord({"accuracy": 1e300, "loss": 1.0}),
         MetricRecord({"accuracy": 0.5, "loss": 1e300}),
     ]
-    assert accuracy_spread([*honest, *lies]) == accuracy_spread(honest)
+    assert metric_spread([*honest, *lies]) == metric_spread(honest)
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path, said) -> None:

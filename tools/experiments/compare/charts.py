@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ....core.tasks.metric_text import label
+from ....core.tasks.metrics import Metric
+from ...report.axes import metric_axis
 from ...report.formatting import byte_unit
 from ...report.hover import lines_at
 from ...report.svg import INK, SERIES, Plot, draw
+from .document import metric_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +29,12 @@ def colour(position: int) -> str:
 
 
 def curves(document: Mapping[str, Any], axis: str) -> Plot:
-    """Draw accuracy over rounds, bytes or work: a line a strategy, with bands for finalists."""
+    """Draw the metric over rounds, bytes or work: a line a strategy, with bands for finalists."""
+    metric = metric_of(document)
     known = {name: curve for name, curve in document["curves"].items() if curve}
     size, unit = _unit(known, axis)
     wide = axis != "rounds" and _is_wide([curve[axis][-1] for curve in known.values()])
-    lines = {n: _Line.of(curve, axis, size, skip=wide) for n, curve in known.items()}
+    lines = {n: _Line.of(curve, axis, size, metric, skip=wide) for n, curve in known.items()}
     ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
 
     def paint(axes: "Axes") -> None:
@@ -40,15 +45,17 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
             _logarithmic(axes)
         else:
             axes.locator_params(axis="x", integer=axis == "rounds")
-        axes.set(xlabel=AXIS_TITLES[axis] if not unit else f"{unit} sent", ylabel="accuracy")
-        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
+        axes.set(xlabel=AXIS_TITLES[axis] if not unit else f"{unit} sent", ylabel=label(metric))
+        metric_axis(axes, metric)
         axes.grid(axis="y")
         axes.figure.legend(loc="outside upper left", ncols=3)
 
     def hover(axes: "Axes") -> dict[str, Any]:
         points = {name: (line.x, line.mean) for name, line in lines.items()}
         x_unit = unit or {"rounds": "round", "work": "s"}[axis]
-        return lines_at(axes, points, x_unit, "%", 100, ranked=True)
+        y_unit, scale = ("%", 100) if metric.share else ("", 1)
+        best_first = 1 if metric.higher_is_better else -1
+        return lines_at(axes, points, x_unit, y_unit, scale, ranked=best_first)
 
     return draw(axis, HEIGHT + 0.12 * math.ceil(len(lines) / 3), paint, hover)
 
@@ -66,10 +73,12 @@ class _Line:
         return None not in self.low
 
     @classmethod
-    def of(cls, curve: Mapping[str, Any], axis: str, size: float, *, skip: bool) -> "_Line":
+    def of(
+        cls, curve: Mapping[str, Any], axis: str, size: float, metric: Metric, *, skip: bool
+    ) -> "_Line":
         start = 1 if skip and not curve[axis][0] else 0  # zero has no logarithm
         mean, low, high = (curve[name][start:] for name in ("mean", "low", "high"))
-        if None not in low:  # an interval knows nothing of 0 and 1, a share does
+        if metric.share and None not in low:  # an interval knows nothing of 0 and 1, a share does
             low, high = [max(0.0, v) for v in low], [min(1.0, v) for v in high]
         return cls([value / size for value in curve[axis][start:]], mean, low, high)
 
@@ -118,16 +127,20 @@ def gaps(document: Mapping[str, Any]) -> Plot | None:
         return None
     places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
     positions = {name: i for i, name in enumerate(document["curves"])}
+    metric = metric_of(document)
+    scale = 100.0 if metric.share else 1.0
 
     def paint(axes: "Axes") -> None:
         for axis, (marker, shift) in places.items():
             for row, strategy in enumerate(others):
-                _paint_gap(axes, strategy, axis, marker, row + shift, positions)
+                tint = colour(positions[strategy["name"]])
+                _paint_gap(axes, strategy["against"][axis], marker, row + shift, tint, scale)
             axes.plot([], [], color=INK, marker=marker, linestyle="", label=f"equal {axis}")
         axes.axvline(0.0, color=INK, linewidth=0.8)
         axes.set_yticks(range(len(others)), [s["name"] for s in others])
         axes.set_ylim(len(others) - 0.5, -0.5)
-        axes.set_xlabel(f"points of accuracy against {document['best']}")
+        name = f"points of {label(metric)}" if metric.share else label(metric)
+        axes.set_xlabel(f"{name} against {document['best']}")
         axes.grid(axis="x")
         axes.figure.legend(loc="outside upper left", ncols=3)
 
@@ -136,16 +149,14 @@ def gaps(document: Mapping[str, Any]) -> Plot | None:
 
 def _paint_gap(
     axes: "Axes",
-    strategy: Mapping[str, Any],
-    axis: str,
+    gap: Mapping[str, Any],
     marker: str,
     height: float,
-    positions: Mapping[str, int],
+    tint: str,
+    scale: float,
 ) -> None:
-    gap = strategy["against"][axis]
     if gap["mean"] is None:
         return
-    tint = colour(positions[strategy["name"]])
     if gap["low"] is not None:
-        axes.plot([100 * gap["low"], 100 * gap["high"]], [height, height], color=tint, lw=1.4)
-    axes.plot([100 * gap["mean"]], [height], color=tint, marker=marker, markersize=3.5)
+        axes.plot([scale * gap["low"], scale * gap["high"]], [height, height], color=tint, lw=1.4)
+    axes.plot([scale * gap["mean"]], [height], color=tint, marker=marker, markersize=3.5)

@@ -9,16 +9,16 @@ from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....core.config import ConfigError, Scalar, default_config
+from ....core.config import ConfigError, Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
-from ....core.tasks import TaskError
+from ....core.tasks import TaskError, load_task
 from ..records import SweepError
 from .budget import Budget, BudgetError, parse_budget
 from .candidates import CandidateError, check, parse_candidates
 from .comparison import RUNNER, Comparison, compare
 from .document import document
-from .measures import GOALS
+from .measures import GOAL_NAMES
 from .page import render
 from .table import text_table
 
@@ -65,9 +65,9 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--goal",
-        choices=list(GOALS),
+        choices=list(GOAL_NAMES),
         default="server",
-        help="whose accuracy decides: on the server's test data, or of clients on their own",
+        help="whose data decide: the server's test data, or the clients' own",
     )
     parser.add_argument(
         "--to-the-end", action="store_true", help="give all the whole budget, drop none early"
@@ -128,6 +128,7 @@ def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
         raise CandidateError(
             "goal = 'clients': clients need test data; set data.client-test-share above 0"
         )
+    config = read_config({**default_config(), **common})
     folder = options.out or Path("comparisons") / _folder_name(common)
     folder.mkdir(parents=True, exist_ok=True)
     comparison = compare(
@@ -139,6 +140,7 @@ def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
         processes=options.processes,
         halving=not options.to_the_end,
         goal=options.goal,
+        metric=load_task(config.task_spec()).metrics[0],
         runner=runner,
     )
     return comparison, folder

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from ....core.config import Scalar
+from ....core.tasks.metrics import ACCURACY, Metric
 from ..records import Cell, Record
 from ..sweep import Sweep, open_sweep
 from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget
 from .candidates import Candidate, baseline_of
 from .halving import Stage, plan, survivors
-from .measures import GOALS, level
+from .measures import GOAL_NAMES, goal_column, level
 from .progress import ComparisonProgress
 
 RUNNER = "forager.tools.experiments.compare.runner:run_candidate"
@@ -27,14 +28,16 @@ class Comparison:
     Attributes
     ----------
     goal : str
-        Whose accuracy decides: a key of `GOALS`.
+        Whose data decide: a key of `GOAL_NAMES`.
+    metric : Metric
+        What strategies are judged by.
     runs : dict
         The longest completed runs of each strategy, by seed.
     reached : dict
         The last stage that each strategy took part in, counted from 0.
     scores : dict
-        Mean accuracy of each strategy at the end of the last stage it took part in; nan if all of
-        its runs failed.
+        Mean of the metric of each strategy at the end of the last stage that it took part in; nan
+        if all of its runs failed.
     failures : list of Record
         Runs that failed.
     """
@@ -46,10 +49,22 @@ class Comparison:
     stages: list[Stage]
     baseline: str
     goal: str = "server"
+    metric: Metric = ACCURACY
     runs: dict[str, dict[int, Record]] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     failures: list[Record] = field(default_factory=list)
+
+    @property
+    def decides(self) -> str:
+        """The column that decides."""
+        return goal_column(self.metric, self.goal)
+
+    @property
+    def other(self) -> str:
+        """The column of the same metric on the data that do not decide."""
+        (goal,) = GOAL_NAMES.keys() - {self.goal}
+        return goal_column(self.metric, goal)
 
     @property
     def finalists(self) -> list[str]:
@@ -68,6 +83,7 @@ def compare(
     processes: int = 1,
     halving: bool = True,
     goal: str = "server",
+    metric: Metric = ACCURACY,
     runner: str = RUNNER,
 ) -> Comparison:
     """Run the strategies and return what was measured.
@@ -89,15 +105,17 @@ def compare(
     halving : bool (default: True)
         Drop the hopeless early.
     goal : str (default: "server")
-        Whose accuracy decides: that "server"'s test data show, or the mean of the "clients" on
-        their own.
+        Whose data decide: the "server"'s test data, or the mean of the "clients" on their own.
+    metric : Metric (default: accuracy)
+        What strategies are judged by.
     runner : str
         What runs one config, as ``module:function``.
     """
     every = int(common.get("evaluate-every", 1))
     stages = plan(budget, len(candidates), halving=halving, every=every)
+    baseline = baseline_of(candidates)
     result = Comparison(
-        list(candidates), common, budget, list(seeds), stages, baseline_of(candidates), goal
+        list(candidates), common, budget, list(seeds), stages, baseline, goal, metric
     )
     with (
         open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs") as sweep,
@@ -109,7 +127,8 @@ def compare(
             before = stage
             scores = {candidate.name: result.scores[candidate.name] for candidate in left}
             if stage is not stages[-1]:
-                going_on = survivors(scores, stages[number + 1].candidates, result.baseline)
+                count = stages[number + 1].candidates
+                going_on = survivors(scores, count, result.baseline, metric)
                 left = [candidate for candidate in left if candidate.name in going_on]
     return result
 
@@ -134,7 +153,7 @@ def _run_stage(
         runs = results.runs[cell.name]
         if runs or not number:  # what fails now has still done something before
             result.runs[cell.name], result.reached[cell.name] = runs, number
-        levels = [level(run.rows, GOALS[result.goal]) for run in runs.values()]
+        levels = [level(run.rows, result.decides) for run in runs.values()]
         result.scores[cell.name] = float(np.mean(levels)) if levels else float("nan")
 
 

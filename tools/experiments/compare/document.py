@@ -1,17 +1,19 @@
 """A comparison as one JSON document, from which table and page are made."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from ....core.tasks.metrics import Metric
 from ....server_app.run_folder import to_plain
 from ..measures import series
 from ..results import Results
 from .comparison import Comparison
 from .findings import Finding, findings, shared_rounds
-from .measures import AXES, GOAL_NAMES, GOALS
-from .verdict import judge, recommended, verdict
+from .measures import AXES, GOAL_NAMES
+from .verdict import EVEN, Ruler, judge, recommended, verdict
 
 MOST_POINTS = 200  # of a curve: more are not seen
 
@@ -21,6 +23,7 @@ def document(comparison: Comparison, command: str = "") -> dict[str, Any]:
     found = findings(comparison)
     best = next((finding for finding in found if finding.to_the_end), None)
     others = [finding for finding in found if finding is not best and finding.seeds]
+    ruler = Ruler.of(comparison.metric, best)
     found_plain: dict[str, Any] = to_plain(
         {
             "task": str(comparison.common.get("task") or "digits"),
@@ -30,12 +33,18 @@ def document(comparison: Comparison, command: str = "") -> dict[str, Any]:
             "seeds": comparison.seeds,
             "baseline": comparison.baseline,
             "goal": GOAL_NAMES[comparison.goal],
+            "metric": {
+                "name": comparison.metric.name,
+                "higher-is-better": comparison.metric.higher_is_better,
+                "share": comparison.metric.share,
+            },
+            "margin": ruler.margin,
             "best": best.name if best else "",
-            "recommended": recommended(best, others, comparison.baseline) if best else "",
+            "recommended": recommended(best, others, comparison.baseline, ruler) if best else "",
             "verdict": verdict(comparison, found),
             "shared-rounds": shared_rounds(comparison),
             "stages": [_stage(comparison, number) for number in range(len(comparison.stages))],
-            "strategies": [_strategy(finding) for finding in found],
+            "strategies": [_strategy(finding, ruler) for finding in found],
             "curves": {finding.name: _curve(comparison, finding.name) for finding in found},
         }
     )
@@ -52,20 +61,26 @@ def _stage(comparison: Comparison, number: int) -> dict[str, Any]:
     }
 
 
-def _strategy(finding: Finding) -> dict[str, Any]:
+def metric_of(found: Mapping[str, Any]) -> Metric:
+    """Return what the strategies of a document are judged by."""
+    told = found["metric"]
+    return Metric(told["name"], told["higher-is-better"], told["share"])
+
+
+def _strategy(finding: Finding, ruler: Ruler) -> dict[str, Any]:
     plain = asdict(finding)
     for axis, gap in finding.against.items():
-        plain["against"][axis]["verdict"] = judge(gap)
+        plain["against"][axis]["verdict"] = judge(gap, EVEN if axis == "evenness" else ruler)
     size, seconds = finding.selecting_a_round
     return plain | {"selecting": {"bytes-a-round": size, "seconds-a-round": seconds}}
 
 
 def _curve(comparison: Comparison, name: str) -> dict[str, list[float]]:
-    """Return accuracy by round with its interval, and the mean cost up to each of the rounds."""
+    """Return the metric by round with its interval, and the mean cost up to each of the rounds."""
     results = Results(comparison.runs, [])
     if not results.runs[name]:
         return {}
-    rounds, points = results.curve(name, GOALS[comparison.goal])
+    rounds, points = results.curve(name, comparison.decides)
     shown = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_POINTS)).astype(int))
     curve: dict[str, list[float]] = {
         "mean": [points[i].mean for i in shown],

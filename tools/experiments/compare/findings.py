@@ -7,22 +7,8 @@ from typing import Any
 from ..records import Record
 from ..statistics import Difference, Estimate, estimate
 from .comparison import Comparison
-from .measures import (
-    ACCURACY,
-    AXES,
-    EVENNESS,
-    GOALS,
-    OWN,
-    SELECTING,
-    WORST,
-    at_equal,
-    last,
-    level,
-    up_to,
-)
+from .measures import AXES, EVENNESS, SELECTING, at_equal, last, level, up_to, worst_column
 
-# The accuracy that does not decide
-OTHER = {"server": OWN, "clients": ACCURACY}
 # Answers that need no pairing: title and column of a run's last row
 COSTS = {
     "bytes": "bytes",
@@ -43,16 +29,16 @@ class Finding:
         Rounds that it was trained for, on average over seeds.
     to_the_end : bool
         Whether it took part in the last stage.
-    accuracy, other, worst : Estimate
-        Over seeds, at its own end: the accuracy that decides (see `GOALS`), the other one, and that
-        of the worst tenth of clients on their own data.
+    score, other, worst : Estimate
+        The comparison's metric over seeds, at its own end: on the data that decide, on the others,
+        and of the worst tenth of clients on their own data.
     evenness : Estimate
         Jain's index of the times that clients were chosen, after the rounds that all strategies
         have in common: it grows with the rounds.
     costs : dict of str to Estimate
         The `COSTS`, at its own end.
     against : dict of str to Difference
-        Accuracy minus that of the best strategy at equal "rounds", "bytes" and "work"; "other",
+        Score minus that of the best strategy at equal "rounds", "bytes" and "work"; "other",
         "worst" and "evenness" are differences at equal rounds. Empty for the best itself.
     """
 
@@ -62,7 +48,7 @@ class Finding:
     failed: int
     rounds: float
     to_the_end: bool
-    accuracy: Estimate
+    score: Estimate
     other: Estimate
     worst: Estimate
     evenness: Estimate
@@ -82,15 +68,22 @@ class Finding:
 def best_of(comparison: Comparison) -> str:
     """Return the strategy that was best at the end; empty if all runs failed."""
     scores = {name: comparison.scores[name] for name in comparison.finalists}
-    known = {name: score for name, score in scores.items() if not math.isnan(score)}
-    return max(known, key=lambda name: known[name], default="")
+    best = comparison.metric.best(scores.values())
+    return next((name for name, score in scores.items() if score == best), "")
 
 
 def findings(comparison: Comparison) -> list[Finding]:
-    """Return what was found, the best first, then by how far they came and their accuracy."""
+    """Return what was found, the best first, then by how far they came and their score."""
     best, shared = best_of(comparison), shared_rounds(comparison)
     found = [_finding(comparison, name, best, shared) for name in comparison.runs]
-    return sorted(found, key=lambda f: (f.name != best, not f.to_the_end, -_sortable(f)))
+
+    def rank(finding: Finding) -> tuple[bool, bool, bool, float, float]:
+        score, unknown = finding.score.mean, math.isnan(finding.score.mean)
+        lead = 0.0 if unknown else comparison.metric.gain(score, over=0.0)
+        rounds = 0.0 if unknown else finding.rounds
+        return finding.name != best, not finding.to_the_end, unknown, -rounds, -lead
+
+    return sorted(found, key=rank)
 
 
 def shared_rounds(comparison: Comparison) -> float:
@@ -99,16 +92,11 @@ def shared_rounds(comparison: Comparison) -> float:
     return min((last(run.rows, "round") for run in runs), default=0.0)
 
 
-def _sortable(finding: Finding) -> float:
-    unknown = math.isnan(finding.accuracy.mean)
-    return -1.0 if unknown else finding.rounds + finding.accuracy.mean
-
-
 def _finding(comparison: Comparison, name: str, best: str, shared: float) -> Finding:
     runs = comparison.runs[name]
     settings = next(c.settings for c in comparison.candidates if c.name == name)
     rows = [run.rows for run in runs.values()]
-    decides, other = GOALS[comparison.goal], OTHER[comparison.goal]
+    worst = worst_column(comparison.metric)
     return Finding(
         name=name,
         settings=dict(settings),
@@ -116,14 +104,12 @@ def _finding(comparison: Comparison, name: str, best: str, shared: float) -> Fin
         failed=len({f.seed for f in comparison.failures if f.cell == name}),
         rounds=_estimate(last(r, "round") for r in rows).mean,
         to_the_end=name in comparison.finalists,
-        accuracy=_estimate(level(r, decides) for r in rows),
-        other=_estimate(level(r, other) for r in rows),
-        worst=_estimate(level(r, WORST) for r in rows),
+        score=_estimate(level(r, comparison.decides) for r in rows),
+        other=_estimate(level(r, comparison.other) for r in rows),
+        worst=_estimate(level(r, worst) for r in rows),
         evenness=_estimate(last(up_to(r, "round", shared), EVENNESS) for r in rows),
         costs={title: _estimate(last(r, column) for r in rows) for title, column in COSTS.items()},
-        against=(
-            _against(runs, comparison.runs[best], decides, other) if best and name != best else {}
-        ),
+        against=_against(comparison, runs, best) if best and name != best else {},
     )
 
 
@@ -131,11 +117,14 @@ def _estimate(values: Any) -> Estimate:
     return estimate([value for value in values if not math.isnan(value)])
 
 
-def _against(
-    runs: dict[int, Record], best: dict[int, Record], decides: str, other: str
-) -> dict[str, Difference]:
-    differences = {axis: at_equal(runs, best, axis, decides) for axis in AXES}
-    differences["other"] = at_equal(runs, best, "rounds", other)
-    differences["worst"] = at_equal(runs, best, "rounds", WORST)
-    differences["evenness"] = at_equal(runs, best, "rounds", EVENNESS)
-    return differences
+def _against(comparison: Comparison, runs: dict[int, Record], best: str) -> dict[str, Difference]:
+    first = comparison.runs[best]
+    differences = {axis: at_equal(runs, first, axis, comparison.decides) for axis in AXES}
+    columns = {
+        "other": comparison.other,
+        "worst": worst_column(comparison.metric),
+        "evenness": EVENNESS,
+    }
+    return differences | {
+        name: at_equal(runs, first, "rounds", column) for name, column in columns.items()
+    }

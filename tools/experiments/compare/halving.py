@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....core.tasks.metrics import ACCURACY, Metric
 from .budget import Budget
 
 KEEP = 3  # one in three goes on
@@ -86,16 +87,20 @@ def total_cost(stages: Sequence[Stage]) -> float:
     )
 
 
-def survivors(scores: Mapping[str, float], count: int, baseline: str) -> list[str]:
+def survivors(
+    scores: Mapping[str, float], count: int, baseline: str, metric: Metric = ACCURACY
+) -> list[str]:
     """Return who goes on: the best, and the baseline in any case, in the order of the names given.
 
     A strategy without a score (nan: none of its runs ended well) never goes on.
 
     >>> survivors({"fedavg": 0.1, "a": 0.3, "b": 0.2, "c": float("nan")}, 2, "fedavg")
     ['fedavg', 'a']
+    >>> survivors({"a": 3.0, "b": 2.0}, 1, "", Metric("mae", higher_is_better=False))
+    ['b']
     """
     known = {name: score for name, score in scores.items() if not math.isnan(score)}
-    ranked = sorted(known, key=lambda name: -known[name])
+    ranked = sorted(known, key=lambda name: -metric.gain(known[name], over=0.0))
     chosen = [name for name in ranked if name != baseline]
     chosen = chosen[: count - (baseline in known)]
     return [name for name in scores if name in chosen or (name == baseline and name in known)]

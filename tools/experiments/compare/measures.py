@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ....core.tasks.metrics import Metric
 from ..measures import series
 from ..records import Record, Row
 from ..statistics import Difference, difference
 
-LAST = 0.2  # share of the evaluations, the last ones, that accuracy is the mean of
-ACCURACY, OWN, WORST = "accuracy", "clients-accuracy-mean", "clients-accuracy-worst-10"
-# Whose accuracy decides. A method with several models is good where each client's own one is.
-GOALS = {"server": ACCURACY, "clients": OWN}
+LAST = 0.2  # share of the evaluations, the last ones, that a score is the mean of
+# Whose data decide. A method with several models is good where each client's own one is.
 GOAL_NAMES = {"server": "on the server's test data", "clients": "on the clients' own data"}
 EVENNESS, SELECTING = "evenness", "seconds-selecting"
 # What runs are made equal in, by the column that counts it
@@ -20,6 +19,20 @@ AXES = {"rounds": "round", "bytes": "bytes", "work": "client-seconds"}
 
 Rows = Sequence[Row]
 Runs = Mapping[int, Record]
+
+
+def goal_column(metric: Metric, goal: str) -> str:
+    """Return the column that a metric has on the server's or the clients' data.
+
+    >>> goal_column(Metric("mae"), "clients")
+    'clients-mae-mean'
+    """
+    return metric.name if goal == "server" else f"clients-{metric.name}-mean"
+
+
+def worst_column(metric: Metric) -> str:
+    """Return the column of the worst tenth of clients."""
+    return f"clients-{metric.name}-worst-10"
 
 
 def level(rows: Rows, metric: str) -> float:

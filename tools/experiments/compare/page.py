@@ -4,28 +4,30 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ....core.tasks.metric_text import label, title
 from ...report.formatting import plural, shorten
 from ...report.html_page import page
 from ...report.picture import figure
 from ...report.tables import sortable_table
 from . import charts
+from .document import metric_of
 from .measures import GOAL_NAMES
-from .table import COLUMNS, MARKS, Strategy
+from .table import MARKS, Column, Strategy, columns
 
 TITLES = {
-    "rounds": "Accuracy by round",
-    "bytes": "Accuracy against bytes",
-    "work": "Accuracy against the clients' work",
+    "rounds": "{name} by round",
+    "bytes": "{name} against bytes",
+    "work": "{name} against the clients' work",
 }
 CAPTIONS = {
     "rounds": """Mean over seeds. Look at the order at the right edge, and whether the bands (95 %
 intervals, of those that stayed to the end) still overlap: then the order may be chance. A cross
 is where a strategy was stopped for being behind.""",
     "bytes": """All that was sent down, up and for selecting, but not for testing on clients. The
-line that is highest at what you can afford to send is the one to take: asking clients before
+line that is {best} at what you can afford to send is the one to take: asking clients before
 choosing shows as a line that lags behind.""",
     "work": """Processor time of all clients together on this machine, whatever they did with it.
-Look for lines that reach the same height further left: the same accuracy for less battery.""",
+Look for lines that reach the same height further left: as good a model for less battery.""",
 }
 GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
@@ -34,22 +36,31 @@ GAPS_CAPTION = (
     "misses zero by chance alone."
 )
 TABLE_NOTE = (
-    "Click a title to sort. Accuracy is the mean of the last fifth of a strategy's evaluations, "
-    "± one standard deviation over seeds; differences are in points against the best, with 95 % "
-    "intervals ({marks}; no difference: less than two points either way). Evenness is Jain's index "
-    "of how often clients were chosen in the first {rounds:.0f} rounds (1: all alike). Accuracy is "
-    "{goal}; the other accuracy is {other}."
+    "Click a title to sort. {name} is the mean of the last fifth of a strategy's evaluations, "
+    "± one standard deviation over seeds, and {better} is better; differences are {unit}against "
+    "the best, with 95 % intervals ({marks}; no difference: less than {margin} either way). "
+    "Evenness is Jain's index of how often clients were chosen in the first {rounds:.0f} rounds "
+    "(1: all alike). {name} is {goal}; the other one is {other}."
 )
 
 
 def render(document: Mapping[str, Any]) -> str:
     """Return the whole page of a comparison from its document."""
     axes = CAPTIONS if any(document["curves"].values()) else ()
-    pictures = [(TITLES[axis], charts.curves(document, axis), CAPTIONS[axis]) for axis in axes]
+    metric = metric_of(document)
+    words = {"name": title(metric), "best": "highest" if metric.higher_is_better else "lowest"}
+    pictures = [
+        (
+            TITLES[axis].format(**words),
+            charts.curves(document, axis),
+            CAPTIONS[axis].format(**words),
+        )
+        for axis in axes
+    ]
     gaps = charts.gaps(document)
     if gaps is not None:
         pictures.append(("Differences to the best", gaps, GAPS_CAPTION))
-    figures = (figure(title, plot, escape(caption)) for title, plot, caption in pictures)
+    figures = (figure(heading, plot, escape(caption)) for heading, plot, caption in pictures)
     body = "\n".join(
         [
             _head(document),
@@ -68,8 +79,8 @@ def _head(document: Mapping[str, Any]) -> str:
     lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     sub = (
         f"{plural(len(document['strategies']), 'strategy', 'strategies')}, "
-        f"{plural(len(document['seeds']), 'seed')}, {document['budget']} each; judged by accuracy "
-        f"{document['goal']}"
+        f"{plural(len(document['seeds']), 'seed')}, {document['budget']} each; judged by "
+        f"{label(metric_of(document))} {document['goal']}"
     )
     return (
         f"<h1>Which strategy for {escape(document['task'])}?</h1>\n"
@@ -79,19 +90,29 @@ def _head(document: Mapping[str, Any]) -> str:
 
 
 def _table(document: Mapping[str, Any]) -> str:
-    rows = [_row(strategy, document["best"]) for strategy in document["strategies"]]
-    shown = sortable_table([column.title for column in COLUMNS], rows)
+    metric, shown_columns = metric_of(document), columns(document)
+    rows = [_row(strategy, document["best"], shown_columns) for strategy in document["strategies"]]
+    shown = sortable_table([column.title for column in shown_columns], rows)
     marks = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
     goal = document["goal"]
     (other,) = (name for name in GOAL_NAMES.values() if name != goal)
-    note = TABLE_NOTE.format(rounds=document["shared-rounds"], marks=marks, goal=goal, other=other)
+    note = TABLE_NOTE.format(
+        name=title(metric),
+        better="higher" if metric.higher_is_better else "lower",
+        unit="in points " if metric.share else "",
+        margin="two points" if metric.share else f"{document['margin']:.2g}",
+        rounds=document["shared-rounds"],
+        marks=marks,
+        goal=goal,
+        other=other,
+    )
     return f'{shown}<p class="note">{escape(note)}</p>'
 
 
-def _row(strategy: Strategy, best: str) -> tuple[str, Sequence[tuple[str, object]]]:
-    cells = [
-        (escape(shorten(column.say(strategy), 60)), column.key(strategy)) for column in COLUMNS
-    ]
+def _row(
+    strategy: Strategy, best: str, shown: Sequence[Column]
+) -> tuple[str, Sequence[tuple[str, object]]]:
+    cells = [(escape(shorten(column.say(strategy), 60)), column.key(strategy)) for column in shown]
     return "best" if strategy["name"] == best else "", cells
 
 

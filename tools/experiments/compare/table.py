@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ....core.tasks.metric_text import label, written
+from ....core.tasks.metrics import Metric
 from ...report.formatting import data_size
 from ..tables import Table
-from .verdict import BETTER, EQUAL, OPEN, WORSE
+from .document import metric_of
+from .verdict import BETTER, EQUAL, OPEN, WORSE, signed
 
 Strategy = Mapping[str, Any]
 MARKS = {BETTER: "▲", EQUAL: "=", OPEN: "?", WORSE: "▼"}
@@ -21,19 +24,23 @@ class Column:
     key: Callable[[Strategy], float | str | None]
 
 
-def _share(name: str) -> Callable[[Strategy], str]:
+def _score(name: str, metric: Metric) -> Callable[[Strategy], str]:
     def say(strategy: Strategy) -> str:
         found = strategy[name]
         if found["mean"] is None:
             return "-"
-        text = f"{100 * found['mean']:.1f} %"
-        return text if found["std"] is None else f"{text} ± {100 * found['std']:.1f}"
+        text = written(metric, found["mean"])
+        if found["std"] is None:
+            return text
+        return (
+            f"{text} ± {100 * found['std']:.1f}" if metric.share else f"{text} ± {found['std']:.2g}"
+        )
 
     return say
 
 
-def _gap(axis: str) -> Column:
-    """Return a column of differences to the best, in points, with the interval."""
+def _gap(axis: str, metric: Metric) -> Column:
+    """Return a column of differences to the best, with the interval."""
 
     def say(strategy: Strategy) -> str:
         gap = strategy["against"].get(axis)
@@ -41,10 +48,10 @@ def _gap(axis: str) -> Column:
             return "best"
         if gap["mean"] is None:
             return "-"
-        text = f"{100 * gap['mean']:+.1f}"
+        text = signed(metric, gap["mean"])
         if gap["low"] is None:
             return text
-        text += f" [{100 * gap['low']:+.1f}, {100 * gap['high']:+.1f}]"
+        text += f" [{signed(metric, gap['low'])}, {signed(metric, gap['high'])}]"
         return f"{text} {MARKS[gap['verdict']]}"
 
     def key(strategy: Strategy) -> float | None:
@@ -82,25 +89,30 @@ def _selecting(strategy: Strategy) -> str:
     return "-" if size is None else data_size(size)
 
 
-COLUMNS = [
-    Column("strategy", lambda s: str(s["name"]), lambda s: str(s["name"])),
-    Column("rounds", _number(".0f", "rounds"), _mean("rounds")),
-    Column("accuracy", _share("accuracy"), _mean("accuracy", "mean")),
-    _gap("rounds"),
-    _gap("bytes"),
-    _gap("work"),
-    Column("other accuracy", _share("other"), _mean("other", "mean")),
-    Column("worst 10 %", _share("worst"), _mean("worst", "mean")),
-    Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
-    Column("bytes", _size, _mean("costs", "bytes", "mean")),
-    Column("work, s", _number(".2f", "costs", "work", "mean"), _mean("costs", "work", "mean")),
-    Column("selecting, a round", _selecting, _mean("selecting", "bytes-a-round")),
-]
+def columns(document: Mapping[str, Any]) -> list[Column]:
+    """Return the columns of a comparison's table, in the words of its metric."""
+    metric = metric_of(document)
+    name = label(metric)
+    return [
+        Column("strategy", lambda s: str(s["name"]), lambda s: str(s["name"])),
+        Column("rounds", _number(".0f", "rounds"), _mean("rounds")),
+        Column(name, _score("score", metric), _mean("score", "mean")),
+        _gap("rounds", metric),
+        _gap("bytes", metric),
+        _gap("work", metric),
+        Column(f"other {name}", _score("other", metric), _mean("other", "mean")),
+        Column("worst 10 %", _score("worst", metric), _mean("worst", "mean")),
+        Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
+        Column("bytes", _size, _mean("costs", "bytes", "mean")),
+        Column("work, s", _number(".2f", "costs", "work", "mean"), _mean("costs", "work", "mean")),
+        Column("selecting, a round", _selecting, _mean("selecting", "bytes-a-round")),
+    ]
 
 
 def text_table(document: Mapping[str, Any]) -> str:
     """Return the table in plain, aligned text."""
-    titles = [column.title for column in COLUMNS]
-    rows = [[column.say(s) for column in COLUMNS] for s in document["strategies"]]
+    shown = columns(document)
+    titles = [column.title for column in shown]
+    rows = [[column.say(s) for column in shown] for s in document["strategies"]]
     legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
     return f"{Table([titles, *rows]).text()}\nagainst the best: {legend}\n"

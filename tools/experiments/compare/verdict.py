@@ -2,20 +2,52 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from ....core.tasks.metric_text import title, written
+from ....core.tasks.metrics import ACCURACY, Metric
 from ...report.formatting import data_size, plural
 from ..statistics import Difference
 from .comparison import Comparison
 from .findings import Finding, findings
 from .measures import GOAL_NAMES
 
-MARGIN = 0.02  # accuracies that are closer than two points are as good as equal
+MARGIN = 0.02  # shares that are closer than two points are as good as equal
 FEW_SEEDS = 3
 STOPPED = "*"
 BETTER, EQUAL, OPEN, WORSE = "better", "no difference", "not decided", "worse"
 
 
-def judge(gap: Difference) -> str:
+@dataclass(frozen=True)
+class Ruler:
+    """What differences are judged by.
+
+    Attributes
+    ----------
+    metric : Metric
+        Says which way is better.
+    margin : float
+        Values that are closer are as good as equal.
+    """
+
+    metric: Metric
+    margin: float
+
+    @classmethod
+    def of(cls, metric: Metric, best: Finding | None) -> "Ruler":
+        """Return two points for a share, and two per cent of the best's score for the rest."""
+        known = best is not None and not math.isnan(best.score.mean)
+        level = abs(best.score.mean) if best is not None and known else 0.0
+        return cls(metric, MARGIN if metric.share else MARGIN * level)
+
+
+EVEN = Ruler(Metric("evenness"), MARGIN)
+
+
+POINTS = Ruler(ACCURACY, MARGIN)
+
+
+def judge(gap: Difference, ruler: Ruler = POINTS) -> str:
     """Return what the interval of a difference allows one to say.
 
     >>> judge(Difference(mean=0.01, low=-0.01, high=0.02, p_value=0.1, count=5))
@@ -24,14 +56,17 @@ def judge(gap: Difference) -> str:
     'not decided'
     >>> judge(Difference(mean=-0.2, low=-0.3, high=-0.1, p_value=0.01, count=3))
     'worse'
+    >>> lower = Ruler(Metric("mae", higher_is_better=False), 0.02)
+    >>> judge(Difference(mean=-0.2, low=-0.3, high=-0.1, p_value=0.01, count=3), lower)
+    'better'
     """
     if math.isnan(gap.low):
         return OPEN
-    if gap.low >= -MARGIN and gap.high <= MARGIN:
+    if gap.low >= -ruler.margin and gap.high <= ruler.margin:
         return EQUAL
     if gap.low <= 0.0 <= gap.high:
         return OPEN
-    return BETTER if gap.mean > 0.0 else WORSE
+    return BETTER if ruler.metric.better(gap.mean, than=0.0) else WORSE
 
 
 def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> list[str]:
@@ -49,81 +84,88 @@ def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> l
     if not known or not known[0].to_the_end:
         return ["No strategy can be recommended: every run to the end failed."]
     best, others = known[0], known[1:]
+    ruler = Ruler.of(comparison.metric, best)
     lines = [
-        _recommendation(best, others, comparison.baseline),
-        _accuracy(comparison.goal, best, others),
-        _sort_out("bytes", "At equal bytes", best, others),
-        _sort_out("work", "At equal work of the clients", best, others),
-        _other(comparison.goal, best, others),
-        _worst(best, others),
+        _recommendation(best, others, comparison.baseline, ruler),
+        _score(comparison.goal, best, others, ruler),
+        _sort_out("bytes", "At equal bytes", best, others, ruler),
+        _sort_out("work", "At equal work of the clients", best, others, ruler),
+        _other(comparison.goal, best, others, ruler),
+        _worst(best, others, ruler),
         _evenness(known),
         _selecting(known),
-        *_caveats(comparison, found),
+        *_caveats(comparison, found, ruler),
     ]
     return [line for line in lines if line]
 
 
-def recommended(best: Finding, others: Sequence[Finding], baseline: str) -> str:
+def recommended(best: Finding, others: Sequence[Finding], baseline: str, ruler: Ruler) -> str:
     """Return what to run: the baseline, unless the best is better by more than chance."""
     against = _against(others, baseline)
-    return best.name if against is None or judge(against) == WORSE else baseline
+    return best.name if against is None or judge(against, ruler) == WORSE else baseline
 
 
 def _against(others: Sequence[Finding], baseline: str) -> Difference | None:
     return next((f.against["rounds"] for f in others if f.name == baseline), None)
 
 
-def _recommendation(best: Finding, others: Sequence[Finding], baseline: str) -> str:
+def _recommendation(best: Finding, others: Sequence[Finding], baseline: str, ruler: Ruler) -> str:
     against = _against(others, baseline)
     if not others:
         return f"Run {best.name}: there was nothing to compare it with."
     if against is None:
         return f"Run {best.name}: none of the others is better on these data."
-    kind, lead = judge(against), _points(against, -1)
+    kind, lead = judge(against, ruler), _lead(against, ruler.metric)
     if kind == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."
     if kind == EQUAL:
         return f"Run {baseline}: there is no difference to the best, {best.name} ({lead})."
     return (
-        f"Run {baseline}: {best.name} came out higher by {lead}, but that may be chance. "
+        f"Run {baseline}: {best.name} came out ahead by {lead}, but that may be chance. "
         "More seeds would tell."
     )
 
 
-def _accuracy(goal: str, best: Finding, others: Sequence[Finding]) -> str:
-    level = best.accuracy
-    text = f"Accuracy {GOAL_NAMES[goal]}: {best.name} reaches {_percent(level.mean)}"
+def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+    level, metric = best.score, ruler.metric
+    reached = written(metric, level.mean)
+    text = f"{title(metric)} {GOAL_NAMES[goal]}: {best.name} reaches {reached}"
     if level.count > 1:
-        low, high = max(0.0, level.low), min(1.0, level.high)  # a share knows its limits
-        text += f" (95 % interval {_percent(low)} to {_percent(high)})"
+        low, high = level.low, level.high
+        if metric.share:  # a share knows its limits
+            low, high = max(0.0, low), min(1.0, high)
+        text += f" (95 % interval {written(metric, low)} to {written(metric, high)})"
     text += f" in {plural(best.rounds, 'round')}."
-    return f"{text} {_sort_out('rounds', 'At equal rounds', best, others)}".strip()
+    return f"{text} {_sort_out('rounds', 'At equal rounds', best, others, ruler)}".strip()
 
 
-def _other(goal: str, best: Finding, others: Sequence[Finding]) -> str:
-    """Say how the other accuracy compares: it is what several models for several groups are for."""
+def _other(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+    """Say how they compare on the other data: it is what models of one's own are for."""
     (name,) = [text for key, text in GOAL_NAMES.items() if key != goal]
     if not best.other.count:
         return ""
-    text = f"Accuracy {name}: {_percent(best.other.mean)} with {best.name}."
-    return f"{text} {_sort_out('other', 'At equal rounds', best, others)}".strip()
+    metric = ruler.metric
+    text = f"{title(metric)} {name}: {written(metric, best.other.mean)} with {best.name}."
+    return f"{text} {_sort_out('other', 'At equal rounds', best, others, ruler)}".strip()
 
 
-def _worst(best: Finding, others: Sequence[Finding]) -> str:
+def _worst(best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
     if not best.worst.count:
         return "The worst tenth of clients was not measured: data.client-test-share is 0."
-    text = f"The worst tenth of clients has {_percent(best.worst.mean)} with {best.name}."
-    return f"{text} {_sort_out('worst', 'At equal rounds', best, others)}".strip()
+    reached = written(ruler.metric, best.worst.mean)
+    text = f"The worst tenth of clients has {reached} with {best.name}."
+    return f"{text} {_sort_out('worst', 'At equal rounds', best, others, ruler)}".strip()
 
 
-def _sort_out(axis: str, when: str, best: Finding, others: Sequence[Finding]) -> str:
+def _sort_out(axis: str, when: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
     """Say who is better than the best in something, equal to it, not decided, or worse."""
     kinds: dict[str, list[str]] = {BETTER: [], EQUAL: [], OPEN: [], WORSE: []}
     for finding in others:
         gap = finding.against[axis]
         if gap.count:
             mark = "" if finding.to_the_end else STOPPED
-            kinds[judge(gap)].append(f"{finding.name}{mark} ({100 * gap.mean:+.1f})")
+            said = signed(ruler.metric, gap.mean)
+            kinds[judge(gap, ruler)].append(f"{finding.name}{mark} ({said})")
     told = [f"{', '.join(names)} {kind}" for kind, names in kinds.items() if names]
     return f"{when}, against {best.name}: {'; '.join(told)}." if told else ""
 
@@ -155,8 +197,8 @@ def _bytes_a_round(finding: Finding) -> float:
     return finding.costs["bytes"].mean / max(1.0, finding.rounds)
 
 
-def _caveats(comparison: Comparison, found: Sequence[Finding]) -> list[str]:
-    lines = [_stopped([f for f in found if f.seeds and not f.to_the_end])]
+def _caveats(comparison: Comparison, found: Sequence[Finding], ruler: Ruler) -> list[str]:
+    lines = [_stopped([f for f in found if f.seeds and not f.to_the_end], ruler)]
     if len(comparison.seeds) < FEW_SEEDS:
         lines.append(f"With {plural(len(comparison.seeds), 'seed')} chance cannot be judged well.")
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found if f.failed]
@@ -165,7 +207,7 @@ def _caveats(comparison: Comparison, found: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _stopped(found: Sequence[Finding]) -> str:
+def _stopped(found: Sequence[Finding], ruler: Ruler) -> str:
     """Say who was stopped early, and that this is not the last word on them."""
     if not found:
         return ""
@@ -173,22 +215,35 @@ def _stopped(found: Sequence[Finding]) -> str:
         f"{STOPPED} Stopped early for being behind, and compared there: a slow starter may catch "
         "up later. --to-the-end gives all of them the whole budget."
     )
-    close = [f.name for f in found if judge(f.against["rounds"]) != WORSE]
+    close = [f.name for f in found if judge(f.against["rounds"], ruler) != WORSE]
     return f"{text} Behind by no more than chance: {', '.join(close)}." if close else text
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def signed(metric: Metric, gap: float) -> str:
+    """Write a difference: that of shares in points.
 
-
-def _points(gap: Difference, sign: int = 1) -> str:
-    """Write a difference of shares in points, with its interval.
-
-    >>> _points(Difference(mean=-0.02, low=-0.03, high=-0.01, p_value=0.01, count=5), -1)
-    '2.0 points [1.0, 3.0]'
+    >>> signed(ACCURACY, 0.015), signed(Metric("mae"), -0.123456)
+    ('+1.5', '-0.1235')
     """
-    text = f"{100 * sign * gap.mean:.1f} points"
+    return f"{100 * gap:+.1f}" if metric.share else f"{gap:+.4g}"
+
+
+def _lead(gap: Difference, metric: Metric) -> str:
+    """Write how far the best is ahead of one whose difference to it is given.
+
+    >>> _lead(Difference(mean=-0.02, low=-0.03, high=-0.01, p_value=0.01, count=5), ACCURACY)
+    '2.0 points [1.0, 3.0]'
+    >>> mae = Metric("mae", higher_is_better=False)
+    >>> _lead(Difference(mean=2.0, low=1.0, high=3.0, p_value=0.01, count=5), mae)
+    '2 [1, 3]'
+    """
+
+    def size(value: float) -> str:
+        lead = metric.gain(0.0, over=value)
+        return f"{100 * lead:.1f}" if metric.share else f"{lead:.4g}"
+
+    text = f"{size(gap.mean)} points" if metric.share else size(gap.mean)
     if math.isnan(gap.low):
         return text
-    low, high = sorted((100 * sign * gap.low, 100 * sign * gap.high))
-    return f"{text} [{low:.1f}, {high:.1f}]"
+    low, high = (gap.high, gap.low) if metric.higher_is_better else (gap.low, gap.high)
+    return f"{text} [{size(low)}, {size(high)}]"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from ....core.tasks.metrics import ACCURACY, Metric
 from ....core.wire.events import (
     Evaluated,
     Event,
@@ -38,8 +39,10 @@ class RunState:
         Bytes "down", "up" and for "selecting".
     slowest : dict of str to float
         Seconds of the slowest replies of the last training, where they differ.
-    accuracies : list of float
-        On the server's test set, in order.
+    metric : Metric
+        The one that matters.
+    scores : list of float
+        Its values on the server's test set, in order.
     """
 
     title: str = ""
@@ -52,7 +55,8 @@ class RunState:
     quarantined: Counter[str] = field(default_factory=Counter)
     traffic: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
-    accuracies: list[float] = field(default_factory=list)
+    metric: Metric = ACCURACY
+    scores: list[float] = field(default_factory=list)
     worst: float | None = None
     finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
@@ -68,6 +72,8 @@ class RunState:
             case RunStarted():
                 self.title, self.finish = event.strategy, None
                 self.total = int(event.number("num-server-rounds") or 0)
+                main = event.metrics[0]
+                self.metric = Metric(main.name, main.higher_is_better, main.share)
             case Selected(phase="train"):
                 self._selected(event)
             case Exchanged():
@@ -75,9 +81,11 @@ class RunState:
             case Quarantined():
                 self.quarantined[event.client] += 1
             case Evaluated(where="clients"):
-                self.worst = event.accuracy_worst_10
-            case Evaluated() if event.accuracy is not None:
-                self.accuracies.append(event.accuracy)
+                spread = (event.spread or {}).get(self.metric.name)
+                self.worst = spread.worst_10 if spread else None
+            case Evaluated():
+                score = event.value(self.metric.name)
+                self.scores += [] if score is None else [score]
             case RoundFinished():
                 self.done = self.round = event.round or self.round
                 self._round_seconds.append(event.seconds or 0.0)

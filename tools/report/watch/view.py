@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..formatting import data_size, duration, percent, shorten
+from ....core.tasks.metric_text import label, written
+from ..formatting import data_size, duration, shorten
 from .state import RunState
 
 MOST_NAMES = 12
@@ -30,14 +31,14 @@ def panel(state: RunState, folder: str, quiet_seconds: float) -> RenderableType:
 
 
 def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
-    accuracies = state.accuracies
-    now = percent(accuracies[-1]) if accuracies else "not yet"
-    best = f"best {percent(max(accuracies))}  {sparkline(accuracies)}" if accuracies else ""
+    metric, scores = state.metric, state.scores
+    now = written(metric, scores[-1]) if scores else "not yet"
+    best = f"best {written(metric, metric.best(scores))}  {sparkline(scores)}" if scores else ""
     pace, left = state.seconds_a_round(), state.seconds_left()
     lines = [
         ("round", f"{state.done} of {state.total or '?'}"),
-        ("accuracy", f"{now}  {best}"),
-        ("worst clients", percent(state.worst) if state.worst is not None else ""),
+        (label(metric), f"{now}  {best}"),
+        ("worst clients", written(metric, state.worst) if state.worst is not None else ""),
         ("training now", _training(state, quiet_seconds)),
         ("slowest last", _slowest(state.slowest)),
         ("late so far", _counts(state.late) or "nobody"),
@@ -57,12 +58,12 @@ def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
 def line(state: RunState) -> str:
     """Return one line for a terminal that cannot be redrawn, or a file.
 
-    >>> line(RunState(total=10, done=3, accuracies=[0.5], traffic=Counter(down=2000)))
+    >>> line(RunState(total=10, done=3, scores=[0.5], traffic=Counter(down=2000)))
     'round 3/10  accuracy 50.0 %  2.00 kB down, 0 B up'
     """
     parts = [f"round {state.done}/{state.total or '?'}"]
-    if state.accuracies:
-        parts.append(f"accuracy {percent(state.accuracies[-1])}")
+    if state.scores:
+        parts.append(f"{label(state.metric)} {written(state.metric, state.scores[-1])}")
     parts.append(traffic(state))
     for name, counts in (("late", state.late), ("failed", state.failed)):
         if counts:

@@ -126,7 +126,6 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("round.min-replies", 0),
     ("round.over-commit", -0.5),
     ("round.poll", 0.0),
-    ("early-stop.target", 1.5),
     ("early-stop.patience", -1),
     ("checkpoint.keep", 0),
     ("data.validation-share", 1.0),

@@ -3,11 +3,12 @@
 from typing import Any
 
 from fake_candidates import rows
+from forager.core.tasks.metrics import ACCURACY, Metric
 from forager.tools.experiments.compare.budget import Budget
 from forager.tools.experiments.compare.candidates import Candidate
 from forager.tools.experiments.compare.comparison import Comparison
 from forager.tools.experiments.compare.halving import plan
-from forager.tools.experiments.compare.measures import GOALS, level
+from forager.tools.experiments.compare.measures import level
 from forager.tools.experiments.records import Record
 
 
@@ -17,7 +18,10 @@ def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") 
 
 
 def comparison(
-    runs: dict[str, list[list[dict[str, Any]]]], goal: str = "server", **reached: int
+    runs: dict[str, list[list[dict[str, Any]]]],
+    goal: str = "server",
+    metric: Metric = ACCURACY,
+    **reached: int,
 ) -> Comparison:
     """Runs by strategy, one list of rows a seed; strategies stay to the end by default."""
     seeds = max(len(found) for found in runs.values())
@@ -30,11 +34,12 @@ def comparison(
         stages,
         "fedavg",
         goal,
+        metric,
     )
     for name, found in runs.items():
         result.runs[name] = {seed: record(name, seed, rows) for seed, rows in enumerate(found)}
         result.reached[name] = reached.get(name, len(stages) - 1)
-        levels = [level(rows, GOALS[goal]) for rows in found]
+        levels = [level(rows, result.decides) for rows in found]
         result.scores[name] = sum(levels) / len(levels) if levels else float("nan")
     return result
 

@@ -1,10 +1,15 @@
 """What is said of made-up runs."""
 
+from typing import Any
+
 import pytest
 from fake_candidates import rows
+from forager.core.tasks.metrics import Metric
 from forager.tools.experiments.compare.document import document
 from forager.tools.experiments.compare.findings import best_of, findings
 from forager.tools.experiments.compare.measures import at_equal, level
+from forager.tools.experiments.compare.page import render
+from forager.tools.experiments.compare.table import text_table
 from forager.tools.experiments.compare.verdict import verdict
 from made_up import comparison, record, seeds
 
@@ -32,11 +37,69 @@ def test_a_clear_lead_is_named_and_who_was_stopped_is_compared_where_it_was() ->
     assert [finding.name for finding in findings(slow)] == ["fedyogi", "fedavg", "late"]
 
 
+MAE = Metric("mae", higher_is_better=False)
+
+
+def errors(level: float, rounds: int = 100, worst: float = 2.0) -> list[list[dict[str, Any]]]:
+    """Runs that are judged by an error, one list of rows per seed."""
+    return [
+        [
+            {
+                **row,
+                "mae": level + 0.1 * seed,
+                "clients-mae-mean": level,
+                "clients-mae-worst-10": worst * level,
+            }
+            for row in rows(0.5, rounds, seed)
+        ]
+        for seed in range(4)
+    ]
+
+
+def test_the_lowest_error_wins() -> None:
+    found = comparison(
+        {"fedavg": errors(50.0), "fedyogi": errors(40.0, worst=3.0), "late": errors(90.0, 11)},
+        metric=MAE,
+        late=0,
+    )
+    lines = verdict(found)
+    assert lines[0] == "Run fedyogi: it beats fedavg by 10 [10, 10]."
+    assert lines[1].startswith("MAE on the server's test data: fedyogi reaches 40.15 (95 % int")
+    assert lines[1].endswith("At equal rounds, against fedyogi: fedavg (+10), late* (+50) worse.")
+    worst = next(line for line in lines if line.startswith("The worst tenth"))
+    assert worst == (
+        "The worst tenth of clients has 120 with fedyogi. "
+        "At equal rounds, against fedyogi: fedavg (-20) better; late* (+60) worse."
+    )
+    assert best_of(found) == "fedyogi"
+    assert [finding.name for finding in findings(found)] == ["fedyogi", "fedavg", "late"]
+    told = document(found)
+    assert told["recommended"] == "fedyogi"
+    assert told["strategies"][1]["against"]["rounds"]["verdict"] == "worse"
+    assert "points" not in " ".join(lines)
+
+
+def test_errors_within_two_per_cent_are_no_difference() -> None:
+    lines = verdict(comparison({"fedavg": errors(40.5), "fedyogi": errors(40.0)}, metric=MAE))
+    assert lines[0] == ("Run fedavg: there is no difference to the best, fedyogi (0.5 [0.5, 0.5]).")
+
+
+def test_the_table_and_the_page_speak_of_the_metric() -> None:
+    found = document(comparison({"fedavg": errors(50.0), "fedyogi": errors(40.0)}, metric=MAE))
+    table = text_table(found)
+    assert "MAE" in table.splitlines()[0]
+    assert "40.15 ± 0.13" in table
+    page = render(found)
+    assert "<h3>MAE by round</h3>" in page
+    assert "The\nline that is lowest" in page
+    assert "accuracy" not in page.lower()
+
+
 def test_chance_is_not_taken_for_a_lead() -> None:
     restless = [rows(0.7 + shift, 100) for shift in (0.0, 0.2, -0.1, 0.1)]
     found = comparison({"fedavg": seeds(0.7), "fedyogi": restless})
     lines = verdict(found)
-    assert lines[0].startswith("Run fedavg: fedyogi came out higher by 4.7 points [-15")
+    assert lines[0].startswith("Run fedavg: fedyogi came out ahead by 4.7 points [-15")
     assert "may be chance" in lines[0]
     assert document(found)["recommended"] == "fedavg"
     one = verdict(comparison({"fedavg": seeds(0.7)[:1], "fedyogi": seeds(0.8)[:1]}))

@@ -1,0 +1,85 @@
+"""How well the model does: its metrics and its loss over rounds."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...core.tasks.metric_text import label, title
+from ...core.tasks.metrics import Metric
+from .axes import HEIGHT, finish, line, metric_axis
+from .history import History
+from .hover import over_lines, over_metric
+from .picture import Picture
+from .svg import FIRST, SECOND, THIRD, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def metric_chart(metric: Metric, history: History) -> Plot | None:
+    """Draw a metric over rounds: on the server, and the clients' mean with its spread."""
+    name = metric.name
+    if not (history.series(name)[0] or history.series(f"clients-{name}-mean")[0]):
+        return None
+
+    def paint(axes: "Axes") -> None:
+        line(axes, history, name, "server's test", FIRST)
+        line(axes, history, f"clients-{name}-mean", "clients' mean", SECOND)
+        worst = dict(zip(*history.series(f"clients-{name}-worst-10"), strict=True))
+        best = dict(zip(*history.series(f"clients-{name}-best-10"), strict=True))
+        both = sorted(worst.keys() & best.keys())
+        if both:
+            ends = [worst[r] for r in both], [best[r] for r in both]
+            words = "worst to best 10 %"
+            width = 0 if len(both) > 1 else 4  # an area over a single round has no width
+            axes.fill_between(both, *ends, color=SECOND, alpha=0.3, lw=width, label=words)
+        metric_axis(axes, metric)
+        finish(axes, label(metric))
+
+    return draw(f"metric-{name}", HEIGHT, paint, over_metric(metric))
+
+
+def loss_chart(history: History) -> Plot | None:
+    """Draw loss over rounds: test, training, clients."""
+    lines = [
+        ("loss", "server's test", FIRST),
+        ("train-loss", "training", SECOND),
+        ("clients-loss-mean", "clients' mean", THIRD),
+    ]
+    if not any(history.series(column)[0] for column, _, _ in lines):
+        return None
+
+    def paint(axes: "Axes") -> None:
+        for column, words, colour in lines:
+            line(axes, history, column, words, colour)
+        finish(axes, "loss")
+
+    return draw("loss", HEIGHT, paint, over_lines(""))
+
+
+def _caption(metric: Metric, history: History) -> str:
+    moves, back = ("rises", "falls") if metric.higher_is_better else ("falls", "rises")
+    better = "Higher" if metric.higher_is_better else "Lower"
+    text = (
+        f"{better} is better. Look for a curve that still {moves} at the end (more rounds would "
+        f"help) or {back} back."
+    )
+    if history.series(f"clients-{metric.name}-worst-10")[0]:
+        text += " A wide band means that the model serves some clients far better than others."
+    return text
+
+
+def pictures(history: History) -> tuple[Picture, ...]:
+    """Return a picture per metric of the run, the one that matters first, and that of the loss."""
+    shown = [metric for metric in history.metrics if metric.name != "loss"]
+    return (
+        *(
+            Picture(title(metric), partial(metric_chart, metric), _caption(metric, history))
+            for metric in shown
+        ),
+        Picture(
+            "Loss",
+            loss_chart,
+            "Training loss that falls while test loss rises is overfitting; jumps hint at "
+            "clients that pull the model in different directions.",
+        ),
+    )
