@@ -61,8 +61,8 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     config = client_config(contexts[0])
     hooks = hooks_of(config)
     clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
-    check_frozen(messages[0], trainer_of(config))
     jobs = [request.job() for request in clients]
+    check_frozen(messages[0], trainer_of(config))
     objective = load(methods("objective")[config.objective].core)(config)
     outcomes = trainer_of(config).train(jobs, train_settings(config, clients[0].round), objective)
     for request, outcome in zip(clients, outcomes, strict=True):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ..tasks import Samples
 from ..tasks.errors import TaskError, one_line
-from ..tasks.metrics import Metric
-from ..tasks.problems import Problem
+from ..tasks.metrics import ACCURACY, Metric
+from ..tasks.problems import Classification, Problem
 from .model_arrays import load_arrays
 from .placement import device_of, moved
 
@@ -43,8 +43,8 @@ def evaluate(
     model: nn.Module,
     arrays: Any,
     data: Samples,
-    problem: Problem,
-    metrics: Sequence[Metric],
+    problem: Problem | None = None,
+    metrics: Sequence[Metric] = (ACCURACY,),
 ) -> dict[str, float]:
     """Return the metrics by name, and ``loss``, of the model with these arrays on these data.
 
@@ -56,9 +56,9 @@ def evaluate(
         What is loaded into it.
     data : Samples
         At least one sample.
-    problem : Problem
-        Whose loss it is.
-    metrics : sequence of Metric
+    problem : Problem, optional
+        Whose loss it is; classification by default.
+    metrics : sequence of Metric (default: accuracy)
         What to compute.
 
     Raises
@@ -69,15 +69,14 @@ def evaluate(
     Examples
     --------
     >>> from forager.core.tasks import Split
-    >>> from forager.core.tasks.metrics import ACCURACY
-    >>> from forager.core.tasks.problems import problem_of
     >>> model = nn.Sequential(nn.Linear(1, 2))
     >>> arrays = {"0.weight": np.float32([[0], [1]]), "0.bias": np.float32([0, 0])}
     >>> data = Split(torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 1]))
-    >>> found = evaluate(model, arrays, data, problem_of("classification"), [ACCURACY])
+    >>> found = evaluate(model, arrays, data)
     >>> found["accuracy"], round(found["loss"], 3)
     (0.5, 0.813)
     """
+    problem = problem or Classification()
     load_arrays(model, arrays)
     model.eval()
     device = device_of(model)

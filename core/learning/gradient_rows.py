@@ -38,7 +38,7 @@ def sample_rows(
     data: Samples,
     rule: str,
     per_class: bool,
-    problem: Problem,
+    problem: Problem | None = None,
 ) -> NDArray[Any]:
     """Return what a rule compares samples by.
 
@@ -46,7 +46,7 @@ def sample_rows(
     other rules (section 5.3), or in the whole head where all classes are chosen from at once.
     Where samples have no class, it is always the gradient in the whole last layer.
     """
-    if not problem.has_classes:
+    if problem is not None and not problem.has_classes:
         return last_layer_gradients(model, arrays, data, problem)
     head = _head(model, arrays, data)
     if rule == "crust":
@@ -57,14 +57,18 @@ def sample_rows(
 
 
 def server_targets(
-    model: nn.Module, arrays: Arrays, data: Samples, per_class: bool, problem: Problem
+    model: nn.Module,
+    arrays: Arrays,
+    data: Samples,
+    per_class: bool,
+    problem: Problem | None = None,
 ) -> NDArray[np.float32]:
     """Return what clients are to match, (classes, 1 + d); one row where there are no classes.
 
     Either each class's mean gradient in its own neuron, or the mean gradient of all samples in the
     whole head.
     """
-    if not problem.has_classes:
+    if problem is not None and not problem.has_classes:
         rows = last_layer_gradients(model, arrays, data, problem)
         mean = rows.mean(axis=0, dtype=np.float64, keepdims=True)
         return np.asarray(mean, dtype=np.float32)

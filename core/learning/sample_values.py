@@ -39,9 +39,10 @@ class Looked:
 
 
 def valuation(
-    model: nn.Module, config: RunConfig, problem: Problem
+    model: nn.Module, config: RunConfig, problem: Problem | None = None
 ) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
+    problem = problem or Classification()
     layers = config[Ode].layers if config.data_selector == "ode" else 1
     if layers == 1 and (problem.has_classes or _ends_linearly(model)):
         return HeadValuation(model, problem)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import invalid, unknown
-from .problems import KINDS
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ _RULES: dict[str, _Rule] = {
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
-    "kind": (lambda kind: kind == "auto" or kind in KINDS, f"auto, {', '.join(KINDS)}"),
     "workers": (lambda count: count >= 0, "a whole number of at least 0"),
 }
 

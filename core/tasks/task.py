@@ -25,7 +25,7 @@ from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
 from .own_task import OwnData, brings_client_data, own_problem
 from .partitions import PARTITIONERS, Partitions, partition, user_groups
-from .problems import problem_of
+from .problems import KINDS, problem_of
 from .spec import TaskSpec, check_spec
 from .splits import (
     ClientCache,
@@ -74,6 +74,7 @@ def load_task(spec: TaskSpec) -> Task:
         "partition": PARTITIONERS,
         "noise": NOISES,
         "group_kind": GROUPS,
+        "kind": ["auto", *KINDS],
     }
     if ":" not in str(spec.task):
         names["task"] = [*DATASETS, "hf:<name>", "module:attribute"]

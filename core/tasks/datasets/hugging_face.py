@@ -112,8 +112,8 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
         return datasets.load_dataset("imagefolder", data_dir=str(place))
     if len(kinds) != 1 or not kinds <= set(_TABLES.values()):
         raise TaskError(
-            f"{place}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected an Arrow folder, "
-            f"files of one of the kinds {', '.join(_TABLES)}, or images in one folder per class"
+            f"{place}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected an .npz file, an "
+            f"Arrow folder, files of one of the kinds {', '.join(_TABLES)}, or images in one folder per class"
         )
     return datasets.load_dataset(kinds.pop(), data_files=_by_split(files))
 

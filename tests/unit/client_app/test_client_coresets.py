@@ -51,6 +51,7 @@ class Client:
             message=message,
             context=SimpleNamespace(node_config=self.node),
             config=self.config,
+            task=TASK,
             key="0",
             round=number,
             data=self.data,
@@ -285,6 +286,6 @@ def test_features_are_those_of_the_arrays_and_without_dropout():
     for parameter in model.parameters():
         parameter.data.zero_()
     data = TASK.client_data(0, 6).train
-    found = features_of(model, arrays, data.x).numpy()
+    found = features_of(model, arrays, data).numpy()
     expected = data.x.flatten(1).numpy() @ arrays["1.weight"].T + arrays["1.bias"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -58,7 +58,8 @@ def test_vgg16_runs_on_small_images_with_one_channel() -> None:
 
 
 def test_every_listed_model_is_covered() -> None:
-    assert set(MODELS) == {name for name, _ in FITTING if ":" not in name} | {"vgg16"}
+    elsewhere = {"vgg16", "segmenter", "char-gru"}  # see test_problems
+    assert set(MODELS) == {name for name, _ in FITTING if ":" not in name} | elsewhere
 
 
 @pytest.mark.parametrize(

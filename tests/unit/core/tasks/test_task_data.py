@@ -226,7 +226,7 @@ def test_device_path_that_is_not_there(spec, tmp_path):
     with pytest.raises(TaskError, match="no such file"):
         load_task(spec()).device_data(str(tmp_path / "none.npz"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TaskError, match=r"holds 0 \.npz files"):
+    with pytest.raises(TaskError, match=r"empty: holds nothing; expected an \.npz file"):
         load_task(spec()).device_data(str(tmp_path / "empty"))
 
 
@@ -247,9 +247,9 @@ def test_data_is_read_once_even_by_many_threads(spec, monkeypatch):
     reads = []
     load_raw = forager.core.tasks.task.load_raw
 
-    def counted(chosen):
+    def counted(chosen, own):
         reads.append(chosen)
-        return load_raw(chosen)
+        return load_raw(chosen, own)
 
     monkeypatch.setattr(forager.core.tasks.task, "load_raw", counted)
     task = load_task(spec(seed=77))

@@ -99,9 +99,10 @@ def test_npz_folder_with_one_file_and_label_column(tmp_path):
     ("changes", "expected"),
     [
         ({"y_test": None}, "lacks y_test"),
+        ({"y_train": None}, "only one of x_train and y_train"),
         ({"y_train": np.array([0, 1])}, "one label per sample"),
         ({"y_train": np.array([0, 1, 2, 0, 1, -1])}, "label -1"),
-        ({"y_train": np.zeros(6)}, "whole numbers"),
+        ({"y_train": np.array(["a"] * 6)}, "whole numbers"),
         ({"x_train": np.full((6, 4), np.nan)}, "NaN"),
         ({"x_test": np.full((3, 4), np.inf)}, "infinite"),
         ({"x_test": np.zeros((3, 5))}, "different shapes"),

@@ -30,6 +30,9 @@ from forager.core.tasks.errors import CONFIG_KEYS
         ("noise_severity", 2.5, "a whole number"),
         ("hidden", 0, "at least 1"),
         ("path", 3, "a text"),
+        ("tokens", 1, "true or false"),
+        ("workers", -1, "at least 0"),
+        ("kind", "ranking", "one of auto, classification"),
         ("task", 3, "a text"),
     ],
 )
@@ -44,7 +47,7 @@ def test_bad_value_is_refused_with_field_value_and_allowed(field, value, expecte
 def test_every_number_has_a_range():
     from forager.core.tasks.spec import _RULES
 
-    numbers = {f.name for f in dataclasses.fields(TaskSpec) if not isinstance(f.default, str)}
+    numbers = {f.name for f in dataclasses.fields(TaskSpec) if type(f.default) in (int, float)}
     assert numbers == set(_RULES)
 
 
