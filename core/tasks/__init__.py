@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .errors import TaskError
+    from .metrics import Metric
+    from .problems import (
+        Classification,
+        MultiLabel,
+        NextToken,
+        Problem,
+        Regression,
+        Segmentation,
+    )
     from .spec import TaskSpec
     from .splits import ClientData, Samples, ServerData, Split
     from .task import Task, load_task
@@ -22,11 +31,25 @@ _PLACES = {
     "TaskError": "forager.core.tasks.errors",
     "TaskSpec": "forager.core.tasks.spec",
     "load_task": "forager.core.tasks.task",
+    "Metric": "forager.core.tasks.metrics",
+    "Problem": "forager.core.tasks.problems",
+    "Classification": "forager.core.tasks.problems",
+    "MultiLabel": "forager.core.tasks.problems",
+    "NextToken": "forager.core.tasks.problems",
+    "Regression": "forager.core.tasks.problems",
+    "Segmentation": "forager.core.tasks.problems",
 }
 
 __all__ = [
+    "Classification",
     "ClientData",
+    "Metric",
+    "MultiLabel",
+    "NextToken",
+    "Problem",
+    "Regression",
     "Samples",
+    "Segmentation",
     "ServerData",
     "Split",
     "Task",

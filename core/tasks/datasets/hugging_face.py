@@ -90,10 +90,9 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
     except TaskError:
         raise
     except Exception as error:  # its own, of the network, of the files: all are told by name
-        what = "a file or folder" if place.exists() else "neither a file or folder here nor"
+        what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
-            f"{name}: {what} a data set that could be read: {type(error).__name__}: "
-            f"{one_line(error)[:300]}"
+            f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
         ) from error
 
 
@@ -113,7 +112,8 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
     if len(kinds) != 1 or not kinds <= set(_TABLES.values()):
         raise TaskError(
             f"{place}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected an .npz file, an "
-            f"Arrow folder, files of one of the kinds {', '.join(_TABLES)}, or images in one folder per class"
+            f"Arrow folder, files of one of the kinds {', '.join(_TABLES)}, or images in one "
+            "folder per class"
         )
     return datasets.load_dataset(kinds.pop(), data_files=_by_split(files))
 

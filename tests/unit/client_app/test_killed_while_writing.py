@@ -69,8 +69,9 @@ for _ in range(50):
     if child == 0:
         write(known, lambda number: os.write(there, struct.pack("<q", number)))
     os.close(there)
-    os.read(here, 8)  # it is at work
-    time.sleep(random.uniform(0.0, 0.04))
+    for _ in range(random.randint(2, 6)):
+        os.read(here, 8)  # it is at work
+    time.sleep(random.uniform(0.0, 0.02))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     said = b"".join(iter(lambda: os.read(here, 1 << 16), b""))
