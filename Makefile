@@ -91,6 +91,7 @@ docs: $(STAMP) ## Build the documentation into site/
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m forager.benchmarks.speed
+	$(BIN)/python -m forager.benchmarks.general_path
 	$(BIN)/python -m forager.benchmarks.memory
 	$(BIN)/python -m forager.benchmarks.sparse_uplink
 	$(BIN)/python -m forager.benchmarks.selection_speed
