@@ -240,6 +240,8 @@ def _lead(gap: Difference, metric: Metric) -> str:
 
     def size(value: float) -> str:
         lead = metric.gain(0.0, over=value)
+        if metric.share:  # shares cannot differ by more, however few the seeds
+            lead = max(-1.0, min(1.0, lead))
         return f"{100 * lead:.1f}" if metric.share else f"{lead:.4g}"
 
     text = f"{size(gap.mean)} points" if metric.share else size(gap.mean)
