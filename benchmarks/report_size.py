@@ -76,8 +76,8 @@ def _round(
         "phase": "train",
         "chosen": chosen,
         "seconds": 0.01,
-        "scores": rng.uniform(-0.5, 1, len(chosen)).round(4).tolist(),
-        "ages": rng.integers(0, 9, len(chosen)).tolist(),
+        "scores": np.linspace(-0.5, 1, len(chosen)).round(4).tolist(),
+        "ages": [(current + place) % 9 for place in range(len(chosen))],
     }
     seconds = dict(zip(chosen, rng.lognormal(0, 1, len(chosen)).tolist(), strict=True))
     slowest = sorted(chosen, key=lambda key: -seconds[key])[:3]
@@ -127,7 +127,7 @@ def _methods(
     stored = rng.integers(0, 5, CLASSES) * np.minimum(current, np.arange(CLASSES) * 20)
     yield {"event": "streams", "stored": stored.tolist(), "arrived": 100 * current}
     if current == 1:
-        shares = rng.integers(0, 5, (min(len(keys), MOST_PLANNED), CLASSES))
+        shares = np.arange(min(len(keys), MOST_PLANNED) * CLASSES).reshape(-1, CLASSES) % 5
         quota = dict(zip(keys, shares.tolist(), strict=False))
         planned = {"clients": len(keys), "stored": shares.sum(0).tolist(), "quota": quota}
         yield {"event": "planned", **planned}

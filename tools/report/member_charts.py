@@ -56,8 +56,8 @@ def adjusted_rand(first: list[str], second: list[int]) -> float:
 
     Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
 
-    >>> adjusted_rand(["a", "a", "b", "b"], [1, 1, 0, 0]), adjusted_rand(list("abab"), [1, 1, 0, 0])
-    (1.0, -0.5)
+    >>> [round(adjusted_rand(list(names), [1, 1, 0, 0]), 3) for names in ("aabb", "abab")]
+    [1.0, -0.5]
     """
 
     def pairs(counts: Counter[object]) -> float:

@@ -55,7 +55,7 @@ def split_chart(history: History) -> Plot | None:
                 limit, color=INK, linewidth=0.8, linestyle="--", label="enough for 2 parts"
             )
         axes.set_ylim(0, max(1.05, *(v for points in found.values() for v in points.values())))
-        finish(axes, "heterogeneity left by a split")
+        finish(axes, "heterogeneity left")
 
     return draw("split-criterion", HEIGHT, paint, over_lines(""))
 

@@ -9,7 +9,7 @@ from ....core.tasks.metrics import Metric
 from ...report.formatting import data_size
 from ..tables import Table
 from .document import metric_of
-from .verdict import BETTER, EQUAL, OPEN, WORSE, signed
+from .verdict import BETTER, EQUAL, FEW_SEEDS, OPEN, WORSE, signed
 
 Strategy = Mapping[str, Any]
 MARKS = {BETTER: "▲", EQUAL: "=", OPEN: "?", WORSE: "▼"}
@@ -56,6 +56,8 @@ def _gap(axis: str, metric: Metric) -> Column:
         text = signed(metric, gap["mean"])
         if gap["low"] is None:
             return text
+        if gap["count"] < FEW_SEEDS:  # the interval of fewer says nothing
+            return f"{text} {MARKS[gap['verdict']]}"
         text += f" [{signed(metric, _bounded(gap['low'], metric))}, "
         text += f"{signed(metric, _bounded(gap['high'], metric))}]"
         return f"{text} {MARKS[gap['verdict']]}"
