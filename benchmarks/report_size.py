@@ -23,6 +23,7 @@ SIZES = ("100x200", "1000x500")
 OPENINGS = 5
 CLASSES = 10
 GROUPS = 4
+MOST_PLANNED = 100  # clients whose part of a plan is written down, as in a run
 MOST_COMPARED = 200  # clients of a similarity matrix, as in a run
 
 
@@ -44,7 +45,11 @@ def made_up_events(clients: int, rounds: int, per_round: int = 0) -> Iterator[di
     """
     rng = np.random.default_rng(0)
     keys = [f"client-{number}" for number in range(clients)]
-    config = default_config() | {"noise": "closed-set", "corruption.rate": 0.4}
+    config = default_config() | {
+        "noise": "closed-set",
+        "corruption.rate": 0.4,
+        "client-selector": "cosage",
+    }
     yield {"event": "run-started", "time": 0.0, "strategy": "made up", "config": config}
     for current in range(1, rounds + 1):
         places = rng.choice(clients, per_round or max(2, clients // 10), replace=False)
@@ -66,7 +71,14 @@ def _round(
         "bytes-down": 900 * len(keys),
         "bytes-up": 9,
     }
-    yield {"event": "selected", "phase": "train", "chosen": chosen, "seconds": 0.01}
+    yield {
+        "event": "selected",
+        "phase": "train",
+        "chosen": chosen,
+        "seconds": 0.01,
+        "scores": np.linspace(-0.5, 1, len(chosen)).round(4).tolist(),
+        "ages": [(current + place) % 9 for place in range(len(chosen))],
+    }
     seconds = dict(zip(chosen, rng.lognormal(0, 1, len(chosen)).tolist(), strict=True))
     slowest = sorted(chosen, key=lambda key: -seconds[key])[:3]
     yield {
@@ -96,7 +108,7 @@ def _round(
     }
     spread = {"mean": accuracy, "worst-10": 0.6 * accuracy, "best-10": 1.0}
     yield {"event": "evaluated", "where": "clients", "spread": {"accuracy": spread}}
-    yield {"event": "round-finished", "seconds": 1.0 + abs(noise)}
+    yield {"event": "round-finished", "seconds": 1.0 + abs(noise), "away": keys[-2:]}
 
 
 def _methods(
@@ -114,13 +126,22 @@ def _methods(
     }
     stored = rng.integers(0, 5, CLASSES) * np.minimum(current, np.arange(CLASSES) * 20)
     yield {"event": "streams", "stored": stored.tolist(), "arrived": 100 * current}
+    if current == 1:
+        shares = np.arange(min(len(keys), MOST_PLANNED) * CLASSES).reshape(-1, CLASSES) % 5
+        quota = dict(zip(keys, shares.tolist(), strict=False))
+        planned = {"clients": len(keys), "stored": shares.sum(0).tolist(), "quota": quota}
+        yield {"event": "planned", **planned}
     split = rounds // 3
     names = ["0"] if current < split else [f"0.{group}" for group in range(GROUPS)]
     if current == split:
         yield {"event": "regrouped", "cohorts": {name: {"0": 1.0} for name in names}}
         yield _similarity(keys, rng)
     members = {name: len(keys) // len(names) for name in names}
-    yield {"event": "cohorts", "members": members}
+    moved = {}
+    if current in (1, split):
+        moved = {key: names[place % len(names)] for place, key in enumerate(keys)}
+    left = dict.fromkeys(names, 0.9 - 0.4 * current / rounds)
+    yield {"event": "cohorts", "members": members, "moved": moved, "heterogeneity": left}
     accuracy = {name: 0.5 + 0.1 * place + current / rounds / 5 for place, name in enumerate(names)}
     yield {"event": "cohorts-evaluated", "means": accuracy}
 

@@ -161,7 +161,10 @@ class Loop:
             self._evaluate_on_server()
             self._evaluate_on_clients()
         self.round_seconds = time.monotonic() - started
-        self.federation.note(RoundFinished(round=self.round, seconds=self.round_seconds))
+        away = self.federation.roster.away()
+        self.federation.note(
+            RoundFinished(round=self.round, seconds=self.round_seconds, away=away or None)
+        )
         reasons = [callback.on_round_end(self) for callback in self.callbacks]
         self.snapshot = self.state()
         return next(filter(None, reasons), None)

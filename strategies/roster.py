@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterable
+from itertools import islice
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo  # what Grid.get_nodes returns
@@ -50,6 +51,11 @@ class Roster:
     def key(self, node_id: int) -> str:
         """Return the key of a node."""
         return self._keys.get(node_id) or self.nameless(node_id)
+
+    def away(self, at_most: int = 1000) -> list[str]:
+        """Return the keys of clients that have been here, but were not when it was last looked."""
+        gone = (key for node, key in self._keys.items() if node not in self._connected)
+        return list(islice(gone, at_most))
 
     @staticmethod
     def nameless(node_id: int) -> str:

@@ -5,6 +5,7 @@ section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges wh
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from .usual_size import UsualSize
 
 _ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
 _PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
+_MOST_DRAWN = 100  # clients whose part of a plan is written down
 _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
 
 
@@ -211,6 +213,7 @@ class Streams(Layer):
                     clients=len(plan.quota),
                     stored=plan.quota.sum(0).tolist(),
                     class_weights=plan.class_weights.tolist(),
+                    quota=dict(islice(self.plan.quota.items(), _MOST_DRAWN)),
                 )
             )
 

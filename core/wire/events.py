@@ -107,10 +107,11 @@ class RunFinished(Event):
 
 
 class RoundFinished(Event):
-    """A round is over, evaluation included."""
+    """A round is over, evaluation included; who is known but was not connected then."""
 
     name = "round-finished"
     seconds: Number = None
+    away: list[str] | None = None
 
 
 class CheckpointSaved(Event):
@@ -284,6 +285,7 @@ class StoragePlanned(Event):
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
     class_weights: Numbers = []
+    quota: dict[str, list[Count]] = {}  # by client, no more of them than can be drawn
 
 
 class Guided(Event):

@@ -90,19 +90,25 @@ PICTURES = [
     "loss",
     "participation",
     "choices",
+    "why-chosen",
+    "ages-chosen",
     "bytes",
     "seconds",
     "coreset-samples",
     "clean",
     "coreset-classes",
     "stores",
+    "plan",
     "cohorts",
     "cohort-metric",
+    "members",
+    "split-criterion",
     "similarity",
     "troubles",
     "troubled-clients",
     "slow",
 ]
+PLAIN = ["metric-accuracy", "loss", "participation", "choices", "bytes", "seconds"]
 
 
 @pytest.mark.parametrize(
@@ -218,12 +224,27 @@ def test_the_tables_of_a_report_sort(tab: Tab, report: Path) -> None:
     assert tab.complaints == []
 
 
+def test_a_table_can_be_copied_as_csv(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    tab.evaluate(
+        "window.copied = []; navigator.clipboard.writeText = async text => { copied.push(text); }"
+    )
+    tab.point("button.copy", 0.5, 0.5, click=True)
+    (copied,) = tab.evaluate("copied")
+    lines = copied.splitlines()
+    assert lines[0].startswith("strategy,rounds,accuracy,at equal rounds")
+    assert lines[1].startswith("fedyogi,100,80.5 %")
+    assert len(lines) == 7
+    assert '"' in lines[2]  # an interval has a comma in it
+    assert tab.complaints == []
+
+
 def test_a_plain_run_has_no_empty_boxes(tab: Tab, tmp_path: Path) -> None:
     run = run_local({"num-server-rounds": 3, "output-dir": str(tmp_path), "fraction-evaluate": 0.0})
     for width in (1200, 390):
         tab.open(run.folder / "report.html", width=width)
         shown = "[...document.querySelectorAll('[data-plot]')].map(plot => plot.dataset.plot)"
-        assert tab.evaluate(shown) == PICTURES[:6]
+        assert tab.evaluate(shown) == PLAIN
         assert tab.evaluate("document.querySelectorAll('h2').length") == 2
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.complaints == []

@@ -1,11 +1,14 @@
 """What runs write down is what the report's pictures read: nothing here is made up."""
 
 import pytest
+from forager.core.wire.events import StoragePlanned
 from forager.server_app.run_folder import RunFolder
 from forager.tools.engine.local import run_local
+from forager.tools.report.choice_charts import choices
 from forager.tools.report.cohort_charts import cohorts_sentence
 from forager.tools.report.coreset_charts import clean_shares, coresets_sentence
 from forager.tools.report.history import History
+from forager.tools.report.member_charts import agreement_sentence
 from forager.tools.report.page import chapters
 from forager.tools.report.store_charts import stores_sentence
 
@@ -51,7 +54,9 @@ def test_coresets(small):
 
 def test_stores(small):
     pictures, history = drawn({**small, "strategy": "ode"})
-    assert set(pictures) - GENERAL == {"stores"}
+    assert set(pictures) - GENERAL == {"stores", "plan"}
+    planned = sum(map(sum, pictures["plan"].hover["values"]))
+    assert planned == sum(history.last(StoragePlanned).stored)
     assert "the clients' stores hold" in stores_sentence(history)
     stored = [row[-1] for row in pictures["stores"].hover["values"]]
     assert 0 < sum(stored) <= 6 * 10
@@ -63,10 +68,21 @@ def test_cohorts(small, tested):
     groups = {"groups.kind": "label-permutation", "groups.count": 2, "cohort.number": 2}
     own = {"fraction-evaluate": tested, "data.client-test-share": 0.2}
     pictures, history = drawn({**small, **groups, **own, "cohorts": "ifca", "partition": "iid"})
-    assert set(pictures) - GENERAL == {"cohorts", "cohort-metric"}
+    assert set(pictures) - GENERAL - {"members"} == {"cohorts", "cohort-metric"}
     sizes = [values[-1] for _, values in pictures["cohorts"].hover["lines"].values()]
     assert sum(sizes) == 6
     assert ("their models reach" in cohorts_sentence(history)) == (len(sizes) > 1)
+    assert "have 2 planted groups" in agreement_sentence(history)
+    own_data = history.score_column == "clients-accuracy-mean"
+    assert own_data == (tested > 0)
+
+
+def test_cosage(small):
+    pictures, history = drawn({**small, "strategy": "cosage", "clients-per-round": 3})
+    assert set(pictures) - GENERAL == {"why-chosen", "ages-chosen"}
+    assert set(pictures["why-chosen"].hover["lines"]) == {"bin 1", "bin 2", "bin 3"}
+    last = choices(history)[6]
+    assert sorted(choice.client for choice in last) == sorted(history.chosen[6])
 
 
 def test_slow_devices(small):

@@ -62,6 +62,10 @@ class SweepProgress:
         mean = self.seconds / max(1, self.finished)
         return timedelta(seconds=round(mean * remaining / parallel))
 
+    def ended(self, record: Record) -> str:
+        """Say how a run ended."""
+        return f"{record.reason} in {record.seconds:.1f} s"
+
     def advance(self, record: Record) -> None:
         """Count a finished run; a failed one is always named."""
         self.finished += 1
@@ -74,5 +78,5 @@ class SweepProgress:
         elif self.console.is_terminal:
             return
         else:
-            line = f"{run}: {record.reason} in {record.seconds:.1f} s"
+            line = f"{run}: {self.ended(record)}"
         self.console.print(f"[{self.finished}/{self.total}] {line}, {left}", markup=False)

@@ -81,5 +81,6 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Diffe
         # The t-statistic is 0/0 or infinite: the limits are certain.
         p_value = 1.0 if gap.mean == 0.0 else 0.0
     else:
-        p_value = float(stats.ttest_rel(pairs[:, 0], pairs[:, 1]).pvalue)
+        statistic = gap.mean * math.sqrt(gap.count) / gap.std
+        p_value = float(2.0 * stats.t.sf(abs(statistic), df=gap.count - 1))
     return Difference(gap.mean, gap.low, gap.high, p_value, gap.count)

@@ -19,6 +19,19 @@ MOST_NAMED = 30  # rows whose names still fit beside a picture
 Pixel = tuple[int, int, int, int]
 # Pixels cannot follow the page; these are seen on white and on black.
 BLUE: Pixel = (0x3B, 0x86, 0xD1, 0xFF)
+# As the page's own colours of lines in style.py
+SERIES_PIXELS: tuple[Pixel, ...] = (
+    (0x1F, 0x7B, 0xC0, 0xFF),
+    (0xD5, 0x5E, 0x00, 0xFF),
+    (0x1B, 0x9E, 0x77, 0xFF),
+    (0xB3, 0x4F, 0x9E, 0xFF),
+    (0x8F, 0x8F, 0x2E, 0xFF),
+    (0x6A, 0x5A, 0xCD, 0xFF),
+    (0x2F, 0xA8, 0xB5, 0xFF),
+    (0xA0, 0x2C, 0x5A, 0xFF),
+    (0x7F, 0x87, 0x93, 0xFF),
+    (0xC7, 0x8A, 0x12, 0xFF),
+)
 _SHADES = 16  # few, so that the picture stays small
 
 
@@ -68,6 +81,10 @@ def legend(axes: "Axes") -> None:
 def rounds_axis(axes: "Axes") -> None:
     """Let the horizontal axis count rounds."""
     axes.set_xlabel("round")
+    low, high = axes.get_xlim()
+    if high - low < 2:  # a run that did not get beyond a round: half a round is none
+        middle = round((low + high) / 2)
+        axes.set_xlim(middle - 1, middle + 1)
     axes.locator_params(axis="x", integer=True)
 
 

@@ -13,6 +13,7 @@ from .formatting import plural, shorten
 from .history import History
 from .hover import over_lines, over_metric
 from .picture import Picture
+from .split_charts import criterion_known, why_never_split
 from .svg import SERIES, Plot, draw
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ def tree_chart(history: History) -> Plot | None:
     """Draw the cohorts on top of each other, as wide as they have clients."""
     tree = CohortTree(history)
     rounds = tree.rounds()
-    if not rounds:
+    if not rounds or len(tree.cohorts) < 2:  # one cohort is no picture
         return None
-    cohorts = tree.ordered()
+    cohorts = tree.bands()
     sizes = np.array([[c.sizes.get(r, 0.0) for r in rounds] for c in cohorts])
     tops = sizes.cumsum(axis=0)
 
@@ -77,7 +78,7 @@ def _name_bands(
 def cohort_metric_chart(history: History) -> Plot | None:
     """Draw the main metric of each cohort's model; children begin where their parent ended."""
     tree, metric = CohortTree(history), history.metric
-    known = [cohort for cohort in tree.cohorts.values() if cohort.scores]
+    known = [cohort for cohort in tree.bands() if cohort.scores]
     if len(known) < 2:
         return None
 
@@ -95,7 +96,7 @@ def cohort_metric_chart(history: History) -> Plot | None:
         where = "on own data" if tree.on_clients else "on the server"
         axes.set_ylabel(f"{label(metric)} {where}")
         rounds_axis(axes)
-        left = [lines[cohort.name] for cohort in tree.last() if cohort.name in lines]
+        left = [lines[name] for name in tree.last_names() if name in lines]
         if len(left) <= MOST_NAMED_COHORTS:
             axes.figure.legend(handles=left, loc="outside upper left", ncols=3)
 
@@ -111,12 +112,16 @@ def _with_parent(tree: CohortTree, cohort: Cohort) -> dict[int, float]:
 
 def cohorts_sentence(history: History) -> str:
     """Say into how many cohorts the clients fell, and how these do."""
-    last = CohortTree(history).last()
+    tree = CohortTree(history)
+    last = tree.last()
     if not last:
         return ""
     sizes = [cohort.sizes[max(cohort.sizes)] for cohort in last]
     if len(last) == 1:
-        return f"All {sizes[0]:.0f} clients are in one cohort: it was never split."
+        if len(tree.cohorts) > 1:
+            return f"All {sizes[0]:.0f} clients are in one cohort at the end."
+        why = f", because {why_never_split(history)}" if criterion_known(history) else ""
+        return f"All {sizes[0]:.0f} clients are in one cohort: it was never split{why}."
     each = f"{min(sizes):.0f} to {max(sizes):.0f}" if min(sizes) < max(sizes) else f"{sizes[0]:.0f}"
     text = f"The clients fell into {plural(len(last), 'cohort')} of {each} clients"
     scores = [c.scores[max(c.scores)] for c in last if c.scores]

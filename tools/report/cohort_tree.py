@@ -86,10 +86,11 @@ class CohortTree:
             if parent not in self.cohorts:  # it was split before it ever trained
                 self._add(parent, "", (len(self.cohorts),))
             origin = self.cohorts[parent]
-            alone = len(names) == 1
-            for number, name in enumerate(sorted(names, key=natural_order)):
+            alone, names = len(names) == 1, sorted(names, key=natural_order)
+            heir = max(names, key=lambda name: regrouping[name][parent])
+            for number, name in enumerate(names):
                 place = origin.place if alone else (*origin.place, number)
-                self._add(name, parent, place, None if number else origin.line)
+                self._add(name, parent, place, origin.line if name == heir else None)
 
     def _read_scores(self, history: History) -> None:
         told: dict[int, Mapping[str, Number]]
@@ -107,9 +108,51 @@ class CohortTree:
         known = [current for cohort in self.cohorts.values() for current in cohort.sizes]
         return list(range(min(known), max(known) + 1)) if known else []
 
+    def bands(self) -> list[Cohort]:
+        """Return the cohorts under names that last, so that descendants lie where parents lay.
+
+        The names of a tree say where a cohort comes from, and stay. A clustering that is repeated
+        numbers its cohorts again every time: there a line of descent is one cohort, with a letter
+        for a name.
+
+        >>> log = [{"event": "cohorts", "round": 1, "members": {"1.0": 6, "1.1": 4}},
+        ...     {"event": "regrouped", "round": 2,
+        ...         "cohorts": {"2.0": {"1.1": 4}, "2.1": {"1.0": 6}}},
+        ...     {"event": "cohorts", "round": 2, "members": {"2.0": 4, "2.1": 6}}]
+        >>> [(band.name, band.sizes) for band in CohortTree(History.from_events(log)).bands()]
+        [('A', {1: 6, 2: 6}), ('B', {1: 4, 2: 4})]
+        """
+        if self.named_by_descent:
+            return self.ordered()
+        merged: dict[int, Cohort] = {}
+        for cohort in self.cohorts.values():
+            band = merged.setdefault(
+                cohort.line, Cohort(self.shown(cohort.name), cohort.place, cohort.line)
+            )
+            band.place = cohort.place  # where its last members are
+            band.sizes |= cohort.sizes
+            band.scores |= cohort.scores
+        return sorted(merged.values(), key=lambda band: band.place)
+
+    @property
+    def named_by_descent(self) -> bool:
+        """Whether the name of each cohort begins with that of the one that it comes from."""
+        return all(c.name.startswith(f"{c.parent}.") for c in self.cohorts.values() if c.parent)
+
+    def shown(self, name: str) -> str:
+        """Return the name that a cohort goes by in pictures and tables."""
+        if self.named_by_descent or name not in self.cohorts:
+            return name
+        line = self.cohorts[name].line
+        return f"{chr(65 + line % 26)}{line // 26 or ''}"
+
     def ordered(self) -> list[Cohort]:
         """Return the cohorts so that descendants lie where their parent lay."""
         return sorted(self.cohorts.values(), key=lambda cohort: cohort.place)
+
+    def last_names(self) -> list[str]:
+        """Return what those of the last round are called in pictures."""
+        return list(dict.fromkeys(self.shown(cohort.name) for cohort in self.last()))
 
     def last(self) -> list[Cohort]:
         """Return those of the last round, in that order."""

@@ -56,17 +56,29 @@ def seconds_chart(history: History) -> Plot | None:
     return draw("seconds", HEIGHT, paint, over_lines("s"))
 
 
+def _bytes_caption(history: History) -> str:
+    parts = ["Bytes of all messages of a round."]
+    if history.total("bytes-select"):
+        parts.append("Look at what selecting costs beside training.")
+    if history.series("bytes-up-dense")[0]:
+        parts.append("The dashed line is what whole models would have taken.")
+    elif any(problem.kind == "train" for problem in history.problems):
+        parts.append("Rounds in which less came up than went down had clients that failed.")
+    return " ".join(parts)
+
+
+def _seconds_caption(history: History) -> str:
+    seconds = history.series("seconds")[1]
+    text = "How long each round took on the server's clock, evaluation included."
+    if len(seconds) > 2 and max(seconds) > SPIKE * float(np.median(seconds)):
+        text += " Spikes are rounds that took much longer than usual: slow or dead clients, or"
+        text += " work that is done only now and then."
+    return text
+
+
+SPIKE = 3.0  # times as long as usual
+
 PICTURES = (
-    Picture(
-        "Bytes in each round",
-        bytes_chart,
-        "Look at what selecting costs beside training, and for rounds in which less came up "
-        "than went down: clients that failed, or a sparse uplink. A dashed line is what whole "
-        "models would have taken.",
-    ),
-    Picture(
-        "Time of each round",
-        seconds_chart,
-        "Spikes are rounds that waited for slow or dead clients until the deadline.",
-    ),
+    Picture("Bytes in each round", bytes_chart, _bytes_caption),
+    Picture("Time of each round", seconds_chart, _seconds_caption),
 )

@@ -16,9 +16,11 @@ from ...core.wire.events import (
     Evaluated,
     Event,
     Exchanged,
+    NeighboursFound,
     PrivacySpent,
     Quarantined,
     Regrouped,
+    RoundFinished,
     RunFinished,
     RunStarted,
     Selected,
@@ -59,6 +61,8 @@ class History:
         would have been with whole models instead of sparse updates; unknown where none was sparse.
     chosen : dict of int to list of str
         Clients chosen for training, by round.
+    away : dict of int to set of str
+        Clients that were not connected when a round ended.
     clients : list of str
         Every client ever chosen, for training or evaluation, in natural order.
     population : int
@@ -74,6 +78,7 @@ class History:
 
     rows: dict[int, Row] = field(default_factory=dict)
     chosen: dict[int, list[str]] = field(default_factory=dict)
+    away: dict[int, set[str]] = field(default_factory=dict)
     clients: list[str] = field(default_factory=list)
     population: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -119,8 +124,12 @@ class History:
     def _remember(self, current: int, event: Event) -> None:
         """Keep what is more than a number of a round."""
         match event:
+            case RoundFinished() if event.away:
+                self.away[current] = set(event.away)
             case Selected(phase="train"):
                 self._selected(current, event)
+                if event.scores is not None:
+                    self._note(current, event)
             case Exchanged():
                 self._exchanged(current, event)
             case Quarantined():
@@ -213,9 +222,22 @@ class History:
 
     @property
     def score_column(self) -> str:
-        """The main metric on the server, or the clients' mean where the server has none."""
-        name = self.metric.name
-        return name if self.series(name)[0] else f"clients-{name}-mean"
+        """The main metric: on the clients' own data if they have models of their own.
+
+        Else on the server's, or the clients' mean where the server has none.
+        """
+        server, own = self.metric.name, f"clients-{self.metric.name}-mean"
+        if self.own_models and self.series(own)[0]:
+            return own
+        return server if self.series(server)[0] else own
+
+    @property
+    def own_models(self) -> bool:
+        """Whether clients had different models at some time."""
+        cohorts = {
+            name for events in self.noted(CohortsTrained).values() for name in events[-1].members
+        }
+        return len(cohorts) > 1 or self.last(NeighboursFound) is not None
 
     @property
     def rounds_done(self) -> int:

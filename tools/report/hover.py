@@ -88,6 +88,21 @@ def over_cells(
     return hover
 
 
+def over_names(
+    rows: Sequence[str], columns: Sequence[str], names: Sequence[Sequence[str]]
+) -> Hover:
+    """Tell the name that the cell under the pointer has, as :func:`over_cells` tells its value."""
+    known = sorted({name for row in names for name in row})
+    number = {name: place for place, name in enumerate(known)}
+
+    def hover(axes: "Axes") -> dict[str, Any]:
+        cells = [[number[name] for name in row] for row in names]
+        told = {"rows": list(rows), "columns": list(columns), "values": cells, "names": known}
+        return frame(axes) | told
+
+    return hover
+
+
 def shortened(values: Any, digits: int = 5) -> list[float]:
     """Return numbers with as many digits as can be seen.
 

@@ -7,13 +7,17 @@ from typing import Any
 from ...core.config.run_config import flattened
 from ...core.tasks.metric_text import label, written
 from . import (
+    choice_charts,
     client_tables,
     cohort_charts,
     coreset_charts,
     cost_charts,
+    member_charts,
     metric_charts,
     participation_charts,
+    plan_charts,
     similarity_charts,
+    split_charts,
     store_charts,
     story,
     trouble_charts,
@@ -38,13 +42,22 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
             (
                 *metric_charts.pictures(history),
                 *participation_charts.PICTURES,
+                *choice_charts.PICTURES,
                 *cost_charts.PICTURES,
             ),
         ),
-        ("What clients trained on", (*coreset_charts.PICTURES, *store_charts.PICTURES)),
+        (
+            "What clients trained on",
+            (*coreset_charts.PICTURES, *store_charts.PICTURES, *plan_charts.PICTURES),
+        ),
         (
             "Who shares a model",
-            (*cohort_charts.pictures(history), *similarity_charts.PICTURES),
+            (
+                *cohort_charts.pictures(history),
+                *member_charts.PICTURES,
+                *split_charts.PICTURES,
+                *similarity_charts.PICTURES,
+            ),
         ),
         ("Faults and slow clients", trouble_charts.PICTURES),
     )
@@ -58,6 +71,8 @@ def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
         _head(title, run_name, history),
         drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
         donors_section(history),
+        choice_charts.last_choice_table(history),
+        member_charts.members_table(history),
         client_tables.problems_table(history),
         client_tables.slow_table(history),
         "<h2>Run it again</h2>",
@@ -77,7 +92,7 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
         drawn = [(picture, picture.draw(history)) for picture in pictures]
         shown = [(picture, plot) for picture, plot in drawn if plot is not None]
         if shown:
-            figures = "".join(figure(each.title, plot, each.caption) for each, plot in shown)
+            figures = "".join(figure(each.title, plot, each.words(history)) for each, plot in shown)
             texts.append(f'<h2>{heading}</h2>\n<div class="charts">{figures}</div>')
             plots += [plot for _, plot in shown]
     return "\n".join(texts), plots
@@ -85,13 +100,14 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
 
 def _head(title: str, run_name: str, history: History) -> str:
     sentences = [
-        story.score_sentence(history),
         story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
         coreset_charts.coresets_sentence(history),
         store_charts.stores_sentence(history),
+        plan_charts.plan_sentence(history),
         cohort_charts.cohorts_sentence(history),
+        member_charts.agreement_sentence(history),
         similarity_charts.similarity_sentence(history),
         story.trouble_sentence(history),
         *([f"Privacy: {story.privacy(history)}."] if history.delta is not None else []),
@@ -101,6 +117,7 @@ def _head(title: str, run_name: str, history: History) -> str:
     lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences if sentence]
     return (
         f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>\n'
+        f'<p class="answer">{escape(story.score_sentence(history))}</p>\n'
         f'{_tiles(history)}\n<ul class="story">{"".join(lines)}</ul>'
     )
 
@@ -109,6 +126,7 @@ def _tiles(history: History) -> str:
     known = story.last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     metric, name = history.metric, label(history.metric)
+    where = "" if history.score_column == metric.name else ", own data"
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
     dense = story.dense_uplink(history)
     instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
@@ -116,9 +134,13 @@ def _tiles(history: History) -> str:
         (
             f"Final {name}",
             written(metric, last),
-            f"round {last_round}" if known else "not reported",
+            f"round {last_round}{where}" if known else "not reported",
         ),
-        (f"Best {name}", written(metric, best), f"round {best_round}" if known else "not reported"),
+        (
+            f"Best {name}",
+            written(metric, best),
+            f"round {best_round}{where}" if known else "not reported",
+        ),
         *_own_tile(history),
         ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
         ("Down", data_size(down), "to clients"),
@@ -137,11 +159,15 @@ def _tiles(history: History) -> str:
 
 
 def _own_tile(history: History) -> list[tuple[str, str, str]]:
-    """Return how clients fare on their own data, where they were asked beside the server."""
+    """Return what the models reach on the data that the headline is not about."""
     known = story.own_score(history)
     if known is None:
         return []
     mean, worst = known
+    if history.score_column != history.metric.name:
+        server = written(history.metric, history.series(history.metric.name)[1][-1])
+        least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
+        return [*least, ("On the server's test", server, "everybody's data")]
     return [("On own data", mean, f"worst 10 %: {worst}" if worst else "clients' mean")]
 
 

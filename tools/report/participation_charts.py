@@ -5,6 +5,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .axes import (
     BLUE,
@@ -15,7 +16,7 @@ from .axes import (
     rows_height,
     shades,
 )
-from .formatting import shorten
+from .formatting import plural, shorten
 from .history import History
 from .hover import frame
 from .picture import Picture, swatch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ANSWERED = BLUE
 TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)
 WAITING: Pixel = (0x80, 0x80, 0x80, 0xB0)  # of the longest wait; shorter ones are fainter
+AWAY: Pixel = (0xC7, 0x8A, 0x12, 0x48)
 MOST_CELLS = 500_000  # of the picture of choices: with more, only some clients are drawn
 
 
@@ -68,7 +70,13 @@ def choices_chart(history: History) -> Plot | None:
     chosen = np.zeros((len(shown), last - first + 1), dtype=bool)
     for current, clients in history.chosen.items():
         chosen[[row_of[key] for key in clients if key in row_of], current - first] = True
+    away = np.zeros_like(chosen)
+    for current, absent in history.away.items():
+        if first <= current <= last:
+            away[[row_of[key] for key in absent if key in row_of], current - first] = True
+    away &= ~chosen
     pixels = shades(history.ages()[::step], WAITING)
+    pixels[away] = AWAY
     pixels[chosen] = ANSWERED
     for problem in history.problems:
         row, column = row_of.get(problem.client), problem.round - first
@@ -80,33 +88,55 @@ def choices_chart(history: History) -> Plot | None:
         pixel_rows(axes, pixels, first, shown, what)
 
     def hover(axes: "Axes") -> dict[str, Any]:
-        packed = base64.b64encode(np.packbits(chosen, axis=1).tobytes()).decode()
+        told = {"chosen": _packed(chosen)} | ({"away": _packed(away)} if away.any() else {})
         return frame(axes) | {
             "rows": [shorten(key, 24) for key in shown],
             "columns": [f"round {current}" for current in range(first, last + 1)],
-            "chosen": packed,
+            **told,
         }
 
     return draw("choices", rows_height(len(shown)), paint, hover)
+
+
+def _packed(cells: NDArray[np.bool_]) -> str:
+    """Pack cells into bits, row by row, as text."""
+    return base64.b64encode(np.packbits(cells, axis=1).tobytes()).decode()
 
 
 def _rgb(pixel: Pixel) -> str:
     return f"rgb{pixel[:3]}"
 
 
+def _participation_caption(history: History) -> str:
+    text = (
+        "A flat skyline means that all took part alike. A steep one means that the model learns "
+        "mostly from the clients on the left."
+    )
+    never = history.participation().count(0)
+    return f"{text} {plural(never, 'client')} on the right never trained." if never else text
+
+
+def _choices_caption(history: History) -> str:
+    text = f"A row is a client, a column a round. {swatch(_rgb(ANSWERED))} chosen, "
+    if any(problem.kind == "train" for problem in history.problems):
+        text += f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set "
+        text += "aside, "
+    text += f"{swatch(_rgb(WAITING))} waiting, the stronger the longer"
+    if history.away:
+        text += f", {swatch(_rgb(AWAY))} not connected"
+    text += ". A blank cell follows a round in which the client was chosen."
+    return text
+
+
 PICTURES = (
     Picture(
         "How often each client was chosen",
         participation_chart,
-        "A flat skyline means that all took part alike. A steep one means that the model "
-        "learns mostly from the clients on the left; gaps on the right were never asked.",
+        _participation_caption,
     ),
     Picture(
         "Who was chosen when, and how long others waited",
         choices_chart,
-        f"A row is a client, a column a round. {swatch(_rgb(ANSWERED))} chosen, "
-        f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set aside; "
-        f"{swatch(_rgb(WAITING))} waiting, the stronger the longer. Look for rows that fill, and "
-        "for clients that fail again and again.",
+        _choices_caption,
     ),
 )

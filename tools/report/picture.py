@@ -18,13 +18,17 @@ class Picture:
         Above it.
     draw : callable
         Returns it for a run, or None where the run has nothing to show.
-    caption : str
-        Says what to look for; HTML.
+    caption : str or callable
+        Says what to look for; HTML. A callable speaks only of what this run's picture shows.
     """
 
     title: str
     draw: Callable[[History], Plot | None]
-    caption: str
+    caption: str | Callable[[History], str]
+
+    def words(self, history: History) -> str:
+        """Return the caption for a run."""
+        return self.caption if isinstance(self.caption, str) else self.caption(history)
 
 
 def figure(title: str, plot: Plot, caption: str) -> str:

@@ -27,6 +27,32 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
+// Copying: the table as it is shown now, as CSV.
+const quoted = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+for (const button of document.querySelectorAll("button.copy")) {
+  button.addEventListener("click", async () => {
+    const table = button.parentElement.querySelector("table");
+    const lines = [...table.rows].map(
+      row => [...row.cells].map(cell => quoted(cell.textContent.trim())).join(","));
+    const text = lines.join("\n") + "\n";
+    const label = button.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {  // not allowed here: show it, so that it can be copied by hand
+      const area = document.createElement("textarea");
+      area.value = text;
+      area.rows = 8;
+      area.setAttribute("aria-label", "The table as CSV");
+      button.after(area);
+      area.select();
+      button.textContent = document.execCommand("copy") ? "Copied" : "Copy it from below";
+      if (button.textContent === "Copied") area.remove();
+    }
+    setTimeout(() => { button.textContent = label; }, 2000);
+  });
+}
+
 // Hovering: what a picture says where the pointer is.
 const plots = JSON.parse(document.getElementById("plots").textContent);
 const show = value => String(Number(Number(value).toPrecision(3)));
@@ -51,11 +77,15 @@ const readLines = (plot, wanted, span) => {
 };
 
 // Who was chosen when is packed into bits, eight columns a byte, row by row.
+const unpacked = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
 const readChoice = (plot, row, column) => {
-  plot.bytes ??= Uint8Array.from(atob(plot.chosen), letter => letter.charCodeAt(0));
+  plot.bytes ??= unpacked(plot.chosen);
+  plot.gone ??= plot.away ? unpacked(plot.away) : null;
   const width = Math.ceil(plot.columns.length / 8);
-  const chosen = c => plot.bytes[row * width + (c >> 3)] >> (7 - (c & 7)) & 1;
+  const bit = (bytes, c) => bytes[row * width + (c >> 3)] >> (7 - (c & 7)) & 1;
+  const chosen = c => bit(plot.bytes, c);
   if (chosen(column)) return "chosen";
+  if (plot.gone && bit(plot.gone, column)) return "not connected";
   let since = column - 1;
   while (since >= 0 && !chosen(since)) since -= 1;
   const waited = column - Math.max(0, since);
@@ -65,8 +95,9 @@ const readChoice = (plot, row, column) => {
 const readCell = (plot, x, y) => {
   const column = Math.round(x - plot.x[0] - 0.5), row = Math.round(y - Math.min(...plot.y) - 0.5);
   if (!(row in plot.rows) || !(column in plot.columns)) return null;
-  const value = plot.chosen
-    ? readChoice(plot, row, column) : show(plot.values[row][column] / plot.parts);
+  const value = plot.chosen ? readChoice(plot, row, column)
+    : plot.names ? plot.names[plot.values[row][column]]
+    : show(plot.values[row][column] / plot.parts);
   return [`${plot.rows[row]}, ${plot.columns[column]}`, value];
 };
 

@@ -3,7 +3,6 @@
 from collections import Counter
 
 from ...core.tasks.metric_text import label, title, written
-from ...core.wire.events import CohortsTrained, NeighboursFound
 from .evenness import jain_index, spread
 from .formatting import data_size, duration, percent, plural
 from .history import History
@@ -59,16 +58,18 @@ def score_sentence(history: History) -> str:
         else f"the best was {written(metric, best)} in round {best_round}"
     )
     text = f"{title(metric)} after round {last_round} is {written(metric, last)} {where}; {end}."
+    if not metric.higher_is_better:
+        text += " Lower is better."
     others = [
         f"{label(other)} {written(other, history.series(other.name)[1][-1])}"
         for other in history.metrics[1:]
         if history.series(other.name)[0]
     ]
-    return f"{text} Also measured there: {', '.join(others)}." if others else text
+    return f"{text} Also on the server's test set: {', '.join(others)}." if others else text
 
 
 def own_score(history: History) -> tuple[str, str] | None:
-    """Return mean and worst tenth on the clients' own data, if they were asked beside the server.
+    """Return mean and worst tenth on the clients' own data, if both they and the server tested.
 
     >>> told = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9}
     >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
@@ -77,7 +78,7 @@ def own_score(history: History) -> tuple[str, str] | None:
     """
     metric = history.metric
     means, worst = (history.series(f"clients-{metric.name}-{n}")[1] for n in ("mean", "worst-10"))
-    if not means or history.score_column != metric.name:
+    if not means or not history.series(metric.name)[0]:
         return None
     return written(metric, means[-1]), written(metric, worst[-1]) if worst else ""
 
@@ -85,17 +86,25 @@ def own_score(history: History) -> tuple[str, str] | None:
 def own_data_sentence(history: History) -> str:
     """Say how clients fare on their own data, where they were asked beside the server."""
     known = own_score(history)
+    if known is None and history.own_models and history.score_column == history.metric.name:
+        return (
+            "Clients use models of their own here, but none was tested on its own clients' data: "
+            "set data.client-test-share and fraction-evaluate. The server's test set asks each "
+            "model about everybody's data."
+        )
     if known is None:
         return ""
     mean, worst = known
-    least = f", and {worst} for the worst tenth of clients" if worst else ""
-    several = ""
-    if history.last(CohortsTrained) or history.last(NeighboursFound):
-        several = (
-            " Clients use models of their own here, so this is what counts for them; the server's "
-            "test set asks each model about everybody's data."
+    if history.own_models:
+        server = written(history.metric, history.series(history.metric.name)[1][-1])
+        least = f" The worst tenth of clients has {worst}." if worst else ""
+        return (
+            "Clients use models of their own here, so what counts is how each does on its own "
+            f"clients' data.{least} On the server's test set, which asks each model about "
+            f"everybody's data, it is {server}."
         )
-    return f"On the clients' own data it is {mean} on average{least}.{several}"
+    least = f", and {worst} for the worst tenth of clients" if worst else ""
+    return f"On the clients' own data it is {mean} on average{least}."
 
 
 def traffic_sentence(history: History) -> str:
@@ -180,7 +189,7 @@ def summary(history: History) -> list[tuple[str, str]]:
         ),
         (f"best {name}", written(metric, best) + (f" (round {best_round})" if known else "")),
         *((f"final {label(each)}", written(each, found[-1])) for each, found in others if found),
-        *([("on own data", own[0] + (f", worst tenth {own[1]}" if own[1] else ""))] if own else []),
+        *_other_data(history, own),
         ("bytes down", data_size(history.total("bytes-down"))),
         ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
         ("bytes selecting", data_size(history.total("bytes-select"))),
@@ -190,6 +199,19 @@ def summary(history: History) -> list[tuple[str, str]]:
         ("quarantined", f"{quarantined}"),
         *([("privacy", privacy(history))] if history.delta is not None else []),
     ]
+
+
+def _other_data(history: History, own: tuple[str, str] | None) -> list[tuple[str, str]]:
+    """Return what the summary says of the data that the headline is not about."""
+    if own is None:
+        return []
+    mean, worst = own
+    least = f"worst tenth {worst}" if worst else ""
+    if history.score_column == history.metric.name:
+        return [("on own data", ", ".join(filter(None, [mean, least])))]
+    server = written(history.metric, history.series(history.metric.name)[1][-1])
+    told = [("judged on", "the clients' own data" + (f", {least}" if least else ""))]
+    return [*told, ("on server's test", server)]
 
 
 def privacy(history: History) -> str:

@@ -4,16 +4,17 @@ CSS = """
 :root {
   color-scheme: light dark;
   --page: #ffffff; --card: #f6f7f9; --ink: #1d2430; --soft: #5b6675; --rule: #dde1e7;
-  --first: #2f6fb5; --second: #c9601c; --third: #2e8b67; --bad: #b3261e;
-  --s0: #2f6fb5; --s1: #c9601c; --s2: #2e8b67; --s3: #a13670; --s4: #7a6a00;
-  --s5: #5b50b8; --s6: #0f8a9d; --s7: #b3261e; --s8: #6b7280; --s9: #7c4a21;
+  /* Told apart by colour-blind readers, too: they differ in lightness, not in hue alone. */
+  --first: #0072b2; --second: #d55e00; --third: #117a5b; --bad: #a0153e;
+  --s0: #0072b2; --s1: #d55e00; --s2: #117a5b; --s3: #aa4499; --s4: #85851f;
+  --s5: #4433a0; --s6: #2a9aa8; --s7: #882255; --s8: #6b7280; --s9: #b07d00;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171c; --card: #1d2128; --ink: #e4e8ee; --soft: #9aa5b4; --rule: #333a45;
-    --first: #6aa9ec; --second: #ee9350; --third: #5cc39a; --bad: #ff8a80;
-    --s0: #6aa9ec; --s1: #ee9350; --s2: #5cc39a; --s3: #e583b9; --s4: #d3c04a;
-    --s5: #a79ff2; --s6: #57c9d9; --s7: #ff8a80; --s8: #aab2bf; --s9: #cfa07a;
+    --first: #56b4e9; --second: #f08a3c; --third: #35c79c; --bad: #ff8a9a;
+    --s0: #56b4e9; --s1: #f08a3c; --s2: #35c79c; --s3: #dd88cc; --s4: #cfcf5a;
+    --s5: #a79ff2; --s6: #7fdbe6; --s7: #e06699; --s8: #aab2bf; --s9: #e6b84a;
   }
 }
 * { box-sizing: border-box; }
@@ -77,6 +78,10 @@ summary { cursor: pointer; }
 .sortable th[aria-sort=ascending] button::after { content: " \\2191"; opacity: 1; }
 .sortable th[aria-sort=descending] button::after { content: " \\2193"; opacity: 1; }
 .sortable td { white-space: nowrap; }
+.copy { font: inherit; font-size: .8rem; margin: .5rem 0 0; padding: .2rem .6rem; cursor: pointer;
+  color: var(--soft); background: none; border: 1px solid var(--rule); border-radius: .4rem; }
+.copy:focus-visible { outline: 2px solid var(--first); }
+.data textarea { display: block; width: 100%; margin-top: .5rem; }
 .words { display: block; white-space: normal; min-width: 12rem; max-width: 36rem; }
 /* Swept sideways, a row keeps its name; a shade tells that there is more. */
 .sortable th:first-child, .sortable td:first-child { position: sticky; left: 0;

@@ -31,7 +31,7 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a client's key may hold dollar signs
     "text.usetex": False,
     "text.color": INK,
-    "font.size": 9,
+    "font.size": 10,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
     "axes.linewidth": 0.6,
@@ -47,7 +47,7 @@ STYLE: dict[Any, Any] = {
     "grid.alpha": 0.15,
     "grid.linewidth": 0.6,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9.5,
     "legend.borderpad": 0,
     "legend.handlelength": 1.2,
     "legend.handletextpad": 0.5,

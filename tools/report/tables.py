@@ -29,7 +29,7 @@ def table(
 def sortable_table(
     head: Iterable[str], rows: Iterable[tuple[str, Sequence[tuple[str, object]]]]
 ) -> str:
-    """Return a table that sorts by a click on a title.
+    """Return a table that sorts by a click on a title, and that can be copied as CSV.
 
     Parameters
     ----------
@@ -48,8 +48,9 @@ def sortable_table(
         opening = f'<tr class="{mark}">' if mark else "<tr>"
         lines.append(f"{opening}{''.join(columns)}</tr>\n")
     return (
-        f'<div class="scroll"><table class="sortable"><thead><tr>{titles}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="data"><div class="scroll"><table class="sortable"><thead><tr>{titles}</tr>'
+        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+        '<button class="copy" type="button">Copy as CSV</button></div>'
     )
 
 

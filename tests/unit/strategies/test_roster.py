@@ -56,3 +56,14 @@ def test_only_those_who_are_allowed_take_part(said) -> None:
     assert federation.keys(federation.nodes(grid)) == ["7", "9"]
     assert federation.keys(federation.nodes(grid)) == ["7", "9"]
     assert said == ["client 8 is not in clients.allowed: it takes no part"]
+
+
+def test_who_has_been_here_and_is_gone_is_away() -> None:
+    federation, grid = Federation(), Nodes({1: "7", 2: "8"})
+    assert federation.roster.away() == []
+    federation.nodes(grid)
+    assert federation.roster.away() == []
+    federation.nodes(grid.show(1))
+    assert federation.roster.away() == ["8"]
+    federation.nodes(grid.show(1, 2))
+    assert federation.roster.away() == []

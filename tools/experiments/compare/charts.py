@@ -1,10 +1,11 @@
 """The pictures of a comparison, drawn as those of a run's report are."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ....core.methods.catalogue import presets
 from ....core.tasks.metric_text import label
 from ....core.tasks.metrics import Metric
 from ...report.axes import metric_axis
@@ -18,14 +19,26 @@ if TYPE_CHECKING:
 
 HEIGHT = 3.0
 FEW_DECADES = 200.0
+SEEDS_OF_A_BAND = 3  # the interval of fewer is so wide that it fills the picture
 WIDE = 5.0  # a cost that differs by more between strategies is drawn in logarithms
 _DASHES = ["-", (0, (4, 1.5)), (0, (1, 1.2))]
 AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor time, s"}
 
 
-def colour(position: int) -> str:
-    """Return a strategy's colour."""
-    return SERIES[position % len(SERIES)]
+def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
+    """Return colour and dashes of each strategy: those of a preset are the same everywhere.
+
+    >>> looks(["mine", "cosage"])["cosage"] == looks(["cosage", "fedavg"])["cosage"]
+    True
+    """
+    fixed = list(presets())
+    places = {name: fixed.index(name) for name in fixed}
+    for name in names:
+        places.setdefault(name, len(places))
+    return {
+        name: (SERIES[place % len(SERIES)], _DASHES[place // len(SERIES) % len(_DASHES)])
+        for name, place in places.items()
+    }
 
 
 def curves(document: Mapping[str, Any], axis: str) -> Plot:
@@ -38,9 +51,10 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
     ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
 
     def paint(axes: "Axes") -> None:
-        for position, name in enumerate(document["curves"]):
-            if name in lines:
-                _paint_line(axes, lines[name], name, position, name in ends)
+        look = looks(document["curves"])
+        bands = len(document["seeds"]) >= SEEDS_OF_A_BAND
+        for name in lines:
+            _paint_line(axes, lines[name], name, look[name], name in ends, bands)
         if wide:
             _logarithmic(axes)
         else:
@@ -83,16 +97,21 @@ class _Line:
         return cls([value / size for value in curve[axis][start:]], mean, low, high)
 
 
-def _paint_line(axes: "Axes", line: _Line, name: str, position: int, to_the_end: bool) -> None:
-    dashes = _DASHES[position // len(SERIES) % len(_DASHES)]
+def _paint_line(
+    axes: "Axes",
+    line: _Line,
+    name: str,
+    look: tuple[str, Any],
+    to_the_end: bool,
+    bands: bool,
+) -> None:
+    tint, dashes = look
     width = 1.8 if to_the_end else 0.9
-    axes.plot(
-        line.x, line.mean, color=colour(position), linestyle=dashes, linewidth=width, label=name
-    )
+    axes.plot(line.x, line.mean, color=tint, linestyle=dashes, linewidth=width, label=name)
     if not to_the_end:
-        axes.plot(line.x[-1:], line.mean[-1:], color=colour(position), marker="x", markersize=4)
-    elif line.has_band:
-        axes.fill_between(line.x, line.low, line.high, color=colour(position), alpha=0.18, lw=0)
+        axes.plot(line.x[-1:], line.mean[-1:], color=tint, marker="x", markersize=4)
+    elif bands and line.has_band:
+        axes.fill_between(line.x, line.low, line.high, color=tint, alpha=0.18, lw=0)
 
 
 def _logarithmic(axes: "Axes") -> None:
@@ -126,14 +145,14 @@ def gaps(document: Mapping[str, Any]) -> Plot | None:
     if not others:
         return None
     places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
-    positions = {name: i for i, name in enumerate(document["curves"])}
+    look = looks(document["curves"])
     metric = metric_of(document)
     scale = 100.0 if metric.share else 1.0
 
     def paint(axes: "Axes") -> None:
         for axis, (marker, shift) in places.items():
             for row, strategy in enumerate(others):
-                tint = colour(positions[strategy["name"]])
+                tint, _ = look[strategy["name"]]
                 _paint_gap(axes, strategy["against"][axis], marker, row + shift, tint, scale)
             axes.plot([], [], color=INK, marker=marker, linestyle="", label=f"equal {axis}")
         axes.axvline(0.0, color=INK, linewidth=0.8)

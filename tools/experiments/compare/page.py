@@ -20,15 +20,18 @@ TITLES = {
     "work": "{name} against the clients' work",
 }
 CAPTIONS = {
-    "rounds": """Mean over seeds. Look at the order at the right edge, and whether the bands (95 %
-intervals, of those that stayed to the end) still overlap: then the order may be chance. A cross
-is where a strategy was stopped for being behind.""",
+    "rounds": """Mean over seeds. Look at the order at the right edge.{bands}{crosses}""",
     "bytes": """All that was sent down, up and for selecting, but not for testing on clients. The
 line that is {best} at what you can afford to send is the one to take: asking clients before
 choosing shows as a line that lags behind.""",
     "work": """Processor time of all clients together on this machine, whatever they did with it.
 Look for lines that reach the same height further left: as good a model for less battery.""",
 }
+BANDS = (
+    " Where the bands (95 % intervals, of those that stayed to the end) overlap, the order may be "
+    "chance."
+)
+CROSSES = " A cross is where a strategy was stopped for being behind."
 GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
     "95 % interval. A line that touches zero means no difference that could not be chance. Who was "
@@ -48,7 +51,12 @@ def render(document: Mapping[str, Any]) -> str:
     """Return the whole page of a comparison from its document."""
     axes = CAPTIONS if any(document["curves"].values()) else ()
     metric = metric_of(document)
-    words = {"name": title(metric), "best": "highest" if metric.higher_is_better else "lowest"}
+    words = {
+        "name": title(metric),
+        "best": "highest" if metric.higher_is_better else "lowest",
+        "bands": BANDS if len(document["seeds"]) >= charts.SEEDS_OF_A_BAND else "",
+        "crosses": "" if all(s["to_the_end"] for s in document["strategies"]) else CROSSES,
+    }
     pictures = [
         (
             TITLES[axis].format(**words),

@@ -10,6 +10,12 @@ from ..records import Record
 from .halving import Stage, total_cost
 
 
+def last_round(record: Record) -> int:
+    """Return how far a run came."""
+    rounds = (row.get("round") for row in record.rows)
+    return max((number for number in rounds if isinstance(number, int)), default=0)
+
+
 class ComparisonProgress(SweepProgress):
     """Shows the runs of all stages as they end; the time left counts the stages to come.
 
@@ -42,6 +48,10 @@ class ComparisonProgress(SweepProgress):
         self.cost_done += self.step
         self.cost_left -= self.step
         super().advance(record)
+
+    def ended(self, record: Record) -> str:
+        """Say that a run has spent what it may: that is no early stop."""
+        return f"{last_round(record)} rounds in {record.seconds:.1f} s"
 
     def time_left(self) -> timedelta:
         """Estimate the time left from what the runs so far took for what they did."""

@@ -9,7 +9,7 @@ from ....core.tasks.metrics import Metric
 from ...report.formatting import data_size
 from ..tables import Table
 from .document import metric_of
-from .verdict import BETTER, EQUAL, OPEN, WORSE, signed
+from .verdict import BETTER, EQUAL, FEW_SEEDS, OPEN, WORSE, signed
 
 Strategy = Mapping[str, Any]
 MARKS = {BETTER: "▲", EQUAL: "=", OPEN: "?", WORSE: "▼"}
@@ -39,6 +39,11 @@ def _score(name: str, metric: Metric) -> Callable[[Strategy], str]:
     return say
 
 
+def _bounded(gap: float, metric: Metric) -> float:
+    """Return a limit of an interval; shares cannot differ by more than 1, few seeds or not."""
+    return max(-1.0, min(1.0, gap)) if metric.share else gap
+
+
 def _gap(axis: str, metric: Metric) -> Column:
     """Return a column of differences to the best, with the interval."""
 
@@ -51,7 +56,10 @@ def _gap(axis: str, metric: Metric) -> Column:
         text = signed(metric, gap["mean"])
         if gap["low"] is None:
             return text
-        text += f" [{signed(metric, gap['low'])}, {signed(metric, gap['high'])}]"
+        if gap["count"] < FEW_SEEDS:  # the interval of fewer says nothing
+            return f"{text} {MARKS[gap['verdict']]}"
+        text += f" [{signed(metric, _bounded(gap['low'], metric))}, "
+        text += f"{signed(metric, _bounded(gap['high'], metric))}]"
         return f"{text} {MARKS[gap['verdict']]}"
 
     def key(strategy: Strategy) -> float | None:
@@ -110,8 +118,10 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
 
 
 def text_table(document: Mapping[str, Any]) -> str:
-    """Return the table in plain, aligned text."""
-    shown = columns(document)
+    """Return the table in plain, aligned text, as far as it fits a terminal; the page has all."""
+    metric = metric_of(document)
+    wanted = ("strategy", "rounds", label(metric), "at equal rounds", "worst 10 %", "bytes")
+    shown = [column for column in columns(document) if column.title in wanted]
     titles = [column.title for column in shown]
     rows = [[column.say(s) for column in shown] for s in document["strategies"]]
     legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())

@@ -130,7 +130,7 @@ def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
     level, metric = best.score, ruler.metric
     reached = written(metric, level.mean)
     text = f"{title(metric)} {GOAL_NAMES[goal]}: {best.name} reaches {reached}"
-    if level.count > 1:
+    if level.count >= FEW_SEEDS:
         low, high = level.low, level.high
         if metric.share:  # a share knows its limits
             low, high = max(0.0, low), min(1.0, high)
@@ -224,8 +224,10 @@ def signed(metric: Metric, gap: float) -> str:
 
     >>> signed(ACCURACY, 0.015), signed(Metric("mae"), -0.123456)
     ('+1.5', '-0.1235')
+    >>> signed(ACCURACY, -1e-6)  # no minus in front of nothing
+    '+0.0'
     """
-    return f"{100 * gap:+.1f}" if metric.share else f"{gap:+.4g}"
+    return f"{round(100 * gap, 1) + 0.0:+.1f}" if metric.share else f"{gap + 0.0:+.4g}"
 
 
 def _lead(gap: Difference, metric: Metric) -> str:
@@ -240,10 +242,12 @@ def _lead(gap: Difference, metric: Metric) -> str:
 
     def size(value: float) -> str:
         lead = metric.gain(0.0, over=value)
+        if metric.share:  # shares cannot differ by more, however few the seeds
+            lead = max(-1.0, min(1.0, lead))
         return f"{100 * lead:.1f}" if metric.share else f"{lead:.4g}"
 
     text = f"{size(gap.mean)} points" if metric.share else size(gap.mean)
-    if math.isnan(gap.low):
+    if gap.count < FEW_SEEDS:  # the interval of fewer says nothing
         return text
     low, high = (gap.high, gap.low) if metric.higher_is_better else (gap.low, gap.high)
     return f"{text} [{size(low)}, {size(high)}]"

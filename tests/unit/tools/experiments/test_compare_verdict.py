@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from fake_candidates import rows
 from forager.core.tasks.metrics import Metric
+from forager.tools.experiments.compare.charts import curves
 from forager.tools.experiments.compare.document import document
 from forager.tools.experiments.compare.findings import best_of, findings
 from forager.tools.experiments.compare.measures import at_equal, level
@@ -149,3 +150,19 @@ def test_several_models_are_judged_on_the_clients_own_data() -> None:
     by_clients = comparison({"fedavg": plain, "auxo": specialised}, goal="clients")
     assert verdict(by_clients)[0] == "Run auxo: it beats fedavg by 20.0 points [20.0, 20.0]."
     assert document(by_clients)["curves"]["auxo"]["mean"][-1] == 0.9
+
+
+def test_two_seeds_have_no_interval_worth_showing() -> None:
+    found = comparison({"fedavg": seeds(0.7)[:2], "fedyogi": seeds(0.8)[:2]})
+    told = document(found)
+    table, lines = text_table(told), verdict(found)
+    assert "-10.0 ▼" in table
+    assert "[" not in table
+    assert "interval" not in lines[1]
+    assert (
+        max(map(len, text_table(document(comparison({"fedavg": seeds(0.7)}))).splitlines())) <= 80
+    )
+    picture = curves(told, "rounds").svg
+    several = curves(document(comparison({"fedavg": seeds(0.7)})), "rounds").svg
+    assert "opacity: 0.18" not in picture
+    assert "opacity: 0.18" in several

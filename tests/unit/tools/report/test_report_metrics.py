@@ -65,7 +65,7 @@ def test_the_report_speaks_of_the_metric(tmp_path: Path) -> None:
     text = write_report(folder).read_text()
     assert "MAE after round 2 is 60 on the server&#x27;s test set" in text
     assert "the best was 41.24 in round 1" in text
-    assert "Also measured there: macro F1 50.0 %" in text
+    assert "Also on the server&#x27;s test set: macro F1 50.0 %" in text
     assert "<h3>MAE</h3>" in text
     assert "<h3>Macro F1</h3>" in text
     assert "Lower is better. Look for a curve that still falls" in text

@@ -1,0 +1,156 @@
+"""Who is in which cohort, round by round, and how far that agrees with planted groups."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.tasks.groups import group_of
+from ...core.wire.events import CohortsTrained
+from .axes import SERIES_PIXELS, pixel_rows, rows_height
+from .cohort_tree import CohortTree
+from .formatting import natural_order, shorten
+from .history import History
+from .hover import over_names
+from .picture import Picture
+from .svg import Plot, draw
+from .tables import sortable_table, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_CLIENTS = 200  # rows of the picture, and of the table
+
+
+def memberships(history: History) -> dict[int, dict[str, str]]:
+    """Return the cohort of each client after each round.
+
+    >>> moves = [{"0": "a", "1": "a"}, {}, {"1": "b"}]
+    >>> events = [{"event": "cohorts", "round": r, "moved": m} for r, m in enumerate(moves)]
+    >>> memberships(History.from_events(events))[2]
+    {'0': 'a', '1': 'b'}
+    """
+    found: dict[int, dict[str, str]] = {}
+    now: dict[str, str] = {}
+    for current, events in history.noted(CohortsTrained).items():
+        for event in events:
+            now = {**now, **event.moved}
+        found[current] = now
+    return found
+
+
+def planted_groups(history: History) -> dict[str, int]:
+    """Return the group that was planted in each client's data, by the run's settings."""
+    config = history.started.config
+    planted = config.get("groups.kind", "none") != "none"
+    count = history.started.number("groups.count")
+    if not (planted or config.get("partition") == "class-groups") or not count or count < 2:
+        return {}
+    known = [key for key in _last(history) if key.isascii() and key.isdigit()]
+    return {key: group_of(int(key[:9]), int(count)) for key in known}
+
+
+def adjusted_rand(first: list[str], second: list[int]) -> float:
+    """Return how far two groupings agree: 1 if they are the same, about 0 by chance.
+
+    Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
+
+    >>> [round(adjusted_rand(list(names), [1, 1, 0, 0]), 3) for names in ("aabb", "abab")]
+    [1.0, -0.5]
+    """
+
+    def pairs(counts: Counter[object]) -> float:
+        return sum(n * (n - 1) / 2 for n in counts.values())
+
+    both = pairs(Counter(zip(first, second, strict=True)))
+    one, other, total = pairs(Counter(first)), pairs(Counter(second)), len(first)
+    expected = one * other / max(1.0, total * (total - 1) / 2)
+    highest = (one + other) / 2
+    return 1.0 if highest == expected else (both - expected) / (highest - expected)
+
+
+def _last(history: History) -> dict[str, str]:
+    found = memberships(history)
+    return found[max(found)] if found else {}
+
+
+def agreement_sentence(history: History) -> str:
+    """Say how far the cohorts found the groups that were planted."""
+    groups, where = planted_groups(history), _last(history)
+    if len(groups) < 2:
+        return ""
+    index = adjusted_rand([where[key] for key in groups], list(groups.values()))
+    return (
+        f"The clients' data have {len(set(groups.values()))} planted groups; the cohorts agree "
+        f"with them to {index:.2f} (adjusted Rand index: 1 is the same grouping, 0 is chance)."
+    )
+
+
+def members_chart(history: History) -> Plot | None:
+    """Draw a row per client and a column per round, in the colour of its cohort."""
+    found, tree = memberships(history), CohortTree(history)
+    names = {name for where in found.values() for name in where.values()}
+    if len(names) < 2:
+        return None
+    last, groups = found[max(found)], planted_groups(history)
+    place = {cohort.name: number for number, cohort in enumerate(tree.ordered())}
+    keys = sorted(last, key=lambda key: (place.get(last[key], -1), natural_order(key)))
+    keys = keys[:: -(-len(keys) // MOST_CLIENTS)]
+    first, rounds = min(found), max(found) - min(found) + 1
+    pixels = np.zeros((len(keys), rounds, 4), dtype=np.uint8)
+    told: list[list[str]] = [[""] * rounds for _ in keys]
+    where: dict[str, str] = {}
+    for column in range(rounds):
+        where = found.get(first + column, where)
+        for row, key in enumerate(keys):
+            if key in where:
+                told[row][column] = f"cohort {tree.shown(where[key])}"
+                pixels[row, column] = _colour(tree, where[key])
+
+    def paint(axes: "Axes") -> None:
+        pixel_rows(axes, pixels, first, keys, "client")
+
+    rows = [f"{shorten(key, 20)}{_planted(groups, key)}" for key in keys]
+    columns = [f"round {first + column}" for column in range(rounds)]
+    return draw("members", rows_height(len(keys)), paint, over_names(rows, columns, told))
+
+
+def _planted(groups: dict[str, int], key: str) -> str:
+    return f" (group {groups[key]})" if key in groups else ""
+
+
+def _colour(tree: CohortTree, name: str) -> NDArray[np.uint8]:
+    line = tree.cohorts[name].line if name in tree.cohorts else 0
+    return np.array(SERIES_PIXELS[line % len(SERIES_PIXELS)], dtype=np.uint8)
+
+
+def members_table(history: History) -> str:
+    """Return who is in which cohort at the end."""
+    tree, groups = CohortTree(history), planted_groups(history)
+    where = {key: tree.shown(name) for key, name in _last(history).items()}
+    if len(set(where.values())) < 2:
+        return ""
+    keys = sorted(where, key=lambda key: (natural_order(where[key]), natural_order(key)))
+    rows = []
+    for key in keys[:MOST_CLIENTS]:
+        cells: list[tuple[str, object]] = [(text(key, 80), key), (text(where[key], 40), where[key])]
+        if groups:
+            cells.append((str(groups.get(key, "")), groups.get(key)))
+        rows.append(("", cells))
+    head = ["client", "cohort", *(["planted group"] if groups else [])]
+    return (
+        "<details><summary>Who is in which cohort at the end</summary>"
+        f"{sortable_table(head, rows)}</details>"
+    )
+
+
+PICTURES = (
+    Picture(
+        "Who is in which cohort",
+        members_chart,
+        "A row is a client, a column a round, and the colour is its cohort, as in the pictures "
+        "above. Rows are in the order of the last cohorts. Look for rows that change colour often: "
+        "clients that no cohort suits.",
+    ),
+)
