@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.config import RunConfig
 from ..core.learning.sample_values import valuation
-from ..core.methods.ode import Ode
+from ..core.methods.ode import ode_settings
 from ..core.methods.stream import Stream
 from ..core.tasks import load_task
 from ..core.wire.arrays import checked_view, to_record
@@ -86,9 +86,9 @@ class Streams(Layer):
         *,
         plans: bool = True,
         estimator: str = "incremental",
-        clients_per_label: int = 5,
+        clients_per_label: int = 0,
         labels_per_client: int = 0,
-        quantities: str = "even",
+        quantities: str = "balanced",
         cover: bool = True,
         coordinated: bool = True,
         replan: float = 0.2,
@@ -112,13 +112,14 @@ class Streams(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
         """Return the layer that a config describes; an error if a sample has no room."""
         check_room(config)
-        plans = config.data_selector == "ode"
-        ode, task = config[Ode], load_task(config.task_spec())
+        ode, task = ode_settings(config), load_task(config.task_spec())
+        every_round = config[Stream].ingest == "every-round"
+        if ode is None:
+            return cls(inner, task.num_classes, 0, plans=False, every_round=every_round)
         return cls(
             inner,
             task.num_classes,
-            valuation(task.build_model(), config).size if plans else 0,
-            plans=plans,
+            valuation(task.build_model(), config).size,
             estimator=ode.estimator,
             clients_per_label=ode.clients_per_label,
             labels_per_client=ode.labels_per_client,
@@ -126,7 +127,7 @@ class Streams(Layer):
             cover=ode.cover,
             coordinated=ode.coordinate,
             replan=ode.replan,
-            every_round=config[Stream].ingest == "every-round",
+            every_round=every_round,
         )
 
     def configure_train(
@@ -210,6 +211,7 @@ class Streams(Layer):
                     round=server_round,
                     clients=len(plan.quota),
                     stored=plan.quota.sum(0).tolist(),
+                    holders=(plan.quota > 0).sum(0).tolist(),
                     class_weights=plan.class_weights.tolist(),
                 )
             )

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..config import RunConfig
-from ..methods.ode import Ode
+from ..methods.ode import ode_settings
 from ..tasks.models.head import split_at_head
 
 Floats = NDArray[np.float32]
@@ -39,9 +39,10 @@ class Looked:
 
 def valuation(model: nn.Module, config: RunConfig) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
-    if config.data_selector != "ode" or config[Ode].layers == 1:
+    ode = ode_settings(config)
+    if ode is None or ode.layers == 1:
         return HeadValuation(model)
-    return LayersValuation(model, config[Ode].layers, norms=config[Ode].normalize)
+    return LayersValuation(model, ode.layers, norms=ode.normalize)
 
 
 class HeadValuation:

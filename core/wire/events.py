@@ -223,6 +223,7 @@ class StoragePlanned(Event):
     name = "planned"
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
+    holders: list[Count] = []  # clients that store each class
     class_weights: Numbers = []
 
 

@@ -189,11 +189,27 @@ def test_a_client_weighs_what_its_samples_weigh_else_how_fast_they_come(tmp_path
     reply = trained(device(tmp_path), 1, quota=[1] * 6 + [0] * 4, class_weights=weights)
     stored = np.array(reply.content[PLAN]["stored"])
     assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(stored @ weights)
-    other = device(tmp_path / "b", **{"data-selector": "reservoir"})
-    reply = trained(other, 1)
-    assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(
-        sum(reply.content[PLAN]["velocity"])
-    )
+    plan = {"quota": [1] * 6 + [0] * 4, "class_weights": weights}
+    for i, other in enumerate(({"data-selector": "reservoir"}, {"ode.client-weights": "velocity"})):
+        reply = trained(device(tmp_path / f"{i}", **other), 1, **plan)
+        assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(
+            sum(reply.content[PLAN]["velocity"])
+        )
+
+
+def test_labels_have_holders_in_proportion_and_to_the_letter_five(small):
+    """3 places, 10 labels on every client."""
+    crowd = {**small, "partition": "iid", "num-clients": 20, "stream.capacity": 3}
+    crowd["num-server-rounds"] = 1
+    (plan,) = events(run_local(crowd), "planned")
+    assert plan["holders"] == plan["stored"]
+    assert sum(plan["holders"]) == 60
+    assert max(plan["class-weights"]) < 1.2
+    (plan,) = events(run_local({**crowd, "strategy": "ode-paper", "data-selector": ""}), "planned")
+    assert max(plan["holders"]) <= 5
+    same = {"ode.clients-per-label": 5, "ode.quantities": "even"}
+    (by_hand,) = events(run_local({**crowd, **same}), "planned")
+    assert by_hand["holders"] == plan["holders"]
 
 
 def test_a_plan_larger_than_the_store_is_cut_down(tmp_path):
