@@ -2,8 +2,8 @@
 
 This is a runner for :func:`tools.experiments.sweep.sweep`: its rows have more columns: ``labels``
 that any client stores, and ``labels-per-client`` on average; the ``fewest-holders`` that the last
-plan gives any label; the accuracy on each class (``class-0``, ...) and the lowest (``worst-class``). It
-draws no report, which would take longer than a short run.
+plan gives any label; the accuracy on each class (``class-0``, ...) and the lowest
+(``worst-class``). It draws no report, which would take longer than a short run.
 """
 
 import logging

@@ -20,6 +20,7 @@ _log = logging.getLogger("forager")
 _LONGEST_REST = 64  # rounds that a silent client is left alone at most
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
+_MOST_HELD = 100_000  # nodes whose held model is known; who is forgotten is sent the whole model
 
 Journal = Callable[[Event], None]
 
@@ -72,6 +73,7 @@ class Federation:
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
         self._cohort: str | None = None
+        self._held: dict[int, str] = {}  # the tag of the model that a node was last asked about
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
 
@@ -127,6 +129,20 @@ class Federation:
         if node_id not in self._sent:
             raise BadReply("nobody asked for it")
         return sent_arrays(self._sent[node_id], ARRAYS)
+
+    def holds(self, node_id: int) -> str:
+        """Return the tag of the model that a node keeps; empty if it is not known to keep one."""
+        return self._held.get(node_id, "")
+
+    def learn_held(self, nodes: Iterable[int], tag: str) -> None:
+        """Learn that nodes keep the model of a tag, or with an empty one that they keep none."""
+        if len(self._held) > _MOST_HELD:  # nodes come and go under new ids
+            self._held.clear()
+        for node in nodes:
+            if tag:
+                self._held[node] = tag
+            else:
+                self._held.pop(node, None)
 
     def ask(
         self,

@@ -21,14 +21,14 @@ from ..core.methods.selector import Selector, Summary
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record
 from ..core.wire.events import Selected
-from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
+from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
 from .grids import GridView
 from .layer import Layer
-from .observations import ASKED, UTILITY, readers
+from .observations import ASKED, readers
 from .survey import Survey, encode_update
 from .usual_size import UsualSize
 
@@ -344,6 +344,8 @@ class Selection(Layer):
             if value is not None:
                 self._learn(node, name, value)
         except BadReply as error:
+            if name == UTILITY:  # unknown would be worth a try, again and again
+                self.memory.learn(self.federation.key(node), name, 0.0)
             self.federation.set_aside(server_round, node, str(error))
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:

@@ -40,6 +40,7 @@ METHODS = (
         paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
         settings=(Oort,),
         core="selectors.client_selectors.oort:Oort",
+        hook="client_app.hooks.utility:StatisticalUtility",
         sends=("loss",),
     ),
 )

@@ -129,6 +129,8 @@ class Exchanged(Event):
     received: Count = 0
     failed: dict[str, str] = {}
     late: list[str] = []
+    resent: Count = 0  # to clients that had lost the model they were known to hold
+    bytes_spared: Count = 0  # of models that clients held, and were not sent
     bytes_down: Count = 0
     bytes_up: Count = 0
     seconds: Number = None
