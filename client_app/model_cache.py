@@ -83,10 +83,11 @@ def with_held_models(handle: Handler) -> Handler:
 
 def _with_model(message: Message, context: Context) -> Message | None:
     """Return a message with its model in it, or None if that is neither sent nor held."""
-    if ARRAYS in entries(message.content):
+    tag = entries(message_config(message)).get(TAG)
+    if ARRAYS in entries(message.content) or tag is None:
         return message
-    held, tag = _held(context), entries(message_config(message)).get(TAG)
-    if held is None or not tag or held.tag != tag:
+    held = _held(context)
+    if held is None or held.tag != tag:
         return None
     whole = copy.copy(message)  # what was sent stays as it is
     attach(whole, ARRAYS, held.record)

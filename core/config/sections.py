@@ -44,6 +44,11 @@ class Round(Settings):
     give_up_after: NonNegative = Field(
         default=600.0, description="seconds without a successful round that end the run"
     )
+    roll_back_after: Count = Field(
+        default=3,
+        description="times that a round may fail with every reply set aside until the run goes "
+        "back to the checkpoint before; 0 means never",
+    )
     question_deadline: Positive = Field(
         default=60.0, description="seconds that a client has to answer a question before training"
     )

@@ -92,6 +92,14 @@ class RoundFinished(Event):
     seconds: Number = None
 
 
+class RolledBack(Event):
+    """A round failed again and again with every reply set aside: an earlier checkpoint counts."""
+
+    name = "rolled-back"
+    to: Count = 0  # the round of the checkpoint
+    reason: str = ""
+
+
 class CheckpointSaved(Event):
     """The run was saved."""
 
