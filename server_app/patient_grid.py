@@ -55,6 +55,7 @@ class Exchange:
     seconds: float = 0.0
     simulated: float = 0.0
     started: float = 0.0
+    limit: float = math.inf  # simulated seconds that a training may take
     took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
 
     def reply_seconds(self) -> ReplySeconds:
@@ -101,6 +102,7 @@ class PatientGrid(GridWrapper):
         super().__init__(grid)
         self.federation = federation
         self.deadline = deadline
+        federation.times.deadline = deadline
         self.poll = poll
         self.round = 0
         self.last: Exchange | None = None
@@ -149,11 +151,12 @@ class PatientGrid(GridWrapper):
         exchange = Exchange(messages[0].metadata.message_type, len(messages))
         self.last = exchange
         started = exchange.started = time.monotonic()
+        devices = getattr(self.grid, "devices", None)
         if exchange.kind == "train":
+            exchange.limit = math.inf if devices is None else limit
             messages, exchange.whole, exchange.bytes_spared = in_short(messages, self.federation)
         waiting = self._send(messages, limit, exchange)
         enough = len(messages) if enough is None else enough
-        devices = getattr(self.grid, "devices", None)
         try:
             while waiting and exchange.received < enough:
                 before = len(waiting)
@@ -181,10 +184,24 @@ class PatientGrid(GridWrapper):
             exchange.seconds = time.monotonic() - started
             if devices is not None:
                 devices.pass_time(exchange.simulated)
-            if exchange.received < enough and exchange.kind == "train":
-                for key in exchange.late:  # their round was waited for in vain
-                    self.federation.heard(key, self.round, answered=False)
+            if exchange.kind == "train":
+                self._learn_times(exchange, in_vain=exchange.received < enough)
             self._note(exchange)
+
+    def _learn_times(self, exchange: Exchange, in_vain: bool) -> None:
+        """Learn who took how long; who is late in vain has cost the round the whole deadline."""
+        times = self.federation.times
+        waited = exchange.simulated or exchange.seconds
+        for key, seconds in exchange.took.items():
+            times.replied(key, seconds, self.round)
+        for key in exchange.failed:
+            times.failed(key, self.round)
+        for key in exchange.late:
+            if in_vain:
+                self.federation.heard(key, self.round, answered=False)
+                times.late(key, waited, self.round)
+            else:
+                times.cut_off(key, waited)
 
     def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
         sizes: dict[int, int] = {}
@@ -220,7 +237,10 @@ class PatientGrid(GridWrapper):
             if node is None:
                 continue
             seconds = self._simulated(reply) + exchange.lost.get(node, 0.0)
-            exchange.simulated = max(exchange.simulated, seconds)
+            exchange.simulated = max(exchange.simulated, min(seconds, exchange.limit))
+            if seconds > exchange.limit:
+                exchange.late.append(self.federation.key(node))
+                continue
             if reply.has_error() and reply.error.code == _EXPIRED:
                 exchange.late.append(self.federation.key(node))
                 continue

@@ -14,6 +14,7 @@ from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import filled, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
+from .response_times import ResponseTimes
 from .roster import Roster
 
 _log = logging.getLogger("forager")
@@ -73,6 +74,7 @@ class Federation:
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
         self._cohort: str | None = None
+        self.times = ResponseTimes()
         self._held: dict[int, str] = {}  # the tag of the model that a node was last asked about
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
@@ -96,6 +98,11 @@ class Federation:
                 self._strangers.add(key)
                 _log.warning("client %s is not in clients.allowed: it takes no part", key)
         return [node for node in nodes if self.key(node) in self.allowed]
+
+    def ready_to_train(self, nodes: Iterable[int], server_round: int) -> list[int]:
+        """Return the nodes that do not rest, neither for silence nor for training too slowly."""
+        awake = self.awake(nodes, server_round)
+        return [node for node in awake if not self.times.rests(self.key(node), server_round)]
 
     def awake(self, nodes: Iterable[int], server_round: int) -> list[int]:
         """Return the nodes that do not rest for having left messages unanswered."""
