@@ -64,8 +64,9 @@ class Streams(Layer):
         lot.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
-    quantities, cover : str, bool
-        How a client divides its store, and whether every label must have a place; see
+    quantities, cover, client_weights : str, bool, str
+        How a client divides its store, whether every label must have a place, and what clients
+        count for; see
         :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
@@ -88,8 +89,9 @@ class Streams(Layer):
         estimator: str = "incremental",
         clients_per_label: int = 0,
         labels_per_client: int = 0,
-        quantities: str = "balanced",
+        quantities: str = "proportional",
         cover: bool = True,
+        client_weights: str = "velocity",
         coordinated: bool = True,
         replan: float = 0.2,
         every_round: bool = False,
@@ -102,7 +104,9 @@ class Streams(Layer):
         self.coordinated = coordinated
         self.every_round = every_round
         self.profiles = StreamProfiles()
-        self.plan = StoragePlan(replan, clients_per_label, labels_per_client, quantities, cover)
+        self.plan = StoragePlan(
+            *(replan, clients_per_label, labels_per_client, quantities, cover, client_weights)
+        )
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
@@ -125,6 +129,7 @@ class Streams(Layer):
             labels_per_client=ode.labels_per_client,
             quantities=ode.quantities,
             cover=ode.cover,
+            client_weights=ode.client_weights,
             coordinated=ode.coordinate,
             replan=ode.replan,
             every_round=every_round,

@@ -39,7 +39,8 @@ class Round(Settings):
     )
     over_commit: NonNegative = Field(
         default=0.0,
-        description="share of clients asked beyond those needed; the slowest are not waited for",
+        description="share of clients asked beyond those needed; the slowest are not waited for; "
+        "more are asked where more are likely to fail",
     )
     give_up_after: NonNegative = Field(
         default=600.0, description="seconds without a successful round that end the run"

@@ -37,13 +37,14 @@ class Ode(Settings):
     labels_per_client: Count = Field(
         default=0, description="at most this many labels per client; 0 means no limit"
     )
-    quantities: Literal["even", "balanced", "matched"] = Field(
-        default="balanced",
+    quantities: Literal["even", "balanced", "proportional", "matched"] = Field(
+        default="proportional",
         description='how a client divides its store: "even", the remainder for its faster labels; '
-        '"balanced", the remainder for labels that are stored too little of; "matched" to eq. 10',
+        '"balanced", the remainder for labels that are stored too little of; "proportional" to '
+        'what arrives there; "matched" to eq. 10',
     )
     client_weights: Literal["stored", "velocity"] = Field(
-        default="stored",
+        default="velocity",
         description='what a client counts for in aggregation: "stored", the weights of its stored '
         'samples (eq. 12), or "velocity", the samples that arrive there per round',
     )

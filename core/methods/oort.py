@@ -9,7 +9,7 @@ from .selector import Selector
 
 
 class Oort(Settings):
-    """Oort."""
+    """Oort: clients send one number, their samples times the root of the mean squared loss."""
 
     section = "oort"
     exploration: Share = Field(
