@@ -153,6 +153,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         todo = [Cell(cell.name, {**cell.config, "local-steps": options.steps}) for cell in todo]
     if options.only:
         todo = [cell for cell in todo if cell.name in options.only]
+        drawn = tuple(cell.name for cell in todo)
     results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, COLUMNS).markdown(), end="\n\n")
     print(difference_table(results, COMPARED, "cosage").markdown(), end="\n\n")
