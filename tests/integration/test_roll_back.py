@@ -64,7 +64,7 @@ def test_the_run_goes_back_and_goes_on(small, monkeypatch, caplog):
 def test_what_spoils_it_again_ends_the_run(small, monkeypatch, tmp_path):
     poison(monkeypatch, times=2)
     with pytest.raises(RunFailed, match="set aside"):
-        run_local({**small, "round.give-up-after": 0.2})
+        run_local({**small, "round.roll-back-after": 1, "round.give-up-after": 0.2})
     assert len(events(tmp_path / "runs" / "one", "rolled-back")) == 1
 
 
