@@ -24,7 +24,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch test test-browser test-faults fuzz lint docs bench stop clean
+.PHONY: help venv run compare watch test test-browser test-faults fuzz fuzz-replies lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
@@ -76,6 +76,9 @@ test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while ru
 
 fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES bad inputs each, new ones every time
 	FUZZ_EXAMPLES=$(EXAMPLES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/fuzz
+
+fuzz-replies: $(STAMP) ## Damage every entry of every reply to every method, one at a time; the suite tries some
+	FUZZ_EXAMPLES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/fuzz/test_fuzz_records.py -k one_thing
 
 lint: $(STAMP) ## Check style, types, and that imports only point down
 	$(BIN)/ruff check .

@@ -3,6 +3,8 @@
 ``python -m forager.benchmarks.cosage small --data features.npz`` runs the paper's small setting (10
 clients with 5 shards each, 2 chosen), ``large`` its large one (100 clients with 3 shards, 10
 chosen), ``one-shard`` a harder one (100 clients with 1 shard of Fashion-MNIST, 10 chosen).
+``digits-1`` and ``digits-3`` have 100 clients with 1 or 3 shards of the digits, and ``--steps`` of
+local work, as many as matter: a proxy of little work tells little.
 ``variants`` tries other ways to spend CosAge's bytes: of the large setting if there is ``--data``,
 else of the harder one. Data are the features of a frozen backbone (``python -m
 forager.benchmarks.features``) or any other ``.npz`` file that a linear head can learn.
@@ -43,6 +45,17 @@ SETTINGS: dict[str, dict[str, Scalar]] = {
         "num-clients": 100,
         "split.shards-per-client": 1,
         "clients-per-round": 10,
+    },
+    **{
+        f"digits-{shards}": {
+            "task": "digits",
+            "num-clients": 100,
+            "split.shards-per-client": shards,
+            "clients-per-round": 10,
+            "batch-size": 8,
+            "learning-rate": 0.05,
+        }
+        for shards in (1, 3)
     },
 }
 # Section IV: SGD of one epoch with momentum 0.9, learning rate 0.01, batches of 64; 10 % of the
@@ -94,6 +107,7 @@ COLUMNS = (
     Column("worst class", of_last("worst-class", 10)),
     Column("MB", total_bytes(), ".1f", scale=1e-6),
     Column("MB up", total("bytes-up"), ".2f", scale=1e-6),
+    Column("MB down for training", total("bytes-down"), ".2f", scale=1e-6),
     Column("MB selecting", total("bytes-select"), ".1f", scale=1e-6),
 )
 COMPARED = COLUMNS[2:6]
@@ -107,10 +121,11 @@ def cells(setting: str, data: Path | None, rounds: int) -> list[Cell]:
     common = {**PAPER, **SETTINGS[setting], "num-server-rounds": rounds}
     if data is not None:
         common |= {"task": "npz", "data.path": str(data.resolve())}
-    rest = {**common, "client-selector": "cosage", "cosage.silent-ratio": 0.5}
+    cosage: dict[str, Scalar] = {**common, "client-selector": "cosage"}
     return [
         *(Cell(policy, {**common, "client-selector": policy}) for policy in POLICIES),
-        Cell("cosage, half resting", rest),
+        Cell("cosage, half resting", {**cosage, "cosage.silent-ratio": 0.5}),
+        Cell("cosage, 30 asked", {**cosage, "summary.ask-at-most": 30}),
     ]
 
 
@@ -125,6 +140,8 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser = benchmark_parser("cosage", __doc__, rounds=60, seeds=5)
     parser.add_argument("setting", choices=[*SETTINGS, "variants"])
     parser.add_argument("--data", type=Path, help="an .npz file of features")
+    parser.add_argument("--steps", type=int, help="local steps; one epoch if not said")
+    parser.add_argument("--only", nargs="+", help="only the runs of these names")
     options = parser.parse_args(arguments)
     if options.data is None and options.setting in ("small", "large"):
         parser.error(f"--data: {options.setting} needs an .npz file of features")
@@ -132,6 +149,11 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         todo, drawn = variants(options.data, options.rounds), DRAWN_VARIANTS
     else:
         todo, drawn = cells(options.setting, options.data, options.rounds), DRAWN
+    if options.steps:
+        todo = [Cell(cell.name, {**cell.config, "local-steps": options.steps}) for cell in todo]
+    if options.only:
+        todo = [cell for cell in todo if cell.name in options.only]
+        drawn = tuple(cell.name for cell in todo)
     results = run_benchmark(options, todo, runner=runner)
     print(summary_table(results, COLUMNS).markdown(), end="\n\n")
     print(difference_table(results, COMPARED, "cosage").markdown(), end="\n\n")

@@ -44,7 +44,6 @@ def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalRes
     return LocalResult(folder.path, reason, rounds)
 
 
-@torch.no_grad()
 def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Samples) -> float:
     """Return the lowest accuracy that a model has on the samples of any one class.
 
@@ -55,10 +54,16 @@ def worst_class_accuracy(model: nn.Module, arrays: ArrayRecord, data: Samples) -
     >>> worst_class_accuracy(nn.Linear(2, 2, bias=False), identity, data)
     0.5
     """
+    return min(class_accuracies(model, arrays, data).values())
+
+
+@torch.no_grad()
+def class_accuracies(model: nn.Module, arrays: ArrayRecord, data: Samples) -> dict[int, float]:
+    """Return the accuracy on the samples of each class that there are samples of."""
     load_arrays(model, from_record(arrays))
     model.eval()
     guesses = [model(data.x[i : i + 512]).argmax(1) for i in range(0, len(data), 512)]
     right = (torch.cat(guesses) == data.y).double()
     held = torch.bincount(data.y)
     share = torch.bincount(data.y, weights=right) / held
-    return float(share[held > 0].min())
+    return {label: float(share[label]) for label in held.nonzero().ravel().tolist()}

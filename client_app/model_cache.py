@@ -1,22 +1,29 @@
 """The last model that a client was asked about, kept so that the next need not come whole.
 
+Who is then chosen is sent no model at all, only the name of the one to train from.
+
 It is a cache: a client that has lost it says so and is sent the whole model. It lies in Flower's
 context, not in the client's own state: it need not outlive the SuperNode.
 """
 
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.changes import BASE, CHANGE, TAG, apply_change
-from ..core.wire.keys import ARRAYS
-from ..core.wire.records import entries, record_at
+from ..core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change
+from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ..core.wire.records import attach, entries, filled, record_at, replies_to
+from .identity import reply_header
 from .request import message_config
+
+Handler = Callable[[Sequence[Message], Sequence[Context]], list[Message]]
 
 _MODEL, _NAME = "held-model", "held-model-tag"
 
@@ -53,6 +60,44 @@ def _held(context: Context) -> HeldModel | None:
     record = record_at(context.state, _MODEL, ArrayRecord)
     name = record_at(context.state, _NAME, ConfigRecord)
     return None if record is None or name is None else HeldModel(str(name[TAG]), record)
+
+
+def with_held_models(handle: Handler) -> Handler:
+    """Return a handler for messages that may name a held model instead of carrying one.
+
+    Clients that do not hold it say so, and are sent the message again with the model in it.
+    """
+
+    @wraps(handle)
+    def handle_all(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+        complete = [_with_model(m, c) for m, c in zip(messages, contexts, strict=True)]
+        able = [(m, c) for m, c in zip(complete, contexts, strict=True) if m is not None]
+        done = iter(handle(*zip(*able, strict=True)) if able else ())
+        return [
+            _lacking(message, context) if whole is None else next(done)
+            for message, whole, context in zip(messages, complete, contexts, strict=True)
+        ]
+
+    return handle_all
+
+
+def _with_model(message: Message, context: Context) -> Message | None:
+    """Return a message with its model in it, or None if that is neither sent nor held."""
+    tag = entries(message_config(message)).get(TAG)
+    if ARRAYS in entries(message.content) or tag is None:
+        return message
+    held = _held(context)
+    if held is None or held.tag != tag:
+        return None
+    whole = copy.copy(message)  # what was sent stays as it is
+    attach(whole, ARRAYS, held.record)
+    return whole
+
+
+def _lacking(message: Message, context: Context) -> Message:
+    metrics = filled(MetricRecord, {NUM_EXAMPLES: 1, LACKS_BASE: 1})
+    content = filled(RecordDict, reply_header(context) | {METRICS: metrics})
+    return replies_to([message], [content])[0]
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ from ..core.learning.model_arrays import load_arrays
 from ..core.learning.sample_values import Looked, valuation
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
-from ..core.methods.ode import Ode
+from ..core.methods.ode import Ode, ode_settings
 from ..core.methods.stream import Stream as StreamSettings
 from ..core.tasks import Split
 from ..core.tasks.streams.arrivals import Arrivals
@@ -269,9 +269,10 @@ class StreamDevice:
         return self.packing.unpack(x, y), weights
 
     def counts_for(self) -> float:
-        """Return the client's weight: that of all its samples (eq. 12), else how fast they come."""
+        """Return the client's weight: that of all its samples (eq. 12), or how fast they come."""
         data, weights = self.samples()
-        if self.class_weights:
+        ode = ode_settings(self.config)
+        if self.class_weights and (ode is None or ode.client_weights == "stored"):
             return float(len(data) if weights is None else weights.sum())
         speed = float(self.stream.label_velocity(self.request.task.num_classes).sum())
         return speed or float(len(data))

@@ -34,6 +34,7 @@ from ..core.wire.keys import (
 )
 from ..core.wire.records import entries, filled, record_at, replies_to, sent_arrays
 from .identity import client_config, client_data, client_key, client_task, reply_header
+from .model_cache import with_held_models
 from .request import (
     ClientHook,
     ClientRequest,
@@ -55,8 +56,9 @@ def trainer_of(config: RunConfig) -> Trainer:
     return Trainer(model.to(device), config.local.trainer, config.local.threads, task.problem)
 
 
+@with_held_models
 def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Train every client from the model it was sent, on its own data."""
+    """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
     hooks = hooks_of(config)

@@ -27,7 +27,7 @@ from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
-from .callbacks.checkpoint import Checkpoints, load_checkpoint
+from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.early_stop import EarlyStop
 from .callbacks.progress import Progress
 from .loop import Evaluate, Loop
@@ -96,6 +96,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
+        earlier=lambda server_round: load_earlier(folder.checkpoints, server_round),
+        roll_back_after=config.round.roll_back_after,
         title=title,
         config=config.flat(),
         frozen=frozen_digest(model),

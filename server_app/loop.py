@@ -16,7 +16,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.events import Aggregated, Evaluated, RoundFinished, RunFinished
+from ..core.wire.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.keys import FROZEN, RUN, TRAIN_LOSS
 from ..core.wire.records import records_of
 from ..strategies.layer import as_layer, unchanged_on_failure
@@ -38,6 +38,10 @@ class RunFailed(RuntimeError):
 
 class _RoundFailed(Exception):
     """A round brought nothing and will be tried again."""
+
+
+class _AllRefused(_RoundFailed):
+    """Clients answered, and nothing of it could be used: what they were sent may be at fault."""
 
 
 class Loop:
@@ -64,6 +68,11 @@ class Loop:
         A round with fewer is tried again.
     give_up_after : float (default: 600.0)
         Seconds without a successful round that end the run.
+    earlier : callable, optional
+        Returns a saved state from before a round, or None.
+    roll_back_after : int (default: 3)
+        Times that a round may fail with every reply set aside until the run goes back to an earlier
+        state; 0 for never.
     title : str, optional
         What the run is called in the log; its layers by default.
     config : dict, optional
@@ -84,6 +93,8 @@ class Loop:
         evaluate_every: int = 1,
         min_replies: int = 1,
         give_up_after: float = 600.0,
+        earlier: Callable[[int], dict[str, Any] | None] = lambda server_round: None,
+        roll_back_after: int = 3,
         title: str = "",
         config: dict[str, Any] | None = None,
         frozen: str = "",
@@ -98,6 +109,9 @@ class Loop:
         self.evaluate_every = evaluate_every
         self.min_replies = min_replies
         self.give_up_after = give_up_after
+        self.earlier = earlier
+        self.roll_back_after = roll_back_after
+        self._rolled_back_in = 0  # the round that failed when the run last went back
         self.config = config or {}
         self.frozen = frozen
 
@@ -155,7 +169,7 @@ class Loop:
     def play_round(self) -> str | None:
         """Play the next round; a text is the reason to end the run with it."""
         started = time.monotonic()
-        self._train_until_success(self.round + 1)
+        self._train_until_success()
         self.round += 1
         if self.round % self.evaluate_every == 0 or self.round == self.num_rounds:
             self._evaluate_on_server()
@@ -169,14 +183,19 @@ class Loop:
         self.snapshot = self.state()
         return next(filter(None, reasons), None)
 
-    def _train_until_success(self, server_round: int) -> None:
-        since, hopeless = time.monotonic(), 0
-        self.grid.round = server_round
+    def _train_until_success(self) -> None:
+        """Train the next round; it may be an earlier one in the end."""
+        since, hopeless, refused = time.monotonic(), 0, 0
         while True:
+            server_round = self.grid.round = self.round + 1
             try:
                 self._train(server_round)
                 return
             except _RoundFailed as failure:
+                refused = refused + 1 if isinstance(failure, _AllRefused) else 0
+                if 0 < self.roll_back_after <= refused and self._roll_back(str(failure)):
+                    since, hopeless, refused = time.monotonic(), 0, 0
+                    continue
                 last = self.train_exchange
                 all_failed = last is not None and last.errors == last.sent
                 hopeless = hopeless + 1 if all_failed else 0
@@ -188,6 +207,30 @@ class Loop:
                     ) from failure
                 _log.warning("round %d is tried again: %s", server_round, failure)
                 time.sleep(min(_PAUSE, self.give_up_after))
+
+    def _roll_back(self, reason: str) -> bool:
+        """Go back to the state before the one that nothing comes of; False if that cannot be.
+
+        What was accepted in one round can be what spoils all later ones. If the same round fails
+        again after that, the fault is elsewhere.
+        """
+        failed = self.round + 1
+        if failed <= self._rolled_back_in:
+            return False
+        state = self.earlier(self.round)
+        if state is None:
+            return False
+        self.load_state(state)
+        self._rolled_back_in = failed
+        self.snapshot = self.state()
+        _log.warning(
+            "round %d failed %d times with every reply set aside: the run goes back to round %d",
+            *(failed, self.roll_back_after, self.round),
+        )
+        self.federation.note(RolledBack(round=failed, to=self.round, reason=reason))
+        for callback in self.callbacks:
+            callback.on_roll_back(self)
+        return True
 
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
@@ -218,11 +261,11 @@ class Loop:
         try:
             arrays, metrics = self.strategy.aggregate_train(server_round, replies)
         except Exception as error:  # Flower's strategies raise many kinds for what they cannot use
-            raise _RoundFailed(f"aggregation failed: {type(error).__name__}: {error}") from error
+            raise _AllRefused(f"aggregation failed: {type(error).__name__}: {error}") from error
         if arrays is None:
-            raise _RoundFailed("too few replies could be used: the others were set aside")
+            raise _AllRefused("too few replies could be used: the others were set aside")
         if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
-            raise _RoundFailed("the aggregated model is not finite")
+            raise _AllRefused("the aggregated model is not finite")
         return arrays, metrics
 
     def _what_went_wrong(self, received: int) -> str:

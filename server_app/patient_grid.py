@@ -21,6 +21,8 @@ from ..core.wire.sizes import name_bytes, payload_bytes, record_bytes
 from ..core.wire.text import shorten
 from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
+from ..strategies.observations import lacks_model
+from .short_messages import in_short
 
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
@@ -44,9 +46,16 @@ class Exchange:
     late: list[str] = field(default_factory=list)
     bytes_down: int = 0
     bytes_up: int = 0
+    bytes_spared: int = 0
+    resent: int = 0
+    # What to send to a node if it does not hold the model that its message went without
+    whole: dict[int, Message] = field(default_factory=dict)
+    lacking: list[Message] = field(default_factory=list)  # those of them to be sent now
+    lost: dict[int, float] = field(default_factory=dict)  # simulated seconds that it took to say so
     seconds: float = 0.0
     simulated: float = 0.0
     started: float = 0.0
+    limit: float = math.inf  # simulated seconds that a training may take
     took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
 
     def reply_seconds(self) -> ReplySeconds:
@@ -93,6 +102,7 @@ class PatientGrid(GridWrapper):
         super().__init__(grid)
         self.federation = federation
         self.deadline = deadline
+        federation.times.deadline = deadline
         self.poll = poll
         self.round = 0
         self.last: Exchange | None = None
@@ -141,9 +151,12 @@ class PatientGrid(GridWrapper):
         exchange = Exchange(messages[0].metadata.message_type, len(messages))
         self.last = exchange
         started = exchange.started = time.monotonic()
+        devices = getattr(self.grid, "devices", None)
+        if exchange.kind == "train":
+            exchange.limit = math.inf if devices is None else limit
+            messages, exchange.whole, exchange.bytes_spared = in_short(messages, self.federation)
         waiting = self._send(messages, limit, exchange)
         enough = len(messages) if enough is None else enough
-        devices = getattr(self.grid, "devices", None)
         try:
             while waiting and exchange.received < enough:
                 before = len(waiting)
@@ -152,7 +165,13 @@ class PatientGrid(GridWrapper):
                     # What has arrived is used, but on a simulated clock it has not yet.
                     if devices is not None and exchange.received >= enough:
                         break
-                if len(waiting) < before:
+                progress = len(waiting) < before
+                if exchange.lacking and exchange.received < enough:
+                    again, exchange.lacking = exchange.lacking, []
+                    exchange.resent += len(again)
+                    left = max(limit - (time.monotonic() - started), self.poll)
+                    waiting |= self._send(again, left, exchange)
+                if progress:
                     if exchange.received >= quorum * len(messages):
                         limit = min(limit, 2 * (time.monotonic() - started) + self.poll)
                         quorum = math.inf  # the limit is set once
@@ -165,10 +184,24 @@ class PatientGrid(GridWrapper):
             exchange.seconds = time.monotonic() - started
             if devices is not None:
                 devices.pass_time(exchange.simulated)
-            if exchange.received < enough and exchange.kind == "train":
-                for key in exchange.late:  # their round was waited for in vain
-                    self.federation.heard(key, self.round, answered=False)
+            if exchange.kind == "train":
+                self._learn_times(exchange, in_vain=exchange.received < enough)
             self._note(exchange)
+
+    def _learn_times(self, exchange: Exchange, in_vain: bool) -> None:
+        """Learn who took how long; who is late in vain has cost the round the whole deadline."""
+        times = self.federation.times
+        waited = exchange.simulated or exchange.seconds
+        for key, seconds in exchange.took.items():
+            times.replied(key, seconds, self.round)
+        for key in exchange.failed:
+            times.failed(key, self.round)
+        for key in exchange.late:
+            if in_vain:
+                self.federation.heard(key, self.round, answered=False)
+                times.late(key, waited, self.round)
+            else:
+                times.cut_off(key, waited)
 
     def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
         sizes: dict[int, int] = {}
@@ -203,8 +236,11 @@ class PatientGrid(GridWrapper):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue
-            seconds = self._simulated(reply)
-            exchange.simulated = max(exchange.simulated, seconds)
+            seconds = self._simulated(reply) + exchange.lost.get(node, 0.0)
+            exchange.simulated = max(exchange.simulated, min(seconds, exchange.limit))
+            if seconds > exchange.limit:
+                exchange.late.append(self.federation.key(node))
+                continue
             if reply.has_error() and reply.error.code == _EXPIRED:
                 exchange.late.append(self.federation.key(node))
                 continue
@@ -214,6 +250,11 @@ class PatientGrid(GridWrapper):
                 continue
             size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
             exchange.bytes_up += size
+            if node in exchange.whole and lacks_model(reply):
+                self.federation.learn_held([node], "")
+                exchange.lacking.append(exchange.whole.pop(node))
+                exchange.lost[node] = seconds
+                continue
             if not hasattr(self.grid, "durations"):
                 seconds = time.monotonic() - exchange.started
             if seconds:  # the local engine answers for all at once, unless its devices are slow
@@ -255,6 +296,8 @@ class PatientGrid(GridWrapper):
                 received=exchange.received,
                 failed=exchange.failed,
                 late=exchange.late,
+                resent=exchange.resent,
+                bytes_spared=exchange.bytes_spared,
                 bytes_down=exchange.bytes_down,
                 bytes_up=exchange.bytes_up,
                 seconds=exchange.seconds,

@@ -15,12 +15,14 @@ from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import filled, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
+from .response_times import ResponseTimes
 from .roster import Roster
 
 _log = logging.getLogger("forager")
 _LONGEST_REST = 64  # rounds that a silent client is left alone at most
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
+_MOST_HELD = 100_000  # nodes whose held model is known; who is forgotten is sent the whole model
 
 Journal = Callable[[Event], None]
 
@@ -77,6 +79,8 @@ class Federation:
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
         self._cohort: str | None = None
+        self.times = ResponseTimes()
+        self._held: dict[int, str] = {}  # the tag of the model that a node was last asked about
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
 
@@ -99,6 +103,11 @@ class Federation:
                 self._strangers.add(key)
                 _log.warning("client %s is not in clients.allowed: it takes no part", key)
         return [node for node in nodes if self.key(node) in self.allowed]
+
+    def ready_to_train(self, nodes: Iterable[int], server_round: int) -> list[int]:
+        """Return the nodes that do not rest, neither for silence nor for training too slowly."""
+        awake = self.awake(nodes, server_round)
+        return [node for node in awake if not self.times.rests(self.key(node), server_round)]
 
     def awake(self, nodes: Iterable[int], server_round: int) -> list[int]:
         """Return the nodes that do not rest for having left messages unanswered."""
@@ -132,6 +141,20 @@ class Federation:
         if node_id not in self._sent:
             raise BadReply("nobody asked for it")
         return sent_arrays(self._sent[node_id], ARRAYS)
+
+    def holds(self, node_id: int) -> str:
+        """Return the tag of the model that a node keeps; empty if it is not known to keep one."""
+        return self._held.get(node_id, "")
+
+    def learn_held(self, nodes: Iterable[int], tag: str) -> None:
+        """Learn that nodes keep the model of a tag, or with an empty one that they keep none."""
+        if len(self._held) > _MOST_HELD:  # nodes come and go under new ids
+            self._held.clear()
+        for node in nodes:
+            if tag:
+                self._held[node] = tag
+            else:
+                self._held.pop(node, None)
 
     def ask(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 
 from flwr.app import ConfigRecord, Message, MetricRecord
 
+from ..core.wire.changes import LACKS_BASE
 from ..core.wire.keys import (
     HISTOGRAM,
     LOSS,
@@ -20,6 +21,7 @@ from ..core.wire.keys import (
     SIMILARITY,
     SUPPORT,
     TRAIN_LOSS,
+    UTILITY,
 )
 from ..core.wire.records import entries, record_at, records_of
 from ..core.wire.signatures import decode_signature
@@ -28,7 +30,6 @@ from .federation import BadReply
 
 Reader = Callable[[Message], Any]
 
-UTILITY = "utility"
 _ABSURD = 1e12  # samples of one label: sums of such counts still are numbers
 # What clients can be asked before they are chosen; the rest is known from training replies only.
 ASKED = (SIMILARITY, LOSS, HISTOGRAM)
@@ -42,16 +43,34 @@ def metrics_in(reply: Message) -> Mapping[str, Any]:
     return entries(records[0]) if len(records) == 1 else {}
 
 
+def lacks_model(reply: Message) -> bool:
+    """Tell whether a client answers that it does not hold the model that a message builds on."""
+    return LACKS_BASE in metrics_in(reply)
+
+
 def train_loss(reply: Message) -> float | None:
     """Return the mean loss of local training."""
     loss = metrics_in(reply).get(TRAIN_LOSS)
     return loss if isinstance(loss, float) else None
 
 
-def utility(reply: Message) -> float | None:
-    """Return Oort's statistical utility, |B| * sqrt(mean loss^2), by the mean loss."""
-    loss, examples = train_loss(reply), metrics_in(reply).get(NUM_EXAMPLES)
-    return examples * loss if loss is not None and isinstance(examples, int | float) else None
+def utility(reply: Message) -> float:
+    """Return Oort's statistical utility, |B| sqrt(mean loss^2), and take it out of a reply.
+
+    Who does not tell it is worth nothing: as unknown it would be explored again and again.
+    """
+    value = metrics_in(reply).get(UTILITY, 0.0)
+    if UTILITY in metrics_in(reply):
+        del records_of(reply.content, MetricRecord)[0][UTILITY]
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BadReply(f"{UTILITY} = {value!r} is not a finite number of 0 or more")
+    return float(value)
+
+
+def num_examples(reply: Message) -> float | None:
+    """Return how many samples a client says it has trained on."""
+    examples = metrics_in(reply).get(NUM_EXAMPLES)
+    return float(examples) if isinstance(examples, int | float) else None
 
 
 def seconds(reply: Message) -> float | None:
@@ -128,6 +147,7 @@ def readers(needs: frozenset[str], bounded: bool = True, hashes: int = 0) -> dic
         LOSS: train_loss,
         UTILITY: utility,
         SECONDS: seconds,
+        NUM_EXAMPLES: num_examples,
         SIGNATURE: signature(hashes),
         SIMILARITY: ridden_similarity(bounded),
     }

@@ -21,14 +21,14 @@ from ..core.methods.selector import Selector, Summary
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record
 from ..core.wire.events import Selected
-from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, WANTS
+from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
 from .grids import GridView
 from .layer import Layer
-from .observations import ASKED, UTILITY, readers
+from .observations import ASKED, readers
 from .survey import Survey, encode_update
 from .usual_size import UsualSize
 
@@ -37,6 +37,7 @@ _log = logging.getLogger("forager")
 
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
 _ENOUGH = 5
+_MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 _AT_MOST = 2.0  # times the average that a client is chosen, by a rule that has no ages
 
 
@@ -165,12 +166,11 @@ class Selection(Layer):
         available = list(grid.get_node_ids())
         wanted = self.count or max(1, round(self.fraction * len(available)))
         self._say_if_short(wanted, len(available))
-        # Not one more because 50 * 1.1 is a hair above 55
-        asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
-        if not asked:
+        if not available:
             self._say_if_empty(server_round)
             return []
         nodes = self.federation.nodes(GridView(grid, available))
+        asked = min(len(available), self._how_many(wanted, nodes, server_round))
         self._before = from_record(arrays)
         eligible = self._eligible(nodes, asked, server_round)
         pool = self._candidates(eligible, asked, server_round, arrays, grid)
@@ -192,10 +192,27 @@ class Selection(Layer):
         view = GridView(grid, picked)
         return self._in_order(super().configure_train(server_round, arrays, config, view))
 
+    def _how_many(self, wanted: int, nodes: list[int], server_round: int) -> int:
+        """Return how many to ask: with over-commitment as many as are likely to fail, or more."""
+        # Not one more because 50 * 1.1 is a hair above 55
+        asked = math.ceil(wanted * (1 + self.over_commit) - 1e-9)
+        ready = self.federation.ready_to_train(nodes, server_round)
+        if not self.over_commit or not ready:
+            return asked
+        fail = float(self.federation.times.failures(self.federation.keys(ready)).mean())
+        return max(asked, math.ceil(wanted / (1 - min(fail, _MOST_FAILURES)) - 1e-9))
+
     def _eligible(self, nodes: list[int], count: int, server_round: int) -> list[int]:
-        """Return those that may be chosen: awake, and not chosen too often; enough in any case."""
-        awake = self.federation.awake(nodes, server_round)
-        eligible = awake if len(awake) >= count else nodes
+        """Return those that may be chosen; enough in any case.
+
+        They are awake, with over-commitment expected in time, and not chosen too often.
+        """
+        ready = self.federation.ready_to_train(nodes, server_round)
+        eligible = ready if len(ready) >= count else nodes
+        if self.over_commit:
+            times, key = self.federation.times, self.federation.key
+            likely = [n for n in eligible if times.expected_in_time(key(n), server_round)]
+            eligible = likely if len(likely) >= count else eligible
         if not self.at_most or len(eligible) <= count:
             return eligible
         picks = self.memory.picked(self.federation.keys(eligible))
@@ -344,6 +361,8 @@ class Selection(Layer):
             if value is not None:
                 self._learn(node, name, value)
         except BadReply as error:
+            if name == UTILITY:  # unknown would be worth a try, again and again
+                self.memory.learn(self.federation.key(node), name, 0.0)
             self.federation.set_aside(server_round, node, str(error))
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
@@ -396,6 +415,7 @@ class Selection(Layer):
             "memory": self.memory.state_dict(),
             "update": self._update,
             "usual": {name: usual.state() for name, usual in self._usual.items()},
+            "times": self.federation.times.state_dict(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -407,6 +427,8 @@ class Selection(Layer):
         self._update = state["update"]
         for name, usual in self._usual.items():
             usual.load(state["usual"][name])
+        if "times" in state:  # else an older version wrote it
+            self.federation.times.load_state_dict(state["times"])
 
 
 @dataclass(frozen=True)

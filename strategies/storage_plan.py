@@ -32,7 +32,7 @@ class StoragePlan:
         Drift (in sum, of shares that add up to 1) from which on the plan is made anew.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
-    quantities, cover : str, bool
+    quantities, cover, client_weights : str, bool, str
         As in :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     """
 
@@ -43,10 +43,12 @@ class StoragePlan:
         labels_per_client: int,
         quantities: str,
         cover: bool,
+        client_weights: str = "stored",
     ) -> None:
         self.replan = replan
         self.clients_per_label, self.labels_per_client = clients_per_label, labels_per_client
         self.quantities, self.cover = quantities, cover
+        self.client_weights = client_weights
         self.quota: dict[str, list[int]] = {}
         self.class_weights: list[float] = []
         self._velocities: dict[str, list[float]] = {}  # those that the plan was made for
@@ -82,6 +84,7 @@ class StoragePlan:
             self.labels_per_client or None,
             self.quantities,
             self.cover,
+            client_weights=self.client_weights,
             held=[self.quota.get(key, nothing) for key in velocities],
             loyalty=self.replan,
         )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..core.config import RunConfig
 from ..core.learning.sample_values import valuation
-from ..core.methods.ode import Ode
+from ..core.methods.ode import ode_settings
 from ..core.methods.stream import Stream
 from ..core.tasks import load_task
 from ..core.wire.arrays import checked_view, to_record
@@ -66,8 +66,9 @@ class Streams(Layer):
         lot.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
-    quantities, cover : str, bool
-        How a client divides its store, and whether every label must have a place; see
+    quantities, cover, client_weights : str, bool, str
+        How a client divides its store, whether every label must have a place, and what clients
+        count for; see
         :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
@@ -88,10 +89,11 @@ class Streams(Layer):
         *,
         plans: bool = True,
         estimator: str = "incremental",
-        clients_per_label: int = 5,
+        clients_per_label: int = 0,
         labels_per_client: int = 0,
-        quantities: str = "even",
+        quantities: str = "proportional",
         cover: bool = True,
+        client_weights: str = "velocity",
         coordinated: bool = True,
         replan: float = 0.2,
         every_round: bool = False,
@@ -104,7 +106,9 @@ class Streams(Layer):
         self.coordinated = coordinated
         self.every_round = every_round
         self.profiles = StreamProfiles()
-        self.plan = StoragePlan(replan, clients_per_label, labels_per_client, quantities, cover)
+        self.plan = StoragePlan(
+            *(replan, clients_per_label, labels_per_client, quantities, cover, client_weights)
+        )
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
@@ -114,21 +118,23 @@ class Streams(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
         """Return the layer that a config describes; an error if a sample has no room."""
         check_room(config)
-        plans = config.data_selector == "ode"
-        ode, task = config[Ode], load_task(config.task_spec())
+        ode, task = ode_settings(config), load_task(config.task_spec())
+        every_round = config[Stream].ingest == "every-round"
+        if ode is None:
+            return cls(inner, task.num_classes, 0, plans=False, every_round=every_round)
         return cls(
             inner,
             task.num_classes,
-            valuation(task.build_model(), config, task.problem).size if plans else 0,
-            plans=plans,
+            valuation(task.build_model(), config, task.problem).size,
             estimator=ode.estimator,
             clients_per_label=ode.clients_per_label,
             labels_per_client=ode.labels_per_client,
             quantities=ode.quantities,
             cover=ode.cover,
+            client_weights=ode.client_weights,
             coordinated=ode.coordinate,
             replan=ode.replan,
-            every_round=config[Stream].ingest == "every-round",
+            every_round=every_round,
         )
 
     def configure_train(
@@ -212,6 +218,7 @@ class Streams(Layer):
                     round=server_round,
                     clients=len(plan.quota),
                     stored=plan.quota.sum(0).tolist(),
+                    holders=(plan.quota > 0).sum(0).tolist(),
                     class_weights=plan.class_weights.tolist(),
                     quota=dict(islice(self.plan.quota.items(), _MOST_DRAWN)),
                 )

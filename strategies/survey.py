@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ..core.wire import sparse
 from ..core.wire.arrays import flat_floats, from_record
-from ..core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_change, tag_of
+from ..core.wire.changes import BASE, CHANGE, TAG, encode_change, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
 from .federation import Federation
-from .observations import answered, metrics_in
+from .observations import answered, lacks_model
 
 
 class Survey:
@@ -39,7 +39,6 @@ class Survey:
         self.resend = resend
         self._model: dict[str, NDArray[Any]] = {}  # of the last question
         self._tag = ""
-        self._holders: set[int] = set()  # who answered it
 
     def ask(
         self,
@@ -81,16 +80,19 @@ class Survey:
         if reference is not None:
             whole[REFERENCE] = encode_update(reference)
         in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}
-        in_short = self._in_short(asked, tag, model, reference)
+        holders = {node for node in nodes if tag and federation.holds(node) == self._tag != ""}
+        in_short = self._in_short(asked, tag, model, reference) if holders else None
 
         def content(node: int) -> dict[str, Any]:
-            return in_short if in_short is not None and node in self._holders else in_full
+            return in_short if in_short is not None and node in holders else in_full
 
         answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
-        lacking = [node for node, answer in answers.items() if _lacks_model(answer)]
+        lacking = [node for node, answer in answers.items() if lacks_model(answer)]
         answers |= federation.ask(grid, server_round, SUMMARY, lacking, in_full)
         found = federation.readable(server_round, answers, read)
-        self._model, self._tag, self._holders = model, tag, set(found)
+        self._model, self._tag = model, tag
+        federation.learn_held(set(nodes) - set(found), "")
+        federation.learn_held(found, tag)
         return found
 
     def _in_short(
@@ -101,7 +103,7 @@ class Survey:
         reference: Mapping[str, NDArray[Any]] | None,
     ) -> dict[str, Any] | None:
         """Return the question for those who hold the last model, if that is shorter."""
-        change = encode_change(self._model, model) if tag and self._holders else None
+        change = encode_change(self._model, model)
         if change is None:
             return None
         short = asked | {TAG: tag, BASE: self._tag, CHANGE: change}
@@ -112,10 +114,6 @@ class Survey:
         if not np.array_equal(difference, flat_floats(reference)):  # a round was tried again
             short[REFERENCE] = encode_update(reference)
         return {CONFIG: short}
-
-
-def _lacks_model(answer: Message) -> bool:
-    return LACKS_BASE in metrics_in(answer)
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:

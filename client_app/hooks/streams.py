@@ -11,7 +11,7 @@ from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
 from ...core.learning.model_arrays import load_arrays
 from ...core.learning.sample_values import valuation
-from ...core.methods.ode import Ode
+from ...core.methods.ode import Ode, ode_settings
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, replies_to
@@ -28,10 +28,8 @@ class StreamedData(ClientHook):
 
     def __init__(self, config: RunConfig) -> None:
         self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip
-        self.estimates = config.data_selector == "ode" and config[Ode].estimator not in (
-            "exact",
-            "none",
-        )
+        ode = ode_settings(config)
+        self.estimates = ode is not None and ode.estimator not in ("exact", "none")
         self._devices: dict[str, StreamDevice] = {}
 
     def before(self, request: ClientRequest) -> None:

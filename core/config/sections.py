@@ -39,10 +39,16 @@ class Round(Settings):
     )
     over_commit: NonNegative = Field(
         default=0.0,
-        description="share of clients asked beyond those needed; the slowest are not waited for",
+        description="share of clients asked beyond those needed; the slowest are not waited for; "
+        "more are asked where more are likely to fail",
     )
     give_up_after: NonNegative = Field(
         default=600.0, description="seconds without a successful round that end the run"
+    )
+    roll_back_after: Count = Field(
+        default=3,
+        description="times that a round may fail with every reply set aside until the run goes "
+        "back to the checkpoint before; 0 means never",
     )
     question_deadline: Positive = Field(
         default=60.0, description="seconds that a client has to answer a question before training"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..config import RunConfig
-from ..methods.ode import Ode
+from ..methods.ode import ode_settings
 from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
 from .placement import device_of
@@ -43,11 +43,11 @@ def valuation(
 ) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
     problem = problem or Classification()
-    layers = config[Ode].layers if config.data_selector == "ode" else 1
+    ode = ode_settings(config)
+    layers = 1 if ode is None else ode.layers
     if layers == 1 and (problem.has_classes or _ends_linearly(model)):
         return HeadValuation(model, problem)
-    norms = config.data_selector != "ode" or config[Ode].normalize
-    return LayersValuation(model, layers, norms=norms, problem=problem)
+    return LayersValuation(model, layers, norms=ode is None or ode.normalize, problem=problem)
 
 
 def _ends_linearly(model: nn.Module) -> bool:

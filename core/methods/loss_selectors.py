@@ -7,7 +7,7 @@ from .selector import Selector, Summary
 
 
 class PowerOfChoice(Settings):
-    """Power-of-choice."""
+    """Power-of-choice: clients are drawn by how much data they have, then asked."""
 
     section = "power-of-choice"
     candidates: Count = Field(

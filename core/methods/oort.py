@@ -9,7 +9,7 @@ from .selector import Selector
 
 
 class Oort(Settings):
-    """Oort."""
+    """Oort: clients send one number, their samples times the root of the mean squared loss."""
 
     section = "oort"
     exploration: Share = Field(
@@ -40,6 +40,7 @@ METHODS = (
         paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
         settings=(Oort,),
         core="selectors.client_selectors.oort:Oort",
+        hook="client_app.hooks.utility:StatisticalUtility",
         sends=("loss",),
     ),
 )

@@ -114,6 +114,14 @@ class RoundFinished(Event):
     away: list[str] | None = None
 
 
+class RolledBack(Event):
+    """A round failed again and again with every reply set aside: an earlier checkpoint counts."""
+
+    name = "rolled-back"
+    to: Count = 0  # the round of the checkpoint
+    reason: str = ""
+
+
 class CheckpointSaved(Event):
     """The run was saved."""
 
@@ -151,6 +159,8 @@ class Exchanged(Event):
     received: Count = 0
     failed: dict[str, str] = {}
     late: list[str] = []
+    resent: Count = 0  # to clients that had lost the model they were known to hold
+    bytes_spared: Count = 0  # of models that clients held, and were not sent
     bytes_down: Count = 0
     bytes_up: Count = 0
     seconds: Number = None
@@ -284,6 +294,7 @@ class StoragePlanned(Event):
     name = "planned"
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
+    holders: list[Count] = []  # clients that store each class
     class_weights: Numbers = []
     quota: dict[str, list[Count]] = {}  # by client, no more of them than can be drawn
 

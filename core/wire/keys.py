@@ -28,6 +28,7 @@ VALUES = "uplink-values"
 SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
+UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 
 # Entries of CONFIG in a query for it, and of training messages where answers ride on replies
 WANTS = "wants"

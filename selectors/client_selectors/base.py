@@ -22,7 +22,8 @@ class Candidates:
         One value a client each, in the order of the keys. Always there: ``age`` (rounds since it
         was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
         ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row a
-        client), ``utility`` and ``seconds`` of the last training. NaN means unknown.
+        client), ``utility``, ``seconds`` and ``num-examples`` of the last training. NaN means
+        unknown.
     """
 
     keys: Sequence[str]

@@ -15,8 +15,8 @@ from .local_loss import LocalLoss
 class PowerOfChoice(LocalLoss):
     """The highest losses among ``candidates`` clients drawn at random.
 
-    The draw is in proportion to the observation ``num-examples`` if there is one (unknown sizes
-    count as the mean of the known ones), else uniform.
+    The draw is in proportion to the observation ``num-examples``: what clients trained on last.
+    Unknown sizes count as the median of the known ones; the draw is uniform while none is known.
 
     Parameters
     ----------
@@ -29,6 +29,8 @@ class PowerOfChoice(LocalLoss):
     >>> PowerOfChoice().shortlist(crowd, 1, np.random.default_rng(0)).tolist()
     [1, 3]
     """
+
+    needs = frozenset({"loss", "num-examples"})
 
     def __init__(self, candidates: int = 0) -> None:
         if candidates < 0:
@@ -47,4 +49,4 @@ def _sizes(candidates: Candidates) -> NDArray[np.float64]:
         return np.ones(len(candidates))
     sizes = np.asarray(candidates.observed("num-examples"), dtype=np.float64)
     known = np.isfinite(sizes) & (sizes >= 0)
-    return np.where(known, sizes, sizes[known].mean() if known.any() else 1.0)
+    return np.where(known, sizes, np.median(sizes[known]) if known.any() else 1.0)

@@ -22,6 +22,7 @@ Mask = NDArray[np.bool_]
 
 _SOFTNESS = 0.1  # of the matched split, as a share of the mean velocity of what is assigned
 _TIE = 1e-9  # share by which velocities differ that are the same
+_CLOSE_TO_WHOLE = 1e-6
 _STEPS, _CLOSE = 50, 0.01  # of its prices: at most so many, and when the labels' shares are right
 
 
@@ -49,6 +50,7 @@ def coordinate(
     quantities: str = "even",
     cover: bool = False,
     *,
+    client_weights: str = "stored",
     held: ArrayLike | None = None,
     loyalty: float = 0.0,
 ) -> Plan:
@@ -71,11 +73,15 @@ def coordinate(
     quantities : str
         How a client divides its storage among its labels: "even" as in the paper, with what is left
         over for its faster labels; "balanced" as even, with what is left over for the labels that
-        all clients together store too little of, by eq. 9d; "matched" close to the best solution of
-        eq. 10, which prefers fast labels as far as the global distribution allows.
+        all clients together store too little of, by eq. 9d; "proportional" to its own velocities,
+        rounded so that labels keep their shares over all clients; "matched" close to the best
+        solution of eq. 10, which prefers fast labels as far as the global distribution allows.
     cover : bool
         Give a label that would be stored nowhere the places of another label of one of its clients,
         where that one is stored by others too.
+    client_weights : str
+        What clients count for when their models are averaged: "stored", the weights of what they
+        store (eq. 12), or "velocity", how much arrives there. Labels are weighed accordingly.
     held : array of int, shape (clients, labels), optional
         Quota of the plan before this one.
     loyalty : float
@@ -109,26 +115,36 @@ def coordinate(
         quota = _even(assigned, ranked, places)
     elif quantities == "balanced":
         quota = _balanced(assigned, speeds, places, kept)
+    elif quantities == "proportional":
+        quota = _proportional(assigned, speeds, places, kept)
     elif quantities == "matched":
-        quota = _matched(assigned, speeds, places)
+        quota = _matched(assigned, speeds, ranked, places, kept)
     else:
-        known = "'even', 'balanced' or 'matched'"
+        known = "'even', 'balanced', 'proportional' or 'matched'"
         raise ValueError(f"quantities: expected {known}, got {quantities!r}")
     if cover:
         _cover(quota, (speeds > 0) & (places > 0)[:, None], speeds)
-    return Plan(quota, class_weights(speeds, quota))
+    return Plan(quota, class_weights(speeds, quota, client_weights))
 
 
-def class_weights(velocity: ArrayLike, quota: ArrayLike) -> Floats:
+def class_weights(velocity: ArrayLike, quota: ArrayLike, client_weights: str = "stored") -> Floats:
     """Return the weight of every label: its share of what arrives over its share of the storage.
 
     That is eq. 11; with all places taken the weights of all stored samples add up to their number.
+    Where clients count by velocity, so do their shares of the storage.
 
     >>> class_weights([[3.0, 1.0, 0.0]], [[2, 2, 0]]).tolist()
     [1.5, 0.5, 0.0]
+    >>> unequal = [[9.0, 0.0], [0.0, 1.0]], [[5, 0], [0, 5]]
+    >>> class_weights(*unequal).tolist(), class_weights(*unequal, "velocity").tolist()
+    ([1.8, 0.2], [1.0, 1.0])
     """
-    arriving = np.asarray(velocity, dtype=np.float64).sum(axis=0)
-    stored = np.asarray(quota, dtype=np.float64).sum(axis=0)
+    if client_weights not in ("stored", "velocity"):
+        raise ValueError(f"client_weights: expected 'stored' or 'velocity', got {client_weights!r}")
+    speeds, places = np.asarray(velocity, dtype=np.float64), np.asarray(quota, dtype=np.float64)
+    if client_weights == "velocity":
+        places = places * (speeds.sum(axis=1) / np.maximum(places.sum(axis=1), 1.0))[:, None]
+    arriving, stored = speeds.sum(axis=0), places.sum(axis=0)
     total = arriving.sum() or 1.0
     weights = np.zeros(stored.shape)
     np.divide(arriving / total * stored.sum(), stored, out=weights, where=stored > 0)
@@ -184,25 +200,52 @@ def _balanced(assigned: Mask, velocity: Floats, storage: Ints, kept: Mask) -> In
     return quota
 
 
-def _matched(assigned: Mask, velocity: Floats, storage: Ints) -> Ints:
+def _proportional(assigned: Mask, velocity: Floats, storage: Ints, kept: Mask) -> Ints:
+    """Return parts of each client's storage as large as the labels' shares of what arrives."""
+    speeds = np.where(assigned, velocity, 0.0)
+    totals = speeds.sum(axis=1)
+    places = np.where(totals > 0, storage, 0)
+    parts = speeds * (places / np.maximum(totals, np.finfo(np.float64).tiny))[:, None]
+    return _rounded(parts, places, velocity, kept)
+
+
+def _matched(assigned: Mask, velocity: Floats, ranked: Floats, storage: Ints, kept: Mask) -> Ints:
     """Return whole parts of each client's storage that nearly solve eq. 10.
 
     A client divides its storage by a softmax of velocity minus price, and the price of a label
     rises while more than its global share is stored (Sinkhorn's iteration). As its softness goes to
-    zero the division goes to a solution of the linear program.
+    zero the division goes to a solution of the linear program. ``ranked`` are velocities that count
+    for more where a label is held.
     """
     holders = np.flatnonzero(assigned.any(axis=1))
     parts = np.zeros(assigned.shape)
     if holders.size:
-        gains = velocity[holders] / (_SOFTNESS * velocity[assigned].mean())
+        gains = ranked[holders] / (_SOFTNESS * velocity[assigned].mean())
         gains[~assigned[holders]] = -np.inf
         places, share = storage[holders], velocity.sum(axis=0) / velocity.sum()
         soft = _priced(gains.astype(np.float32), places, places.sum() * share).astype(np.float64)
         parts[holders] = soft * (places / soft.sum(axis=1))[:, None]
-    whole = np.floor(parts).astype(np.int64)
-    missing = np.where(assigned.any(axis=1), storage, 0) - whole.sum(axis=1)
-    nearest = _ranks(np.where(assigned, parts - whole, -1.0)) < missing[:, None]
-    whole += nearest
+    return _rounded(parts, np.where(assigned.any(axis=1), storage, 0), velocity, kept)
+
+
+def _rounded(parts: Floats, places: Ints, velocity: Floats, kept: Mask) -> Ints:
+    """Return whole numbers close to parts, with the same sums for clients and nearly for labels.
+
+    What a label has lost or gained by rounding so far goes on to the next client. If each client
+    rounded by itself, all would drop the same labels. A label that was held before stays where it
+    is while it still lacks a place.
+    """
+    whole: Ints = np.floor(parts + _CLOSE_TO_WHOLE).astype(np.int64)
+    rest, missing = parts - whole, places - whole.sum(axis=1)
+    lacking = np.zeros(parts.shape[1])
+    for client in np.flatnonzero(places):
+        lacking += rest[client]
+        own = np.flatnonzero(parts[client] > _CLOSE_TO_WHOLE)
+        stays = kept[client, own] & (lacking[own] >= 0.5)
+        order = np.lexsort((-velocity[client, own], -lacking[own], ~stays))
+        given = own[order[: missing[client]]]
+        whole[client, given] += 1
+        lacking[given] -= 1
     return whole
 
 

@@ -17,6 +17,9 @@ class Callback:
     def on_round_end(self, loop: Loop) -> str | None:
         """After every round; a text ends the run and is its reason."""
 
+    def on_roll_back(self, loop: Loop) -> None:
+        """After the run has gone back to an earlier round, ``loop.round``."""
+
     def on_run_end(self, loop: Loop) -> None:
         """After the last round, however the run ended; ``loop.reason`` says how."""
 

@@ -56,6 +56,12 @@ class Checkpoints(Callback):
             if _round_of(path) > loop.round:
                 path.unlink(missing_ok=True)
 
+    def on_roll_back(self, loop: Loop) -> None:
+        """Drop what was saved of later rounds: nothing good came of it."""
+        self.may_write()
+        self.on_run_start(loop)
+        self._saved = loop.round
+
     def on_round_end(self, loop: Loop) -> str | None:
         """Save if it is time."""
         if self.every and loop.round % self.every == 0:
@@ -100,6 +106,17 @@ def _files(folder: Path) -> list[Path]:
 
 def _round_of(path: Path) -> int:
     return int(path.stem.removeprefix("round-"))
+
+
+def load_earlier(folder: Path, server_round: int) -> dict[str, Any] | None:
+    """Return the newest readable state of a round before this one; None if there is none."""
+    for file in reversed(_files(folder)):
+        if _round_of(file) < server_round:
+            try:
+                return tree.load(file, _KIND)
+            except (tree.TreeError, OSError) as error:
+                _log.warning("checkpoint %s cannot be used: %s", file.name, error)
+    return None
 
 
 def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:

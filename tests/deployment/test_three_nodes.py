@@ -97,6 +97,11 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
     questions = [e for e in exchanges if e["kind"] == "query.summary"]
     assert [(e["round"], e["received"]) for e in questions] == [(2, 1), (3, 1)]
     assert questions[1]["bytes-down"] < 0.8 * questions[0]["bytes-down"]
+    # Who is chosen then is sent the name of the model, not the model.
+    trainings = [e for e in exchanges if e["kind"] == "train"]
+    assert [e["bytes-spared"] > 0 for e in trainings] == [False, True, True]
+    assert [e["resent"] for e in trainings] == [0, 0, 0]
+    assert trainings[2]["bytes-down"] < 0.5 * trainings[0]["bytes-down"]
     (score,) = events(run, "selected")[-2]["scores"]
     assert -1 <= score <= 1
     assert score != 0

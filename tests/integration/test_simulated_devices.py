@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from flwr.app import Error, Message
+from forager.client_app import app
 from forager.core.config import ConfigError
 from forager.tools.engine.local import run_local
 
@@ -101,3 +103,55 @@ def test_day_and_night_repeats_and_resumes(small):
 def test_a_trace_that_cannot_be_read_is_named(small):
     with pytest.raises(ConfigError, match=r"devices.availability = 'nowhere.npz'"):
         run_local({**small, "devices.availability": "nowhere.npz"})
+
+
+@pytest.mark.parametrize("selector", ["random", "power-of-choice"])
+def test_who_is_always_later_than_the_deadline_is_asked_ever_less_often(small, selector):
+    """Two of twenty never make it; those who answer questions quickly are no exception."""
+    small |= {"num-server-rounds": 60, "evaluate-every": 60, "checkpoint.every": 0}
+    small |= {"client-selector": selector, "clients.at-most": 9.0, "partition": "iid"}
+    keys = {"clients-per-round": 20, "num-server-rounds": 1}
+    told = trainings(run_local({**small, **keys}))[0]["reply-seconds"]
+    slowest = sorted(told["slowest"].values())
+    deadline = {"round.deadline": (slowest[0] + slowest[1]) / 2}
+    rounds = trainings(run_local({**small, **deadline}))
+    late = [len(e["late"]) for e in rounds]
+    assert sum(late[:20]) >= 4
+    assert sum(late[40:]) <= 3
+    assert {client for e in rounds for client in e["late"]} <= set(told["slowest"])
+    assert all(e["simulated-seconds"] <= deadline["round.deadline"] for e in rounds)
+    assert all(e["sent"] == 8 for e in rounds)
+
+
+def test_over_commitment_asks_as_many_more_as_are_likely_to_fail(small, monkeypatch):
+    """Half of the clients always fail: with a tenth more than wanted a round would be short."""
+    handle = app.HANDLERS["train"]
+
+    def half_fail(messages, contexts):
+        replies = handle(messages, contexts)
+        for i, context in enumerate(contexts):
+            if context.node_config["partition-id"] % 2:
+                replies[i] = Message(Error(0, "no power"), reply_to=messages[i])
+        return replies
+
+    monkeypatch.setitem(app.HANDLERS, "train", half_fail)
+    keys = {"round.over-commit": 0.1, "num-server-rounds": 40, "clients-per-round": 4}
+    keys |= {"evaluate-every": 40, "checkpoint.every": 0}
+    rounds = trainings(run_local({**small, **keys}))
+    assert rounds[0]["sent"] == 5
+    assert all(6 <= e["sent"] <= 10 for e in rounds[25:])
+    plain = trainings(run_local({**small, **keys, "round.over-commit": 0.0}))
+    received = [np.mean([e["received"] for e in some[25:]]) for some in (plain, rounds)]
+    assert received[1] > received[0] + 1
+    assert all(e["sent"] == 4 for e in plain)
+
+
+def test_what_is_known_of_response_times_is_resumed(small):
+    small |= {"num-server-rounds": 6, "round.deadline": 6.0, "round.over-commit": 0.2}
+    whole = run_local(small)
+    assert any(e["late"] for e in trainings(whole))
+    half = run_local({**small, "num-server-rounds": 3})
+    resumed = run_local({**small, "resume-from": str(half.folder)})
+    assert [e["chosen"] for e in events(resumed, "selected")] == [
+        e["chosen"] for e in events(whole, "selected")
+    ]

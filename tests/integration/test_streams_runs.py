@@ -184,16 +184,35 @@ def test_a_device_keeps_its_store_on_disk_between_processes(tmp_path):
     assert np.isfinite(estimate).all()
 
 
-def test_a_client_weighs_what_its_samples_weigh_else_how_fast_they_come(tmp_path):
+def test_a_client_weighs_how_fast_samples_come_or_what_those_weigh_that_it_stores(tmp_path):
     weights = [0.5 + label for label in range(10)]
-    reply = trained(device(tmp_path), 1, quota=[1] * 6 + [0] * 4, class_weights=weights)
-    stored = np.array(reply.content[PLAN]["stored"])
-    assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(stored @ weights)
-    other = device(tmp_path / "b", **{"data-selector": "reservoir"})
-    reply = trained(other, 1)
-    assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(
-        sum(reply.content[PLAN]["velocity"])
-    )
+    plan = {"quota": [1] * 6 + [0] * 4, "class_weights": weights}
+    for i, by_store in enumerate(
+        ({"ode.client-weights": "stored"}, {"data-selector": "ode-paper"})
+    ):
+        reply = trained(device(tmp_path / f"{i}", **by_store), 1, **plan)
+        stored = np.array(reply.content[PLAN]["stored"])
+        assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(stored @ weights)
+    for i, by_speed in enumerate(({}, {"data-selector": "reservoir"})):
+        reply = trained(device(tmp_path / f"speed-{i}", **by_speed), 1, **plan)
+        assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(
+            sum(reply.content[PLAN]["velocity"])
+        )
+
+
+def test_labels_have_holders_in_proportion_and_to_the_letter_five(small):
+    """3 places, 10 labels on every client."""
+    crowd = {**small, "partition": "iid", "num-clients": 20, "stream.capacity": 3}
+    crowd["num-server-rounds"] = 1
+    (plan,) = events(run_local(crowd), "planned")
+    assert plan["holders"] == plan["stored"]
+    assert sum(plan["holders"]) == 60
+    assert max(plan["class-weights"]) < 1.2
+    (plan,) = events(run_local({**crowd, "strategy": "ode-paper", "data-selector": ""}), "planned")
+    assert max(plan["holders"]) <= 5
+    same = {"ode.clients-per-label": 5, "ode.quantities": "even", "ode.client-weights": "stored"}
+    (by_hand,) = events(run_local({**crowd, **same}), "planned")
+    assert by_hand["holders"] == plan["holders"]
 
 
 def test_a_plan_larger_than_the_store_is_cut_down(tmp_path):

@@ -5,9 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.client_app import app, summaries
+from forager.client_app.request import message_config
 from forager.core.methods.catalogue import methods
+from forager.server_app import patient_grid
 from forager.strategies import selection
 from forager.strategies.survey import Survey
 from forager.tools.engine.local import run_local
@@ -62,6 +64,14 @@ def test_the_preset_is_the_papers_method(small):
     assert len(set(scores)) > 1
 
 
+def last_model(result):
+    return (result.folder / "model.safetensors").read_bytes()
+
+
+def trainings(result):
+    return [e for e in events(result, "exchange") if e["kind"] == "train"]
+
+
 def queries(result):
     asked = [e for e in events(result, "exchange") if e["kind"] == "query.summary"]
     return [(e["round"], e["sent"], e["received"]) for e in asked]
@@ -102,9 +112,72 @@ def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
     assert [e["chosen"] for e in events(result, "selected")] == [
         e["chosen"] for e in events(honest, "selected")
     ]
-    assert queries(result) == [(2, 8, 8), (3, 8, 8), (3, 1, 1), (4, 8, 8), (4, 1, 1)]
+    # Where it was chosen after a question, the server has learnt that it keeps nothing.
+    resent = {
+        e["round"]: e.get("resent", 0) for e in events(result, "exchange") if e["kind"] == "train"
+    }
+    chosen = {e["round"]: "3" in e["chosen"] for e in events(result, "selected")}
+    assert resent == {r: int(chosen[r] and r > 1) for r in chosen}
+    assert 1 in resent.values()
+    again = [1 for r in (2, 3) if not chosen[r]]
+    assert len(queries(result)) == 3 + len(again)
     assert not events(result, "quarantined")
     assert result.rounds[3]["bytes-select"] > honest.rounds[3]["bytes-select"]
+
+
+@pytest.mark.parametrize("selector", ["cosage", "power-of-choice"])
+@pytest.mark.parametrize("wire", [False, True])
+def test_who_is_chosen_is_not_sent_the_model_that_it_holds(small, monkeypatch, selector, wire):
+    settings = {**small, "strategy": "cosage", "client-selector": selector}
+    short = run_local({**settings, "local.check-wire": wire})
+    monkeypatch.setattr(patient_grid, "in_short", lambda messages, federation: (messages, {}, 0))
+    whole = run_local(settings)
+    assert last_model(short) == last_model(whole)
+    first = 2 if selector == "cosage" else 1
+    for less, more in zip(trainings(short), trainings(whole), strict=True):
+        spared = less.get("bytes-spared", 0)
+        if less["round"] < first:
+            assert spared == 0
+        else:
+            assert spared == 2 * 4 * 10 * 65
+            assert less["bytes-down"] < 0.1 * more["bytes-down"]
+        assert less["received"] == more["received"] == 2
+
+
+def test_who_lost_the_model_on_a_restart_trains_in_the_same_round(small, monkeypatch):
+    """All clients forget between the question of round 3 and its training."""
+    honest = run_local({**small, "strategy": "cosage"})
+    handle = app.HANDLERS["train"]
+
+    def restarted(messages, contexts):
+        for context in contexts if message_config(messages[0])["server-round"] == 3 else ():
+            context.state.clear()
+        return handle(messages, contexts)
+
+    monkeypatch.setitem(app.HANDLERS, "train", restarted)
+    result = run_local({**small, "strategy": "cosage"})
+    assert [e["resent"] for e in trainings(result)] == [0, 0, 2, 0]
+    assert [e["received"] for e in trainings(result)] == [2, 2, 2, 2]
+    assert not events(result, "quarantined")
+    assert last_model(result) == last_model(honest)
+
+
+def test_who_claims_to_lack_what_it_was_sent_in_full_is_set_aside(small, monkeypatch):
+    handle = app.HANDLERS["train"]
+
+    def lying(messages, contexts):
+        replies = handle(messages, contexts)
+        for reply, context in zip(replies, contexts, strict=True):
+            if context.node_config["partition-id"] == 3:
+                reply.content = RecordDict(
+                    {"metrics": MetricRecord({"num-examples": 1, "lacks-base": 1})}
+                )
+        return replies
+
+    monkeypatch.setitem(app.HANDLERS, "train", lying)
+    result = run_local({**small, "strategy": "cosage", "num-server-rounds": 6})
+    assert {e["client"] for e in events(result, "quarantined")} == {"3"}
+    assert result.reason == "completed"
 
 
 def test_who_claims_to_lack_a_model_it_was_sent_is_set_aside(small, monkeypatch):

@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     **{"ios.share": 0.5, "ios.coverage": 0.3, "ios.most": 0.05, "ios.ema": 0.1},
     **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},
+    **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "stored"},
     **{"stream.capacity": 2, "stream.capacity-bytes": 500},
     **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
 }

@@ -1,25 +1,21 @@
 """Poems of ten poets, one poet per client: predict the next character.
 
-The texts are in the public domain and come with this package (``poems.txt``). A line that begins
-with ``#`` names the poet of what follows.
+The texts are in the public domain and come with this package.
 """
 
 import re
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TaskError
 from ..spec import TaskSpec
+from .poems_text import TEXT
 from .raw import RawData
 
 LENGTH = 40  # characters of a sample
 STEP = 10  # characters between the beginnings of two samples
 TEST_SHARE = 0.2  # the end of each poet's text
 ALPHABET = "\n abcdefghijklmnopqrstuvwxyz'"
-
-_TEXT = Path(__file__).with_name("poems.txt")
 
 
 def load(spec: TaskSpec) -> RawData:
@@ -64,9 +60,5 @@ def _windows(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _texts() -> dict[str, str]:
     """Return what each poet wrote, by name."""
-    try:
-        text = _TEXT.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"task 'poems': {_TEXT.name} is missing from the package") from error
-    parts = re.split(r"^# (.+)$", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^# (.+)$", TEXT, flags=re.MULTILINE)[1:]
     return {name: poem.strip() + "\n" for name, poem in zip(parts[::2], parts[1::2], strict=True)}

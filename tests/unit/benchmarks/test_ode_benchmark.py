@@ -63,7 +63,7 @@ def test_the_speed_up_is_to_the_final_accuracy_of_the_reservoir() -> None:
 
 
 def test_settings_show_differences_by_seed() -> None:
-    heights = {"reservoir": 0.5, "ode": 0.4, "ode, all labels": 0.7}
+    heights = {"reservoir": 0.5, "ode": 0.4, "ode-paper": 0.7}
     curves = {
         f"{method}, {setting}": [[height + 0.1 * seed] for seed in range(2)]
         for setting in ode.ROBUSTNESS
@@ -82,3 +82,5 @@ def test_rows_tell_which_labels_are_stored(tmp_path: Path) -> None:
     last = result.rounds[-1]
     assert 0 < last["labels-per-client"] <= 2  # type: ignore[operator]
     assert last["labels-per-client"] <= last["labels"] <= 10  # type: ignore[operator]
+    assert last["fewest-holders"] >= 1  # type: ignore[operator]
+    assert last["worst-class"] == min(last[f"class-{label}"] for label in range(10))  # type: ignore[type-var]

@@ -12,6 +12,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.changes import LACKS_BASE, TAG
 from forager.core.wire.events import Event
 from forager.core.wire.keys import (
     ARRAYS,
@@ -74,8 +75,14 @@ def answer(message: Message, content: dict[str, Any]) -> Message:
 
 
 def honest_records(message: Message, key: str) -> dict[str, Any]:
-    """The records of an honest reply to a train message, dense or sparse as it asks."""
+    """The records of an honest reply to a train message, dense or sparse as it asks.
+
+    These clients keep no models: if a message comes without one, they say so.
+    """
     config: dict[str, Any] = dict(message.content.config_records[CONFIG])
+    if ARRAYS not in message.content and TAG in config:
+        lacking = MetricRecord({"num-examples": 1, LACKS_BASE: 1})
+        return {CLIENT: ConfigRecord({CLIENT_KEY: key}), METRICS: lacking}
     before = from_record(message.content.array_records[ARRAYS])
     after = trained(before, key, int(config[ROUND]))
     records: dict[str, Any] = {

@@ -11,8 +11,10 @@ from fakes import (
     assert_same,
     failing,
     honest,
+    honest_records,
     listening_to,
     never,
+    num_examples,
     one_round,
     rounds,
     small_model,
@@ -23,12 +25,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.arrays import to_record
 from forager.core.wire.events import Quarantined, Selected
-from forager.core.wire.keys import IDENTIFY, METRICS, SUMMARY, VERSIONS
+from forager.core.wire.keys import IDENTIFY, METRICS, NUM_EXAMPLES, SUMMARY, UTILITY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.everyone import Everyone
+from forager.selectors.client_selectors.oort import Oort
+from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
 from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
 from forager.strategies.grids import GridView, GridWrapper
@@ -537,6 +541,32 @@ def with_loss(loss: float) -> Any:
         return honest(message, key)
 
     return behave
+
+
+def test_sizes_are_learnt_from_training_replies() -> None:
+    layer, _, _ = selection(PowerOfChoice(), count=3)
+    grid = FakeGrid(KEYS, {key: with_loss(float(key)) for key in KEYS})
+    trained = {key for keys in trained_keys(layer, grid, range(1, 4)) for key in keys}
+    sizes = layer.memory.values(KEYS, NUM_EXAMPLES)
+    expected = [num_examples(key) if key in trained else np.nan for key in KEYS]
+    np.testing.assert_array_equal(sizes, expected)
+
+
+@pytest.mark.parametrize("told", [7.5, None, -1.0, [3.0]])
+def test_utility_is_taken_from_replies_and_worth_nothing_if_it_is_not_told(told: Any) -> None:
+    def tell(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        if told is not None and message.metadata.message_type == "train":
+            records[METRICS] = MetricRecord({**records[METRICS], UTILITY: told})
+        return [answer(message, records)]
+
+    layer, _, notes = selection(Oort(), count=2)
+    (first,) = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, tell)))
+    expected = {7.5: [7.5, 7.5], None: [0.0, 0.0]}.get(told if told != [3.0] else -1.0)
+    if expected is None:
+        assert [event.client for event in notes.of(Quarantined)] == first
+        expected = [0.0, 0.0]
+    np.testing.assert_array_equal(layer.memory.values(first, UTILITY), expected)
 
 
 def mute(message: Message, key: str, look: int) -> list[Message]:

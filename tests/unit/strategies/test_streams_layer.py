@@ -80,7 +80,7 @@ def play(layer: Layer, grid: FakeGrid, number: int = 1) -> dict[str, dict[str, A
 
 
 def test_clients_are_asked_once_and_told_what_to_store() -> None:
-    layer, notes = streams(clients_per_label=1)
+    layer, notes = streams(clients_per_label=1, quantities="even", client_weights="stored")
     grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 1.0])})
     told = play(layer, grid)
     assert list(told["0"][PLAN]["quota"]) == [6, 0, 0]
@@ -91,6 +91,17 @@ def test_clients_are_asked_once_and_told_what_to_store() -> None:
     play(layer, grid, 2)
     assert len(grid.of_kind(INGEST)) == 2
     assert len(notes.of(StoragePlanned)) == 1
+
+
+def test_by_default_stores_are_divided_like_what_arrives_and_clients_count_by_it() -> None:
+    layer, notes = streams()
+    grid = FakeGrid("01", {"0": Device([8.0, 4.0, 0.0]), "1": Device([1.0, 2.0, 0.0])})
+    told = play(layer, grid)
+    assert list(told["0"][PLAN]["quota"]) == [4, 2, 0]
+    assert list(told["1"][PLAN]["quota"]) == [2, 4, 0]
+    assert told["0"][PLAN]["class-weights"] == pytest.approx([1.0, 1.0, 0.0])
+    (plan,) = notes.of(StoragePlanned)
+    assert (plan.stored, plan.holders) == ([6, 6, 0], [2, 2, 0])
 
 
 def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:

@@ -73,7 +73,7 @@ def test_the_core_of_a_stream_rule_is_one() -> None:
     rules = [m for m in methods("data-selector").values() if isinstance(m, StreamMethod)]
     assert {m.name for m in rules} == {
         *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
-        "ode",
+        *("ode", "ode-paper"),
     }
     assert all(issubclass(load(m.core), StreamSelector) for m in rules)
 
@@ -89,6 +89,7 @@ def test_presets_are_the_published_methods() -> None:
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
         "agreement": {"data-selector": "agreement", "weighting": "uniform"},
         "ode": {"data-selector": "ode"},
+        "ode-paper": {"data-selector": "ode-paper"},
         "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
     }

@@ -37,9 +37,9 @@ def test_the_draw_is_in_proportion_to_sizes() -> None:
     assert np.abs(hits[:3] - [250, 500, 1250]).max() < 100
 
 
-def test_unknown_sizes_count_as_the_mean() -> None:
-    hits = shortlists(PowerOfChoice(1), crowd(3, num_examples=[10, np.nan, 30]), 1)
-    assert np.abs(hits - [333, 667, 1000]).max() < 100
+def test_unknown_sizes_count_as_the_median() -> None:
+    hits = shortlists(PowerOfChoice(1), crowd(4, num_examples=[10, np.nan, 20, 150]), 1)
+    assert np.abs(hits - [100, 200, 200, 1500]).max() < 100
     hits = shortlists(PowerOfChoice(1), crowd(2, num_examples=[np.nan, np.nan]), 1)
     assert np.abs(hits - 1000).max() < 110
 

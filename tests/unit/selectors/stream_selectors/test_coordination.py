@@ -43,7 +43,7 @@ def test_the_quota_is_that_of_the_greedy_strategy(data: st.DataObject) -> None:
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    quantities=st.sampled_from(["even", "balanced", "matched"]),
+    quantities=st.sampled_from(["even", "balanced", "proportional", "matched"]),
     cover=st.booleans(),
 )
 def test_limits_hold_and_storage_is_used(seed: int, quantities: str, cover: bool) -> None:
@@ -110,24 +110,28 @@ def test_matched_quantities_prefer_what_is_fast_within_the_global_distribution()
     assert share == pytest.approx(velocity.sum(axis=0) / 40, abs=0.03)
 
 
+@pytest.mark.parametrize("quantities", ["balanced", "proportional", "matched"])
 @pytest.mark.parametrize("places", [2, 3, 7])
-def test_a_balanced_remainder_leaves_no_label_without_holders(places: int) -> None:
+def test_the_remainder_leaves_no_label_without_holders(places: int, quantities: str) -> None:
     # The same labels are slow everywhere: with the remainder for the faster ones, nobody has them.
     share = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
     velocity, storage = np.tile(10 * share, (20, 1)), np.full(20, places)
     even = coordinate(velocity, storage, 20).quota
-    balanced = coordinate(velocity, storage, 20, quantities="balanced")
-    assert balanced.quota.sum(axis=1).tolist() == storage.tolist()
+    plan = coordinate(velocity, storage, 20, quantities=quantities)
+    assert plan.quota.sum(axis=1).tolist() == storage.tolist()
     if places < 5:
         assert not even.sum(axis=0)[-1]
-        assert balanced.quota.sum(axis=0) / storage.sum() == pytest.approx(share, abs=0.03)
-        assert balanced.class_weights == pytest.approx(np.ones(5), abs=0.2)
-    assert np.ptp(balanced.quota, axis=1).max() <= 1  # every client still divides evenly
+    if places < 5 or quantities != "balanced":
+        assert plan.quota.sum(axis=0) / storage.sum() == pytest.approx(share, abs=0.03)
+        assert plan.class_weights == pytest.approx(np.ones(5), abs=0.2)
+    if quantities == "balanced":
+        assert np.ptp(plan.quota, axis=1).max() <= 1  # every client still divides evenly
     # A little faster or slower: most of it stays as it is.
     changed = velocity * np.random.default_rng(0).uniform(0.95, 1.05, velocity.shape)
-    loyal = {"held": balanced.quota, "loyalty": 0.2}
-    after = coordinate(changed, storage, 20, quantities="balanced", **loyal).quota
-    assert np.abs(after - balanced.quota).sum() / 2 <= 0.1 * storage.sum()
+    loyal = {"held": plan.quota, "loyalty": 0.2}
+    after = coordinate(changed, storage, 20, quantities=quantities, **loyal).quota
+    moved = np.abs(after - plan.quota).sum() / 2
+    assert moved <= (0.1 if quantities == "balanced" else 0.2) * storage.sum()
 
 
 def test_a_label_stays_where_it_is_held_unless_it_is_much_faster_elsewhere() -> None:
@@ -168,7 +172,10 @@ def test_nobody_and_nothing() -> None:
         (([[1.0]], [1.5]), "storage: expected whole numbers"),
         (([[1.0]], [1], 0), "clients_per_label: expected whole numbers of 1 or more"),
         (([[1.0]], [1], 1, 0), "labels_per_client: expected whole numbers of 1 or more"),
-        (([[1.0]], [1], 1, 1, "odd"), "quantities: expected 'even', 'balanced' or 'matched'"),
+        (
+            ([[1.0]], [1], 1, 1, "odd"),
+            "quantities: expected 'even', 'balanced', 'proportional' or 'matched'",
+        ),
     ],
 )
 def test_what_makes_no_plan_is_refused(arguments: Any, message: str) -> None:

@@ -1,3 +1,6 @@
+"""Poems of ten poets, all in the public domain; ``#`` begins the name of the poet."""
+
+TEXT = """
 # William Shakespeare
 Shall I compare thee to a summer's day?
 Thou art more lovely and more temperate:
@@ -295,3 +298,4 @@ They dined on mince, and slices of quince,
 Which they ate with a runcible spoon;
 And hand in hand, on the edge of the sand,
 They danced by the light of the moon.
+"""

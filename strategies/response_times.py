@@ -1,0 +1,118 @@
+"""How long clients take to train, and whether they answer in time at all.
+
+A client that is always later than the deadline would cost every round that asks it the whole
+deadline. It is asked less and less often. An answer to a question does not change that: such a
+client may well be quick to answer those.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WEIGHT = 0.3  # of the newest observation in the means
+_LATE = 2.0  # times the seconds waited that a late reply counts for
+_LONGEST_REST = 64  # rounds that a client is left alone at most
+_FRESH = 16  # rounds that a client expected to be late is left out for
+_MOST = 10_000  # clients that are remembered
+
+
+class ResponseTimes:
+    """Exponential means, by client, of the seconds until a reply and of the share that fails.
+
+    Parameters
+    ----------
+    deadline : float (default: no limit)
+        Seconds that a client has for its training.
+
+    Examples
+    --------
+    >>> times = ResponseTimes(deadline=10.0)
+    >>> times.replied("a", 4.0, 1)
+    >>> times.late("b", 10.0, 1)
+    >>> times.seconds(["a", "b", "c"]).tolist()
+    [4.0, 20.0, nan]
+    >>> times.failures(["a", "b", "c"]).tolist()
+    [0.0, 0.3, 0.0]
+    >>> [times.rests("b", server_round) for server_round in (2, 3)]
+    [True, False]
+    """
+
+    def __init__(self, deadline: float = math.inf) -> None:
+        self.deadline = deadline
+        self._seconds: dict[str, float] = {}
+        self._failures: dict[str, float] = {}
+        self._observed: dict[str, int] = {}  # the round of the last observation, the latest last
+        self._in_a_row: Counter[str] = Counter()  # late replies
+        self._rests_until: dict[str, int] = {}
+
+    def replied(self, key: str, seconds: float, server_round: int) -> None:
+        """Learn that a client has answered in time."""
+        self._observe(key, seconds, 0.0, server_round)
+        self._in_a_row.pop(key, None)
+        self._rests_until.pop(key, None)
+
+    def late(self, key: str, waited: float, server_round: int) -> None:
+        """Learn that a client was waited for in vain; it rests for 1, 2, 4, ... rounds."""
+        self._observe(key, _LATE * waited, 1.0, server_round)
+        self._in_a_row[key] += 1
+        rest = min(_LONGEST_REST, 2 ** (self._in_a_row[key] - 1))
+        self._rests_until[key] = server_round + 1 + rest
+
+    def failed(self, key: str, server_round: int) -> None:
+        """Learn that a client answered with an error, which says nothing of its speed."""
+        self._observe(key, None, 1.0, server_round)
+
+    def cut_off(self, key: str, waited: float) -> None:
+        """Learn that others were faster: a client takes at least as long as it was waited for."""
+        if key in self._seconds:
+            self._seconds[key] = max(self._seconds[key], waited)
+
+    def _observe(self, key: str, seconds: float | None, failure: float, server_round: int) -> None:
+        if seconds is not None:
+            before = self._seconds.get(key, seconds)
+            self._seconds[key] = before + _WEIGHT * (seconds - before)
+        known = self._failures.get(key, 0.0)
+        self._failures[key] = known + _WEIGHT * (failure - known)
+        self._observed.pop(key, None)
+        self._observed[key] = server_round
+        for old in list(self._observed)[: max(0, len(self._observed) - _MOST)]:
+            for memory in self._memories():
+                memory.pop(old, None)
+
+    def _memories(self) -> tuple[dict[str, Any], ...]:
+        return (
+            *(self._seconds, self._failures, self._observed),
+            *(self._in_a_row, self._rests_until),
+        )
+
+    def rests(self, key: str, server_round: int) -> bool:
+        """Tell whether a client rests for having been late."""
+        return server_round < self._rests_until.get(key, 0)
+
+    def seconds(self, keys: Sequence[str]) -> NDArray[np.float64]:
+        """Return how long replies take; NaN where that is not known."""
+        return np.array([self._seconds.get(key, math.nan) for key in keys], dtype=np.float64)
+
+    def failures(self, keys: Sequence[str]) -> NDArray[np.float64]:
+        """Return the share of messages that clients fail to answer in time."""
+        return np.array([self._failures.get(key, 0.0) for key in keys], dtype=np.float64)
+
+    def expected_in_time(self, key: str, server_round: int) -> bool:
+        """Tell whether a client is likely to make it, by what was seen of it lately."""
+        fresh = server_round - self._observed.get(key, -_FRESH) < _FRESH
+        return not fresh or self._seconds.get(key, 0.0) <= self.deadline
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is known."""
+        names = ("seconds", "failures", "observed", "in-a-row", "rests-until")
+        return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
+        self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
+        self._rests_until = dict(state["rests-until"])
