@@ -66,7 +66,7 @@ def test_only_those_used_are_kept(tmp_path: Any) -> None:
     loop.play_round()
     assert len(grid.contexts) == 20_000
     assert len(grid.contexts._made) <= 2 * PER_ROUND
-    (memory,) = [found for found in _sections(loop.state(), "memory")]
+    (memory,) = _sections(loop.state(), "memory")
     assert len(memory["ages"]) <= 2 * PER_ROUND
     assert memory["crowd"] == {"clients": 20_000, "age": 2}
 
