@@ -7,7 +7,7 @@ grow with the clients that are used, not with those that there are.
 
 import json
 import logging
-import resource
+import re
 import statistics
 import subprocess
 import sys
@@ -83,11 +83,20 @@ def measure(clients: int, partition: str, rounds: int = ROUNDS) -> dict[str, flo
         size = sum(path.stat().st_size for path in run_folder.checkpoints.iterdir())
     return {
         "start": start,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "memory": peak_memory(),
         "round": statistics.median(seconds),
         "checkpoint": checkpoint,
         "checkpoint kB": size / 1000,
     }
+
+
+def peak_memory() -> float:
+    """Return the most megabytes that this process has held.
+
+    Not by ``getrusage``, which also counts the process that started this one.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
 
 
 def in_a_new_process(clients: int, partition: str) -> dict[str, float]:
