@@ -133,6 +133,8 @@ def verdict(ratios: Mapping[str, float], last: Mapping[str, float]) -> list[str]
 def page_tables(records: Sequence[SpeedRecord]) -> str:
     """Return the newest records as a table for the page, the newest on the left."""
     shown = list(records)[: -_SHOWN - 1 : -1]
+    if not shown:
+        return "No run is recorded yet."
     heads = [f"{r.date}, `{r.commit}`" for r in shown]
     lines = [f"| | target | {' | '.join(heads)} |", f"| --- | --- |{' --- |' * len(shown)}"]
     for name, target in TARGETS.items():

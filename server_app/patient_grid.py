@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 
 from ..core.wire.events import Exchanged, ReplySeconds
 from ..core.wire.records import answered_id, entries, node_of
-from ..core.wire.sizes import name_bytes, payload_bytes, record_bytes
+from ..core.wire.sizes import record_bytes, sizes_of
 from ..core.wire.text import shorten
 from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
@@ -176,11 +176,12 @@ class PatientGrid(GridWrapper):
         for message in messages:
             message.metadata.ttl = ttl
             # Strategies share contents, or records, among messages: measure each of them once.
-            size = contents.get(id(message.content))
+            content = message.content
+            size = contents.get(id(content))
             if size is None:
-                records = entries(message.content).values()
+                records = entries(content).values()
                 sizes |= {id(r): record_bytes(r) for r in records if id(r) not in sizes}
-                size = contents[id(message.content)] = sum(sizes[id(r)] for r in records)
+                size = contents[id(content)] = sum(sizes[id(r)] for r in records)
             exchange.bytes_down += size
             self._largest = max(self._largest, size)
         # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
@@ -223,14 +224,14 @@ class PatientGrid(GridWrapper):
                 reason = reply.error.reason or f"error {reply.error.code}"
                 exchange.fail(key_of(node), shorten(reason, _LONGEST_REASON))
                 continue
-            size = payload_bytes(reply.content)
+            size, names = sizes_of(reply.content)
             exchange.bytes_up += size
             if measured:
                 seconds = time.monotonic() - exchange.started
             if seconds:  # the local engine answers for all at once, unless its devices are slow
                 exchange.took[key_of(node)] = seconds
             learn(reply)
-            if size + name_bytes(reply.content) > most:
+            if size + names > most:
                 reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
                 exchange.fail(key_of(node), reason)
                 continue

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.wire.arrays import from_record, to_record, view
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ..core.wire.records import copies_to, entries, filled, records_of
+from ..core.wire.records import contents, copies_to, entries, filled, records_of
 from .federation import Federation
 from .grids import GridView, as_sequence
 from .layer import Layer
@@ -325,8 +325,11 @@ def mean_reply(replies: Iterable[Message]) -> list[Message]:
     mean = RunningMean()
     first: Message | None = None
     for reply in replies:
-        metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
-        arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+        for record in contents(reply).values():
+            if type(record) is MetricRecord:
+                metrics = dict(entries(record))
+            elif type(record) is ArrayRecord:
+                arrays = from_record(record)
         mean.add(arrays, metrics, weight=float(metrics.pop(NUM_EXAMPLES)))
         if first is None:
             first = reply

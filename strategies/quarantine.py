@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from ..core.config import RunConfig
 from ..core.wire.arrays import checked_view, from_record
 from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
-from ..core.wire.records import entries, node_of, records_of, sender_of, sent_arrays
+from ..core.wire.records import contents, entries, node_of, records_of, sender_of, sent_arrays
 from .federation import BadReply
 from .layer import Layer
 from .observations import metrics_in
@@ -197,7 +197,7 @@ class Quarantine(Layer):
 
 def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
     """Return the example count of the one MetricRecord; :class:`BadReply` if that is not sound."""
-    records = records_of(reply.content, MetricRecord)
+    records = [r for r in contents(reply).values() if type(r) is MetricRecord]
     if len(records) != 1:
         raise BadReply(f"{len(records)} metric records instead of one")
     metrics = entries(records[0])
@@ -229,8 +229,11 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
 
     Records with expected names are not part of the update.
     """
-    own = {name: r for name, r in entries(reply.content).items() if name not in expected}
-    records = [record for record in own.values() if type(record) is ArrayRecord]
+    records = [
+        record
+        for name, record in contents(reply).items()
+        if type(record) is ArrayRecord and name not in expected
+    ]
     if len(records) != 1:
         raise BadReply(f"{len(records)} array records instead of one")
     arrays = entries(records[0])

@@ -173,7 +173,10 @@ def from_record(record: ArrayRecord) -> dict[str, NDArray[Any]]:
     >>> from_record(to_record({"w": np.ones(2)}))["w"].tolist()
     [1.0, 1.0]
     """
-    return {name: view(array) for name, array in entries(record).items()}
+    return {
+        name: array.numpy() if (live := array.__dict__.get("_live")) is None else live
+        for name, array in record.__dict__["_data"].items()
+    }
 
 
 def flat_floats(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:

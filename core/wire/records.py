@@ -68,6 +68,11 @@ def detach(message: Message, name: str, kind: type[_Record]) -> _Record | None:
     return record
 
 
+def contents(message: Message) -> dict[str, Any]:
+    """Return the records of a message that has some, by name, for reading only."""
+    return message.__dict__["_content"].__dict__["_data"]  # type: ignore[no-any-return]
+
+
 def node_of(message: Message) -> int:
     """Return the node that a message goes to."""
     return message.__dict__["_metadata"].__dict__["_dst_node_id"]  # type: ignore[no-any-return]

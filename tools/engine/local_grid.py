@@ -34,7 +34,7 @@ from ...core.wire.keys import (
     SUMMARY,
     WANTS,
 )
-from ...core.wire.records import entries, node_of, record_at, records_of
+from ...core.wire.records import contents, entries, node_of, record_at, records_of
 from ...core.wire.sizes import payload_bytes, record_bytes
 from ...strategies.numbered import NumberedNodes
 from .simulated_devices import SimulatedDevices
@@ -256,10 +256,15 @@ class LocalGrid(Grid):
 
 def _put_seconds(reply: Message, seconds: float | None = None) -> None:
     """Put seconds that repeat in place of measured ones, where a reply says how long it took."""
-    metrics = [] if reply.has_error() else records_of(reply.content, MetricRecord)
-    if metrics and SECONDS in (told := entries(metrics[0])):
-        by_size = _SECONDS_PER_SAMPLE * float(told.get(NUM_EXAMPLES, 0))
-        told[SECONDS] = by_size if seconds is None else seconds
+    if reply.has_error():
+        return
+    for record in contents(reply).values():
+        if type(record) is MetricRecord:
+            told = entries(record)
+            if SECONDS in told:
+                by_size = _SECONDS_PER_SAMPLE * float(told.get(NUM_EXAMPLES, 0))
+                told[SECONDS] = by_size if seconds is None else seconds
+            return  # there is one, or the others are not read
 
 
 def _kind(message: Message) -> str:
