@@ -93,7 +93,7 @@ docs: $(STAMP) ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
-	$(BIN)/python -m forager.benchmarks.speed
+	$(BIN)/python -m forager.benchmarks.speed $(ARGS)
 	$(BIN)/python -m forager.benchmarks.general_path
 	$(BIN)/python -m forager.benchmarks.memory
 	$(BIN)/python -m forager.benchmarks.sparse_uplink

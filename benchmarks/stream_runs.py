@@ -44,7 +44,7 @@ def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResu
     model, test, plain = task.build_model(), task.server_data().test, loop.evaluate
     classes: dict[int, dict[str, float]] = {}
 
-    def evaluate(arrays: ArrayRecord) -> tuple[float, float]:
+    def evaluate(arrays: ArrayRecord) -> dict[str, float]:
         found = class_accuracies(model, arrays, test)
         classes[loop.round] = {f"class-{label}": share for label, share in found.items()}
         classes[loop.round]["worst-class"] = min(found.values())

@@ -16,8 +16,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from ..core.wire.events import Exchanged, ReplySeconds
-from ..core.wire.records import entries
-from ..core.wire.sizes import name_bytes, payload_bytes, record_bytes
+from ..core.wire.records import answered_id, entries, node_of
+from ..core.wire.sizes import record_bytes, sizes_of
 from ..core.wire.text import shorten
 from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
@@ -205,22 +205,27 @@ class PatientGrid(GridWrapper):
 
     def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
         sizes: dict[int, int] = {}
+        contents: dict[int, int] = {}
         for message in messages:
             message.metadata.ttl = ttl
-            # Strategies share records among messages: measure each of them once.
-            records = entries(message.content).values()
-            sizes |= {id(r): record_bytes(r) for r in records if id(r) not in sizes}
-            size = sum(sizes[id(record)] for record in records)
+            # Strategies share contents, or records, among messages: measure each of them once.
+            content = message.content
+            size = contents.get(id(content))
+            if size is None:
+                records = entries(content).values()
+                sizes |= {id(r): record_bytes(r) for r in records if id(r) not in sizes}
+                size = contents[id(content)] = sum(sizes[id(r)] for r in records)
             exchange.bytes_down += size
             self._largest = max(self._largest, size)
         # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
         accepted = {message_id for message_id in self.push_messages(messages) if message_id}
         waiting = {}
         for message in messages:
-            if message.metadata.message_id in accepted:
-                waiting[message.metadata.message_id] = message.metadata.dst_node_id
+            message_id = message.metadata.message_id
+            if message_id in accepted:
+                waiting[message_id] = node_of(message)
             else:
-                exchange.fail(self.federation.key(message.metadata.dst_node_id), "not delivered")
+                exchange.fail(self.federation.key(node_of(message)), "not delivered")
         return waiting
 
     def _take(
@@ -230,48 +235,55 @@ class PatientGrid(GridWrapper):
 
         A replayed reply names a message that is not waited for any more, and is dropped.
         """
+        measured = not hasattr(self.grid, "durations")
+        most = _TIMES * self._largest + _AND_MORE
+        key_of, learn, heard = (
+            self.federation.key,
+            self.federation.roster.learn,
+            self.federation.heard,
+        )
         for reply in arrived:
             # Errors made by the SuperLink name itself as their source; the message they answer
             # tells whose they are.
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            node = waiting.pop(answered_id(reply), None)
             if node is None:
                 continue
             seconds = self._simulated(reply) + exchange.lost.get(node, 0.0)
             exchange.simulated = max(exchange.simulated, min(seconds, exchange.limit))
             if seconds > exchange.limit:
-                exchange.late.append(self.federation.key(node))
-                continue
-            if reply.has_error() and reply.error.code == _EXPIRED:
-                exchange.late.append(self.federation.key(node))
+                exchange.late.append(key_of(node))
                 continue
             if reply.has_error():
+                if reply.error.code == _EXPIRED:
+                    exchange.late.append(key_of(node))
+                    continue
                 reason = reply.error.reason or f"error {reply.error.code}"
-                exchange.fail(self.federation.key(node), shorten(reason, _LONGEST_REASON))
+                exchange.fail(key_of(node), shorten(reason, _LONGEST_REASON))
                 continue
-            size, most = payload_bytes(reply.content), _TIMES * self._largest + _AND_MORE
+            size, names = sizes_of(reply.content)
             exchange.bytes_up += size
             if node in exchange.whole and lacks_model(reply):
                 self.federation.learn_held([node], "")
                 exchange.lacking.append(exchange.whole.pop(node))
                 exchange.lost[node] = seconds
                 continue
-            if not hasattr(self.grid, "durations"):
+            if measured:
                 seconds = time.monotonic() - exchange.started
             if seconds:  # the local engine answers for all at once, unless its devices are slow
-                exchange.took[self.federation.key(node)] = seconds
-            self.federation.roster.learn(reply)
-            if size + name_bytes(reply.content) > most:
+                exchange.took[key_of(node)] = seconds
+            learn(reply)
+            if size + names > most:
                 reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
-                exchange.fail(self.federation.key(node), reason)
+                exchange.fail(key_of(node), reason)
                 continue
             exchange.received += 1
-            self.federation.heard(self.federation.key(node), self.round, answered=True)
+            heard(key_of(node), self.round, answered=True)
             yield reply
 
     def _simulated(self, reply: Message) -> float:
         """Return the seconds that an answer took on a simulated clock, if there is one."""
-        durations = getattr(self.grid, "durations", {})
-        return float(durations.pop(reply.metadata.reply_to_message_id, 0.0))
+        durations = getattr(self.grid, "durations", None)
+        return float(durations.pop(answered_id(reply), 0.0)) if durations else 0.0
 
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .numbered import NumberedKeys
+
 _MOST_GONE = 5_000  # clients that are remembered though they are not there
 
 
@@ -15,7 +17,8 @@ class ClientMemory:
     """Observations of clients by key.
 
     The age of a client starts at zero, grows by one in every round in which it is not chosen, and
-    is zero again after one in which it is.
+    is zero again after one in which it is. Kept is the round since which it grows, so that a round
+    changes only those chosen. Numbered clients that were never chosen are kept as one crowd.
 
     >>> memory = ClientMemory()
     >>> memory.round_passed("ab", chosen="a")
@@ -25,36 +28,49 @@ class ClientMemory:
     """
 
     def __init__(self) -> None:
-        self._ages: dict[str, int] = {}
+        self._now = 0
+        self._since: dict[str, int] = {}
+        self._crowd = NumberedKeys(range(0))
+        self._crowd_since = 0
+        self._here: Collection[str] = ()  # who was there in the last round
         self._participated: set[str] = set()
         self._answers: dict[str, dict[str, Any]] = {}
         self._picks: Counter[str] = Counter()
 
     def round_passed(self, keys: Collection[str], chosen: Collection[str]) -> None:
         """Let a round pass for all clients known or given; those chosen start again."""
-        for key in self._ages:
-            self._ages[key] += 1
-        for key in keys:
-            self._ages.setdefault(key, 1)
-        for key in chosen:
-            self._ages[key] = 0
+        self._now += 1
+        if keys != self._here:
+            self._meet(keys)
+            self._here = keys
+        self._since.update(dict.fromkeys(chosen, self._now))
         self._participated.update(chosen)
         self._picks.update(chosen)
-        here = set(keys)
-        if len(self._ages) > _MOST_GONE + 2 * len(here):
-            self._forget(here)
+        if len(self._since) > _MOST_GONE + 2 * len(keys):
+            self._forget(set(keys))
+
+    def _meet(self, keys: Collection[str]) -> None:
+        """Let the ages of clients that were not there before begin."""
+        whole = isinstance(keys, NumberedKeys) and isinstance(keys.numbers, range)
+        if whole and not len(self._crowd):
+            assert isinstance(keys, NumberedKeys)
+            self._crowd, self._crowd_since = keys, self._now - 1
+        elif keys != self._crowd:
+            for key in keys:
+                if key not in self._since and key not in self._crowd:
+                    self._since[key] = self._now - 1
 
     def _forget(self, here: Collection[str]) -> None:
         """Forget those that are not there and have not been chosen for longest."""
-        gone = sorted((key for key in self._ages if key not in here), key=lambda k: -self._ages[k])
+        gone = sorted((k for k in self._since if k not in here), key=self._since.__getitem__)
         for key in gone[: len(gone) - _MOST_GONE // 2]:
-            for known in (self._ages, self._picks, *self._answers.values()):
+            for known in (self._since, self._picks, *self._answers.values()):
                 known.pop(key, None)
             self._participated.discard(key)
 
     def picked(self, keys: Sequence[str]) -> NDArray[np.int64]:
         """Return how often clients have been chosen."""
-        return np.array([self._picks[key] for key in keys], dtype=np.int64)
+        return self._gathered(keys, self._picks, 0).astype(np.int64)
 
     def learn(self, key: str, name: str, value: Any) -> None:
         """Remember a client's answer, in place of an older one."""
@@ -66,18 +82,43 @@ class ClientMemory:
 
     def ages(self, keys: Sequence[str]) -> list[int]:
         """Return the ages of clients."""
-        return [self._ages.get(key, 0) for key in keys]
+        return [int(age) for age in self.values(keys, "age")]
 
     def values(self, keys: Sequence[str], name: str) -> NDArray[Any]:
-        """Return one value a client, NaN where it is not known."""
+        """Return one value per client, NaN where it is not known."""
         if name == "age":
-            return np.array(self.ages(keys), dtype=np.int64)
+            if isinstance(keys, NumberedKeys):
+                since = self._gathered(
+                    keys, self._since, self._crowd_since if self._crowd else self._now
+                )
+            elif self._crowd:
+                crowd = self._crowd_since
+                since = np.array(
+                    [self._since.get(k, crowd if k in self._crowd else self._now) for k in keys]
+                )
+            else:
+                since = self._gathered(keys, self._since, self._now)
+            return np.asarray(self._now - since, dtype=np.int64)
         if name == "participated":
-            return np.array([key in self._participated for key in keys], dtype=bool)
+            return self._gathered(keys, dict.fromkeys(self._participated, True), False).astype(bool)
         answers = self._answers.get(name, {})
         width = max((len(v) for v in answers.values() if isinstance(v, list)), default=0)
-        unknown = [math.nan] * width if width else math.nan
-        return np.array([answers.get(key, unknown) for key in keys], dtype=np.float64)
+        return self._gathered(keys, answers, [math.nan] * width if width else math.nan, np.float64)
+
+    @staticmethod
+    def _gathered(
+        keys: Sequence[str], known: Mapping[str, Any], otherwise: Any, dtype: Any = None
+    ) -> NDArray[Any]:
+        """Return one value per client; for numbered ones the work grows with those known."""
+        if not isinstance(keys, NumberedKeys):
+            get = known.get
+            return np.array([get(key, otherwise) for key in keys], dtype=dtype)
+        values = np.empty((len(keys), *np.shape(otherwise)), dtype or np.asarray(otherwise).dtype)
+        values[:] = otherwise
+        for place, value in zip(keys.positions(list(known)), known.values(), strict=True):
+            if place >= 0:
+                values[place] = value
+        return values
 
     def observations(self, keys: Sequence[str], names: frozenset[str]) -> "Observations":
         """Return what a selector may look at: age, participation and the names it needs."""
@@ -85,16 +126,25 @@ class ClientMemory:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
-        return {
-            "ages": dict(self._ages),
+        now = self._now
+        state = {
+            "ages": {key: now - since for key, since in self._since.items()},
             "participated": sorted(self._participated),
             "picks": dict(self._picks),
             "answers": {name: dict(values) for name, values in self._answers.items()},
         }
+        if self._crowd:
+            state["crowd"] = {"clients": len(self._crowd), "age": now - self._crowd_since}
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self._ages = dict(state["ages"])
+        self._now = 0
+        self._since = {key: -int(age) for key, age in state["ages"].items()}
+        crowd = state.get("crowd", {"clients": 0, "age": 0})
+        self._crowd = NumberedKeys(range(int(crowd["clients"])))
+        self._crowd_since = -int(crowd["age"])
+        self._here = ()
         self._participated = set(state["participated"])
         self._picks = Counter(state["picks"])
         self._answers = {name: dict(values) for name, values in state["answers"].items()}

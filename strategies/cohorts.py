@@ -254,7 +254,7 @@ class Cohorts(Layer):
     def _scene(
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
     ) -> Scene:
-        keys = self.federation.keys(nodes)
+        keys = list(self.federation.keys(nodes))
         ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
         models, note = self.leaf_models, self.federation.note
         return Scene(server_round, keys, models, self.rounds, training, ask, note)

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.events import Event, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
-from ..core.wire.records import filled, sent_arrays
+from ..core.wire.records import filled, node_of, sender_of, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
 from .response_times import ResponseTimes
@@ -84,7 +84,7 @@ class Federation:
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
 
-    def nodes(self, grid: Grid) -> list[int]:
+    def nodes(self, grid: Grid) -> Sequence[int]:
         """Return the nodes that may take part, of those in view, in the order of their keys.
 
         New ones are asked for their names.
@@ -94,7 +94,7 @@ class Federation:
             node, key = self.roster.doubles.pop()
             reason = f"node {node} calls itself {key}, as another does"
             self.note(Quarantined(client=self.key(node), reason=reason))
-        nodes = self.roster.in_order(grid.get_node_ids())
+        nodes = self.roster.view_in_order(grid.get_node_ids())
         if not self.allowed:
             return nodes
         strangers = [node for node in nodes if self.key(node) not in self.allowed]
@@ -104,13 +104,17 @@ class Federation:
                 _log.warning("client %s is not in clients.allowed: it takes no part", key)
         return [node for node in nodes if self.key(node) in self.allowed]
 
-    def ready_to_train(self, nodes: Iterable[int], server_round: int) -> list[int]:
+    def ready_to_train(self, nodes: Sequence[int], server_round: int) -> Sequence[int]:
         """Return the nodes that do not rest, neither for silence nor for training too slowly."""
         awake = self.awake(nodes, server_round)
+        if not self.times.anybody_rests():
+            return awake
         return [node for node in awake if not self.times.rests(self.key(node), server_round)]
 
-    def awake(self, nodes: Iterable[int], server_round: int) -> list[int]:
+    def awake(self, nodes: Sequence[int], server_round: int) -> Sequence[int]:
         """Return the nodes that do not rest for having left messages unanswered."""
+        if not self._rests_until:
+            return nodes
         return [node for node in nodes if not self._rests(node, server_round)]
 
     def key(self, node_id: int) -> str:
@@ -121,9 +125,9 @@ class Federation:
         """Return the stable name of the client that a reply is from."""
         return self.roster.key(reply.metadata.src_node_id)
 
-    def keys(self, nodes: Iterable[int]) -> list[str]:
+    def keys(self, nodes: Iterable[int]) -> Sequence[str]:
         """Return the stable names of clients."""
-        return [self.roster.key(node) for node in nodes]
+        return self.roster.keys(nodes)
 
     def remember(self, occasion: tuple[str, int], messages: Iterable[Message]) -> list[Message]:
         """Keep what every client is sent; layers may still change the messages.
@@ -133,7 +137,7 @@ class Federation:
         messages = list(messages)
         if occasion != self._occasion:
             self._occasion, self._sent = occasion, {}
-        self._sent.update((message.metadata.dst_node_id, message) for message in messages)
+        self._sent.update((node_of(message), message) for message in messages)
         return messages
 
     def sent_model(self, node_id: int) -> ArrayRecord:
@@ -220,8 +224,9 @@ class Federation:
     def heard(self, key: str, server_round: int, *, answered: bool) -> None:
         """Learn that a client has answered in time, or has not: then it rests for some rounds."""
         if answered:
-            self._misses.pop(key, None)
-            self._rests_until.pop(key, None)
+            if self._misses:
+                self._misses.pop(key, None)
+                self._rests_until.pop(key, None)
         elif key in self._misses or len(self._misses) < _MOST_STRIKES:
             self._misses[key] += 1
             rest = min(_LONGEST_REST, 2 ** (self._misses[key] - 1))
@@ -240,7 +245,7 @@ class Federation:
                 if not reply.has_error():
                     read(reply)
             except ValueError as error:
-                self.set_aside(server_round, reply.metadata.src_node_id, str(error))
+                self.set_aside(server_round, sender_of(reply), str(error))
             else:
                 yield reply
 

@@ -1,6 +1,7 @@
 """What Flower's strategies need to behave: streamed means, dtypes kept, integers left alone."""
 
 import gc
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -8,15 +9,17 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
 from ..core.wire.arrays import from_record, to_record, view
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ..core.wire.records import entries, filled, records_of
+from ..core.wire.records import contents, copies_to, entries, filled, records_of
 from .federation import Federation
+from .grids import GridView, as_sequence
 from .layer import Layer
 
+_TERMS = 2**17  # values of small arrays that are summed at once
 _LEAST_SHARE = 0.1  # of the usual, that a metric which others are weighed by is raised to
 
 
@@ -71,9 +74,17 @@ class FlowerAggregator(Layer):
     ) -> Iterable[Message]:
         """Let the strategy configure the float arrays, and send all."""
         self._dtypes = {name: array.dtype for name, array in arrays.items()}
-        return self._with_all_arrays(
-            super().configure_train(server_round, _floats(arrays), config, grid), arrays
+        floats, nodes = _floats(arrays), as_sequence(grid.get_node_ids())
+        if not nodes or not _takes_everyone(self.inner):
+            messages = super().configure_train(server_round, floats, config, grid)
+            return self._with_all_arrays(messages, arrays)
+        # All messages are the same: the strategy writes one, the others are copies of it.
+        first = GridView(grid, nodes[:1])
+        messages = self._with_all_arrays(
+            self.inner.configure_train(server_round, floats, config, first), arrays
         )
+        messages = copies_to(messages[0], nodes)
+        return self.federation.remember(("train", server_round), messages)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -112,10 +123,15 @@ class FlowerAggregator(Layer):
 
     def _with_all_arrays(self, messages: Iterable[Message], arrays: ArrayRecord) -> list[Message]:
         messages = list(messages)
+        contents: dict[int, RecordDict] = {}
         for message in messages:
-            # The strategy shares one RecordDict among its messages; layers outside add to their own
-            # copy.
-            message.content = filled(RecordDict, {**entries(message.content), ARRAYS: arrays})
+            # The strategy shares one RecordDict among its messages, and so do these; a layer
+            # outside that adds something makes its own copy (see `attach`).
+            made = contents.get(id(message.content))
+            if made is None:
+                made = filled(RecordDict, {**entries(message.content), ARRAYS: arrays})
+                contents[id(message.content)] = made
+            message.content = made
         return messages
 
     def _restored(
@@ -128,6 +144,15 @@ class FlowerAggregator(Layer):
             array = buffers[name] if name in buffers else view(arrays[name])
             restored[name] = array.astype(dtype, copy=False)
         return to_record(restored)
+
+
+def _takes_everyone(strategy: Strategy) -> bool:
+    """Tell whether a strategy is one of Flower's that send the same to all nodes they see."""
+    known = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
+    if not known or not isinstance(strategy, FedAvg):
+        return False
+    fewest = max(strategy.min_train_nodes, strategy.min_available_nodes)
+    return strategy.fraction_train == 1.0 and fewest <= 1
 
 
 def _is_float(dtype: str) -> bool:
@@ -208,6 +233,34 @@ def _quick_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
+class _Terms:
+    """A weighted sum of arrays, in double precision.
+
+    A few terms are gathered before they are added. Small arrays of a hundred clients are then one
+    addition, and the sum is the same to the last bit as that of adding one by one.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        size = math.prod(shape)
+        self._rows = np.empty((max(2, min(128, _TERMS // max(1, size))), *shape))
+        self._filled = 0
+        self._scalar = size == 1
+
+    def add(self, array: NDArray[Any], weight: float) -> None:
+        """Add an array, as often as ``weight`` says."""
+        if self._filled == len(self._rows):
+            self._rows[0] = self.sum()
+            self._filled = 1
+        np.multiply(array, weight, out=self._rows[self._filled, ...], dtype=np.float64)
+        self._filled += 1
+
+    def sum(self) -> NDArray[np.float64]:
+        """Return the sum so far."""
+        terms = self._rows[: self._filled]
+        # Of scalars, numpy would add halves of halves.
+        return np.asarray(terms.cumsum(axis=0)[-1] if self._scalar else np.add.reduce(terms))
+
+
 class RunningMean:
     """A weighted mean of named arrays and of metrics, summed in double precision.
 
@@ -220,7 +273,7 @@ class RunningMean:
 
     def __init__(self) -> None:
         self.weight = 0.0
-        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._terms: dict[str, _Terms] = {}
         self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._metrics: dict[str, tuple[float, float]] = {}
@@ -235,11 +288,12 @@ class RunningMean:
                 self._dtypes[name] = array.dtype
                 seen = self._largest.get(name, array)
                 self._largest[name] = np.maximum(seen, array)
-            elif name in self._sums:
-                self._sums[name] += np.multiply(array, weight, dtype=np.float64)
             else:
-                self._dtypes[name] = array.dtype
-                self._sums[name] = np.multiply(array, weight, dtype=np.float64)
+                terms = self._terms.get(name)
+                if terms is None:
+                    self._dtypes[name] = array.dtype
+                    terms = self._terms[name] = _Terms(array.shape)
+                terms.add(array, weight)
         for name, value in metrics.items():
             if not isinstance(value, list):
                 total, of = self._metrics.get(name, (0.0, 0.0))
@@ -250,7 +304,11 @@ class RunningMean:
         """The mean of each array, in its own dtype."""
         return {
             name: np.asarray(
-                self._largest[name] if name in self._largest else self._sums[name] / self.weight,
+                (
+                    self._largest[name]
+                    if name in self._largest
+                    else self._terms[name].sum() / self.weight
+                ),
                 dtype=dtype,
             )
             for name, dtype in self._dtypes.items()
@@ -267,8 +325,11 @@ def mean_reply(replies: Iterable[Message]) -> list[Message]:
     mean = RunningMean()
     first: Message | None = None
     for reply in replies:
-        metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
-        arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+        for record in contents(reply).values():
+            if type(record) is MetricRecord:
+                metrics = dict(entries(record))
+            elif type(record) is ArrayRecord:
+                arrays = from_record(record)
         mean.add(arrays, metrics, weight=float(metrics.pop(NUM_EXAMPLES)))
         if first is None:
             first = reply

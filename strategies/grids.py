@@ -1,6 +1,6 @@
 """Grids around grids: how a layer shows the strategy inside it only a part of the clients."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import (
@@ -8,6 +8,8 @@ from flwr.proto.node_pb2 import (
 )
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run  # only for the signature of Grid.run
+
+from .numbered import NumberedNodes
 
 
 class GridWrapper(Grid):
@@ -39,6 +41,11 @@ class GridWrapper(Grid):
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the connected nodes."""
         return self.grid.get_node_ids()
+
+    @property
+    def numbered(self) -> NumberedNodes | None:
+        """The nodes of the grid inside that go by their numbers, if it has such nodes."""
+        return getattr(self.grid, "numbered", None)
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         """Return what Flower knows about the connected nodes."""
@@ -74,11 +81,11 @@ class GridView(GridWrapper):
 
     def __init__(self, grid: Grid, node_ids: Iterable[int]) -> None:
         super().__init__(grid)
-        self.node_ids = list(node_ids)
+        self.node_ids = as_sequence(node_ids)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the nodes in view."""
-        return list(self.node_ids)
+        return as_sequence(self.node_ids)
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         """Return what Flower knows about the nodes in view."""
@@ -86,8 +93,13 @@ class GridView(GridWrapper):
         return [node for node in self.grid.get_nodes() if node.node_id in shown]
 
 
-def all_node_ids(grid: Grid) -> list[int]:
+def as_sequence(node_ids: Iterable[int]) -> Sequence[int]:
+    """Return node ids in a list of one's own; numbered ones, which cannot change, as they are."""
+    return node_ids if isinstance(node_ids, NumberedNodes) else list(node_ids)
+
+
+def all_node_ids(grid: Grid) -> Sequence[int]:
     """Return the ids of all connected nodes, also where only some of them are in view."""
     while isinstance(grid, GridView):
         grid = grid.grid
-    return list(grid.get_node_ids())
+    return as_sequence(grid.get_node_ids())

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from ..core.config import RunConfig
 from ..core.wire.arrays import checked_view, from_record
 from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
-from ..core.wire.records import entries, records_of, sent_arrays
+from ..core.wire.records import contents, entries, node_of, records_of, sender_of, sent_arrays
 from .federation import BadReply
 from .layer import Layer
 from .observations import metrics_in
@@ -29,10 +29,10 @@ class SentModel:
 
     def __init__(self, record: ArrayRecord) -> None:
         self.arrays = from_record(record)
+        # Half precision overflows at 65,504; in single precision only absurd values do.
+        self.wide = {name: _wide(a.dtype) for name, a in self.arrays.items() if a.dtype.kind == "f"}
         floats = [
-            a.ravel().astype(_wide(a.dtype), copy=False)
-            for a in self.arrays.values()
-            if a.dtype.kind == "f"
+            self.arrays[name].ravel().astype(wide, copy=False) for name, wide in self.wide.items()
         ]
         self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
 
@@ -164,11 +164,11 @@ class Quarantine(Layer):
             record = sent_arrays(message, ARRAYS)
             if id(record) not in models:
                 models[id(record)] = SentModel(record)
-            self._sent[message.metadata.dst_node_id] = models[id(record)]
+            self._sent[node_of(message)] = models[id(record)]
         return messages
 
     def _asked(self, reply: Message) -> SentModel:
-        sent = self._sent.pop(reply.metadata.src_node_id, None)
+        sent = self._sent.pop(sender_of(reply), None)
         if sent is None:
             raise BadReply("nobody asked for it, or it is a second reply")
         return sent
@@ -197,7 +197,7 @@ class Quarantine(Layer):
 
 def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
     """Return the example count of the one MetricRecord; :class:`BadReply` if that is not sound."""
-    records = records_of(reply.content, MetricRecord)
+    records = [r for r in contents(reply).values() if type(r) is MetricRecord]
     if len(records) != 1:
         raise BadReply(f"{len(records)} metric records instead of one")
     metrics = entries(records[0])
@@ -207,9 +207,9 @@ def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
     for name in needs:
         if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
             raise BadReply(f"{name} = {metrics.get(name)!r} is not a number of at least 0")
+    isfinite = math.isfinite
     for name, value in metrics.items():
-        finite = all(map(math.isfinite, value)) if isinstance(value, list) else math.isfinite(value)
-        if not finite:
+        if not (all(map(isfinite, value)) if isinstance(value, list) else isfinite(value)):
             raise BadReply(f"metric {name} is not finite")
     return float(examples)
 
@@ -229,8 +229,11 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
 
     Records with expected names are not part of the update.
     """
-    own = {name: r for name, r in entries(reply.content).items() if name not in expected}
-    records = [record for record in own.values() if type(record) is ArrayRecord]
+    records = [
+        record
+        for name, record in contents(reply).items()
+        if type(record) is ArrayRecord and name not in expected
+    ]
     if len(records) != 1:
         raise BadReply(f"{len(records)} array records instead of one")
     arrays = entries(records[0])
@@ -244,10 +247,9 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
             after = checked_view(array, reference)
         except ValueError as error:
             raise BadReply(f"array {name}: {error}") from error
-        if after.dtype.kind == "f":
-            # Half precision overflows at 65,504; in single precision only absurd values do.
-            difference = np.subtract(after, reference, dtype=_wide(after.dtype)).ravel()
-            squares += float(np.vdot(difference, difference))
+        if name in sent.wide:
+            difference = np.subtract(after, reference, dtype=sent.wide[name]).ravel()
+            squares += float(difference.dot(difference))
     if not math.isfinite(squares):
         raise BadReply("values that are not finite, or too large to square")
     return math.sqrt(squares)

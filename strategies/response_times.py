@@ -89,6 +89,10 @@ class ResponseTimes:
             *(self._in_a_row, self._rests_until),
         )
 
+    def anybody_rests(self) -> bool:
+        """Tell whether anybody may rest at all."""
+        return bool(self._rests_until)
+
     def rests(self, key: str, server_round: int) -> bool:
         """Tell whether a client rests for having been late."""
         return server_round < self._rests_until.get(key, 0)

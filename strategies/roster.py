@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -10,9 +10,10 @@ from flwr.proto.node_pb2 import NodeInfo  # what Grid.get_nodes returns
 from flwr.serverapp import Grid
 
 from ..core.wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
-from ..core.wire.records import record_at
+from ..core.wire.records import record_at, sender_of
 from ..core.wire.versions import differences
-from .grids import all_node_ids
+from .grids import all_node_ids, as_sequence
+from .numbered import NumberedNodes
 
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log
@@ -45,12 +46,29 @@ class Roster:
         self._asked: set[int] = set()
         self._holders: dict[str, int] = {}  # whose name it is
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
-        self._connected: frozenset[int] = frozenset()
+        self._connected: Collection[int] = frozenset()
+        self._seen: Sequence[int] = ()  # what that was made from
+        self._identified: Sequence[int] = ()  # nodes of the last view, all of them asked
+        self._numbered: NumberedNodes | None = None  # who need not be asked
+        self._order: tuple[list[int], list[int]] = ([], [])  # the last view, and sorted
         self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
 
     def key(self, node_id: int) -> str:
         """Return the key of a node."""
-        return self._keys.get(node_id) or self.nameless(node_id)
+        key = self._keys.get(node_id)
+        if key is None and self._numbered is not None and node_id in self._numbered:
+            return str(node_id - self._numbered.first)
+        return key or self.nameless(node_id)
+
+    def keys(self, node_ids: Iterable[int]) -> Sequence[str]:
+        """Return the keys of nodes."""
+        if isinstance(node_ids, NumberedNodes):
+            return node_ids.keys()
+        node_ids = list(node_ids)
+        try:
+            return [self._keys[node] for node in node_ids]
+        except KeyError:
+            return [self.key(node) for node in node_ids]
 
     def away(self, at_most: int = 1000) -> list[str]:
         """Return the keys of clients that have been here, but were not when it was last looked."""
@@ -70,6 +88,15 @@ class Roster:
         """Return node ids in the order of their keys, which is the same on every runtime."""
         return sorted(node_ids, key=self._rank)
 
+    def view_in_order(self, node_ids: Iterable[int]) -> Sequence[int]:
+        """Return all nodes of a view in that order; sorted again only if they have changed."""
+        if isinstance(node_ids, NumberedNodes):
+            return node_ids
+        node_ids = list(node_ids)
+        if node_ids != self._order[0]:
+            self._order = (node_ids, self.in_order(node_ids))
+        return list(self._order[1])
+
     def _rank(self, node_id: int) -> tuple[tuple[int, int, str], int]:
         rank = self._ranks.get(node_id)
         return rank if rank is not None else (key_order(self.key(node_id)), node_id)
@@ -81,14 +108,17 @@ class Roster:
             self._keys.pop(before, None)
             self._ranks.pop(before, None)
             self._claims[before] = key
+        self._order = ([], [])
         self._holders[key] = node_id
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)
 
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
-        node = reply.metadata.src_node_id
+        node = sender_of(reply)
         if node in self._keys or node in self._claims or reply.has_error():
+            return
+        if self._numbered is not None and node in self._numbered:
             return
         claimed = record_at(reply.content, CLIENT, ConfigRecord)
         key = claimed.get(CLIENT_KEY) if claimed is not None else None
@@ -104,10 +134,14 @@ class Roster:
     def _is_taken(self, key: str, node_id: int) -> bool:
         """Tell whether a name is that of another node that is connected."""
         named_so = key.removeprefix("node-")
-        others = self._connected - {node_id}
-        return self._holders.get(key) in others or (
-            key != named_so and named_so.isdecimal() and int(named_so) in others
+        return self._is_there_besides(node_id, self._holders.get(key)) or (
+            key != named_so
+            and named_so.isdecimal()
+            and self._is_there_besides(node_id, int(named_so))
         )
+
+    def _is_there_besides(self, node_id: int, other: int | None) -> bool:
+        return other != node_id and other in self._connected
 
     def _grant(self) -> None:
         """Give names to those who claim them, where the holder is not connected any more."""
@@ -123,13 +157,19 @@ class Roster:
         from its first round on. Those that do not answer in time go by their public key or node id
         until a reply tells more.
         """
-        self._connected = frozenset(all_node_ids(grid))
+        self._numbered = getattr(grid, "numbered", None)
+        connected = all_node_ids(grid)
+        if connected != self._seen:
+            self._seen = connected
+            many = isinstance(connected, NumberedNodes)
+            self._connected = connected if many else frozenset(connected)
         self._grant()
-        unknown = [
-            node
-            for node in grid.get_node_ids()
-            if node not in self._keys and node not in self._asked
-        ]
+        nodes = as_sequence(grid.get_node_ids())
+        if isinstance(nodes, NumberedNodes) or nodes == self._identified:
+            return
+        known = (self._keys, self._asked, self._numbered or ())
+        unknown = [node for node in nodes if not any(node in some for some in known)]
+        self._identified = nodes
         if not unknown:
             return
         self._asked.update(unknown)

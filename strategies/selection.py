@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -26,8 +26,9 @@ from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
-from .grids import GridView
+from .grids import GridView, as_sequence
 from .layer import Layer
+from .numbered import kept_nodes
 from .observations import ASKED, readers
 from .survey import Survey, encode_update
 from .usual_size import UsualSize
@@ -163,7 +164,7 @@ class Selection(Layer):
     ) -> Iterable[Message]:
         """Choose clients and let the strategy inside configure them."""
         started = perf_counter()
-        available = list(grid.get_node_ids())
+        available = as_sequence(grid.get_node_ids())
         wanted = self.count or max(1, round(self.fraction * len(available)))
         self._say_if_short(wanted, len(available))
         if not available:
@@ -178,7 +179,7 @@ class Selection(Layer):
         if pool.was_asked:
             picked = self._filled_up(picked, eligible, asked)
         self._wanted = min(wanted, len(picked))
-        chosen = self.federation.keys(picked)
+        chosen = list(self.federation.keys(picked))
         self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
         self.memory.round_passed(self.federation.keys(nodes), chosen)
         if not chosen:
@@ -192,17 +193,19 @@ class Selection(Layer):
         view = GridView(grid, picked)
         return self._in_order(super().configure_train(server_round, arrays, config, view))
 
-    def _how_many(self, wanted: int, nodes: list[int], server_round: int) -> int:
+    def _how_many(self, wanted: int, nodes: Sequence[int], server_round: int) -> int:
         """Return how many to ask: with over-commitment as many as are likely to fail, or more."""
         # Not one more because 50 * 1.1 is a hair above 55
         asked = math.ceil(wanted * (1 + self.over_commit) - 1e-9)
+        if not self.over_commit:
+            return asked
         ready = self.federation.ready_to_train(nodes, server_round)
-        if not self.over_commit or not ready:
+        if not ready:
             return asked
         fail = float(self.federation.times.failures(self.federation.keys(ready)).mean())
         return max(asked, math.ceil(wanted / (1 - min(fail, _MOST_FAILURES)) - 1e-9))
 
-    def _eligible(self, nodes: list[int], count: int, server_round: int) -> list[int]:
+    def _eligible(self, nodes: Sequence[int], count: int, server_round: int) -> Sequence[int]:
         """Return those that may be chosen; enough in any case.
 
         They are awake, with over-commitment expected in time, and not chosen too often.
@@ -217,11 +220,11 @@ class Selection(Layer):
             return eligible
         picks = self.memory.picked(self.federation.keys(eligible))
         often = picks >= self.at_most * (1 + picks.mean())
-        if len(eligible) - often.sum() < count:
+        if not often.any() or len(eligible) - often.sum() < count:
             return eligible
-        return [node for node, too_often in zip(eligible, often, strict=True) if not too_often]
+        return kept_nodes(eligible, ~often)
 
-    def _filled_up(self, picked: list[int], nodes: list[int], count: int) -> list[int]:
+    def _filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
         """Add those not chosen for longest where a question left too few to choose from."""
         taken = set(picked)
         rest = [n for n in nodes if n not in taken]
@@ -231,7 +234,7 @@ class Selection(Layer):
         return picked + [rest[i] for i in oldest(ages, count - len(picked), self._rng)]
 
     def _candidates(
-        self, nodes: list[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
+        self, nodes: Sequence[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
     ) -> "_Pool":
         """Return those to choose from and what is known of them, after asking if need be."""
         everyone = self._pool(nodes)
@@ -294,7 +297,7 @@ class Selection(Layer):
             usual.append(value)
         self.memory.learn(key, name, value)
 
-    def _pool(self, nodes: list[int], was_asked: bool = False) -> "_Pool":
+    def _pool(self, nodes: Sequence[int], was_asked: bool = False) -> "_Pool":
         keys = self.federation.keys(nodes)
         observations = self.memory.observations(keys, self.selector.needs)
         if self.summary_mode == "piggyback":
@@ -320,7 +323,7 @@ class Selection(Layer):
         count = max(1, round(self.fraction_evaluate * len(nodes)))
         positions = np.sort(self._evaluate_rng.choice(len(nodes), count, replace=False))
         view = GridView(grid, [nodes[i] for i in positions])
-        chosen = self.federation.keys(view.node_ids)
+        chosen = list(self.federation.keys(view.node_ids))
         self._note("evaluate", server_round, len(nodes), chosen, perf_counter() - started)
         return self._in_order(super().configure_evaluate(server_round, arrays, config, view))
 
@@ -435,6 +438,6 @@ class Selection(Layer):
 class _Pool:
     """Candidates and the nodes they are."""
 
-    nodes: list[int]
+    nodes: Sequence[int]
     candidates: Candidates
     was_asked: bool = False

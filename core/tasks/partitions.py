@@ -2,7 +2,8 @@
 
 The choice is made by the partitioners of flwr-datasets. Importing them takes seconds, and on a
 device every message is a new process, so the outcome is kept on disk and they are imported only
-when it is not there yet. They see sample numbers and labels, never inputs.
+when it is not there yet. They see sample numbers and labels, never inputs. For very many clients
+the same is done in whole arrays: see ``many_partitions``.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from .datasets.raw import RawData
 from .datasets.storage import Arrays, cache_folder, cached_arrays
 from .errors import TaskError, invalid
 from .groups import group_of
+from .many_partitions import MANY, MANY_PARTITIONS
 from .spec import TaskSpec
 from .splits import Indices, generator
 
@@ -134,6 +136,10 @@ def _key(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> str:
 def _spread(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> Arrays:
     # Partitioners cut runs of samples as they come; a pool may be sorted by something.
     shuffled = generator(spec.seed, "partition").permutation(len(groups))
+    if num_partitions >= MANY and spec.partition in MANY_PARTITIONS:
+        order, offsets = MANY_PARTITIONS[spec.partition](spec, groups[shuffled], num_partitions)
+        _say_if_empty(np.diff(offsets))
+        return {"order": shuffled[order], "offsets": offsets}
     failure: ValueError | None = None
     for partitioner in PARTITIONERS[spec.partition](spec, num_partitions):
         try:
@@ -163,9 +169,13 @@ def _run(
 
 def _packed(parts: list[Indices]) -> Arrays:
     sizes = np.array([len(part) for part in parts])
+    _say_if_empty(sizes)
+    return {"order": np.concatenate(parts), "offsets": np.concatenate([[0], np.cumsum(sizes)])}
+
+
+def _say_if_empty(sizes: Indices) -> None:
     if not sizes.all():
         _log.warning("%d of %d clients have no training data", (sizes == 0).sum(), len(sizes))
-    return {"order": np.concatenate(parts), "offsets": np.concatenate([[0], np.cumsum(sizes)])}
 
 
 def _iid(_spec: TaskSpec, num_partitions: int) -> list[Any]:

@@ -6,7 +6,7 @@ on every access: together that takes longer than training the clients. This is t
 reaches past them, into the plain dict inside a record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, Metadata, MetricRecord, RecordDict
@@ -68,6 +68,39 @@ def detach(message: Message, name: str, kind: type[_Record]) -> _Record | None:
     return record
 
 
+def contents(message: Message) -> dict[str, Any]:
+    """Return the records of a message that has some, by name, for reading only."""
+    return message.__dict__["_content"].__dict__["_data"]  # type: ignore[no-any-return]
+
+
+def node_of(message: Message) -> int:
+    """Return the node that a message goes to."""
+    return message.__dict__["_metadata"].__dict__["_dst_node_id"]  # type: ignore[no-any-return]
+
+
+def sender_of(reply: Message) -> int:
+    """Return the node that a reply is from."""
+    return reply.__dict__["_metadata"].__dict__["_src_node_id"]  # type: ignore[no-any-return]
+
+
+def answered_id(reply: Message) -> str:
+    """Return the id of the message that a reply answers."""
+    return reply.__dict__["_metadata"].__dict__["_reply_to_message_id"]  # type: ignore[no-any-return]
+
+
+def copies_to(message: Message, nodes: Iterable[int]) -> list[Message]:
+    """Return a message with the same content for each of these nodes, the first one's included."""
+    shared, content = message.metadata.__dict__, message.content
+    copies = []
+    for node in nodes:
+        metadata = Metadata.__new__(Metadata)
+        metadata.__dict__.update(shared, _dst_node_id=node)
+        copy = Message.__new__(Message)
+        copy.__dict__.update(_metadata=metadata, _content=content, _error=None)
+        copies.append(copy)
+    return copies
+
+
 def replies_to(messages: Sequence[Message], contents: Sequence[RecordDict]) -> list[Message]:
     """Return a reply to each message; they must be of one kind and one sending.
 
@@ -76,12 +109,13 @@ def replies_to(messages: Sequence[Message], contents: Sequence[RecordDict]) -> l
     replies = [Message(contents[0], reply_to=messages[0])]
     shared = replies[0].metadata.__dict__
     for message, content in zip(messages[1:], contents[1:], strict=True):
+        asked = message.__dict__["_metadata"].__dict__
         metadata = Metadata.__new__(Metadata)
         metadata.__dict__.update(
             shared,
-            _src_node_id=message.metadata.dst_node_id,
-            _reply_to_message_id=message.metadata.message_id,
-            _group_id=message.metadata.group_id,
+            _src_node_id=asked["_dst_node_id"],
+            _reply_to_message_id=asked["_message_id"],
+            _group_id=asked["_group_id"],
         )
         reply = Message.__new__(Message)
         reply.__dict__.update(_metadata=metadata, _content=content, _error=None)

@@ -31,17 +31,30 @@ def payload_bytes(content: RecordDict) -> int:
     >>> payload_bytes(RecordDict({"metrics": MetricRecord({"loss": 0.5, "classes": [1, 2]})}))
     24
     """
-    return sum(record_bytes(record) for record in entries(content).values())
+    return sizes_of(content)[0]
 
 
 def record_bytes(record: ArrayRecord | ConfigRecord | MetricRecord) -> int:
     """Return the bytes of the values of one record."""
-    if isinstance(record, ArrayRecord):
-        return sum(num_bytes(array) for array in entries(record).values())
-    return sum(map(_value_bytes, entries(record).values()))
+    values = entries(record).values()
+    return sum(map(num_bytes if type(record) is ArrayRecord else _value_bytes, values))
 
 
 def name_bytes(content: RecordDict) -> int:
     """Return the bytes of all names in a message: no method's own, but a client may fill them."""
-    records = entries(content)
-    return sum(map(len, records)) + sum(len(n) for r in records.values() for n in entries(r))
+    return sizes_of(content)[1]
+
+
+def sizes_of(content: RecordDict) -> tuple[int, int]:
+    """Return both: the bytes of all values in a message, and those of all names."""
+    values = names = 0
+    for name, record in entries(content).items():
+        held = entries(record)
+        names += len(name) + sum(map(len, held))
+        if type(record) is ArrayRecord:
+            values += sum(map(num_bytes, held.values()))
+            continue
+        for value in held.values():
+            plain = type(value) is float or type(value) is int
+            values += _SCALAR_BYTES if plain else _value_bytes(value)
+    return values, names

@@ -5,7 +5,7 @@ array records stay numpy, the run config is one dict, a client that keeps nothin
 client's state changes only when its handler succeeds, because handlers write it last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -18,6 +18,7 @@ from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to
 from ...client_app.app import answer
 from ...client_app.context_memory import recall_all, remember_all
 from ...core.config import read_config
+from ...core.config.reading import SharedConfig
 from ...core.methods.selector import Summary
 from ...core.wire.keys import (
     ARRAYS,
@@ -33,17 +34,49 @@ from ...core.wire.keys import (
     SUMMARY,
     WANTS,
 )
-from ...core.wire.records import record_at, records_of
+from ...core.wire.records import contents, entries, node_of, record_at, records_of
 from ...core.wire.sizes import payload_bytes, record_bytes
+from ...strategies.numbered import NumberedNodes
 from .simulated_devices import SimulatedDevices
 
 _SERVER = 1  # Flower's node id of the SuperLink
 _SECONDS_PER_SAMPLE = 0.001  # of training, where no device is simulated
 _FIRST_NODE = 1000
+_MOST_ASKED = 10_000  # clients that are asked for their names
 _LEFT = 5  # Flower's code for a node that is gone
 _PULL_BYTES = (
     64 * 2**20
 )  # model bytes that one pull answers at most, so that replies can be consumed as they come
+
+
+class _Contexts(Mapping[int, Context]):
+    """Flower's contexts by node, made when a client is first used and kept from then on."""
+
+    def __init__(self, nodes: NumberedNodes, run_config: SharedConfig) -> None:
+        self._nodes = nodes
+        self._run_config = run_config
+        self._made: dict[int, Context] = {}
+
+    def __getitem__(self, node: int) -> Context:
+        context = self._made.get(node)
+        if context is None:
+            if node not in self._nodes:
+                raise KeyError(node)
+            number, of = node - self._nodes.first, len(self._nodes)
+            context = self._made[node] = Context(
+                run_id=1,
+                node_id=node,
+                node_config={"partition-id": number, "num-partitions": of},
+                state=RecordDict(),
+                run_config=self._run_config,
+            )
+        return context
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
 
 
 class LocalGrid(Grid):
@@ -75,16 +108,10 @@ class LocalGrid(Grid):
         self.check_wire = check_wire
         self.devices = devices
         self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
-        self.contexts = {
-            _FIRST_NODE + i: Context(
-                run_id=1,
-                node_id=_FIRST_NODE + i,
-                node_config={"partition-id": i, "num-partitions": num_clients},
-                state=RecordDict(),
-                run_config=run_config,
-            )
-            for i in range(num_clients)
-        }
+        everyone = NumberedNodes(_FIRST_NODE, range(num_clients))
+        self.contexts = _Contexts(everyone, SharedConfig(run_config))
+        # Clients are asked for their names as on any other grid, unless that would take minutes.
+        self.numbered = everyone if num_clients > _MOST_ASKED else None
         self._pending: dict[str, Message] = {}
         self._ids = count(1)
         self._stateful: set[int] = set()  # nodes that keep something
@@ -112,7 +139,7 @@ class LocalGrid(Grid):
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the virtual clients that are there."""
         if self.devices is None:
-            return list(self.contexts)
+            return list(self.contexts) if self.numbered is None else self.numbered
         return [_FIRST_NODE + client for client in self.devices.present()]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -120,9 +147,8 @@ class LocalGrid(Grid):
         ids = []
         for message in messages:
             message_id = str(next(self._ids))
-            message.metadata.__dict__["_message_id"] = (
-                message_id  # the SuperLink's task; there is no setter
-            )
+            # The SuperLink's task; there is no setter.
+            message.metadata.__dict__["_message_id"] = message_id
             self._pending[message_id] = _by_wire(message) if self.check_wire else message
             ids.append(message_id)
         return ids
@@ -131,25 +157,26 @@ class LocalGrid(Grid):
         """Answer the next of the pending messages, as many of one kind as fit one pull."""
         waiting = [i for i in message_ids if i in self._pending]
         batch: list[Message] = []
-        sizes: dict[int, int] = {}  # of records, most of which all messages share
-        size = 0
+        sizes: dict[int, int] = {}  # of contents, which most messages share
+        size, kind = 0, ""
         for message_id in waiting:
             message = self._pending[message_id]
-            for record in records_of(message.content, ArrayRecord):
-                if id(record) not in sizes:
-                    sizes[id(record)] = record_bytes(record)
-                size += sizes[id(record)]
+            content = message.content
+            if id(content) not in sizes:
+                sizes[id(content)] = sum(map(record_bytes, records_of(content, ArrayRecord)))
+            size += sizes[id(content)]
             full = size > _PULL_BYTES and self.devices is None  # who is first is known at the end
-            if batch and (full or _kind(message) != _kind(batch[0])):
+            if batch and (full or _kind(message) != kind):
                 break
             batch.append(message)
-        for message in batch:
-            del self._pending[message.metadata.message_id]
+            kind = kind or _kind(message)
+        for message_id in waiting[: len(batch)]:
+            del self._pending[message_id]
         if not batch:
             return []
-        contexts = [self.contexts[message.metadata.dst_node_id] for message in batch]
-        replies = answer(_kind(batch[0]), batch, contexts)
-        self._stateful.update(context.node_id for context in contexts if len(context.state))
+        contexts = [self.contexts[node_of(message)] for message in batch]
+        replies = answer(kind, batch, contexts)
+        self._stateful.update(context.node_id for context in contexts if entries(context.state))
         for reply in replies:
             _put_seconds(reply)
         if self.devices is not None:
@@ -229,14 +256,19 @@ class LocalGrid(Grid):
 
 def _put_seconds(reply: Message, seconds: float | None = None) -> None:
     """Put seconds that repeat in place of measured ones, where a reply says how long it took."""
-    metrics = [] if reply.has_error() else records_of(reply.content, MetricRecord)
-    if metrics and SECONDS in metrics[0]:
-        by_size = _SECONDS_PER_SAMPLE * float(str(metrics[0].get(NUM_EXAMPLES, 0)))
-        metrics[0][SECONDS] = by_size if seconds is None else seconds
+    if reply.has_error():
+        return
+    for record in contents(reply).values():
+        if type(record) is MetricRecord:
+            told = entries(record)
+            if SECONDS in told:
+                by_size = _SECONDS_PER_SAMPLE * float(told.get(NUM_EXAMPLES, 0))
+                told[SECONDS] = by_size if seconds is None else seconds
+            return  # there is one, or the others are not read
 
 
 def _kind(message: Message) -> str:
-    return message.metadata.message_type
+    return message.__dict__["_metadata"].__dict__["_message_type"]  # type: ignore[no-any-return]
 
 
 def _by_wire(message: Message) -> Message:

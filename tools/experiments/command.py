@@ -38,6 +38,9 @@ def benchmark_parser(
     parser.add_argument(
         "--out", type=Path, default=Path("sweeps") / f"{name}.jsonl", help="the sweep file"
     )
+    parser.add_argument(
+        "--cluster", help="run on this Ray cluster; None: RAY_ADDRESS, if it is set"
+    )
     parser.add_argument("--keep-runs", type=Path, help="keep the runs' own folders in this one")
     return parser
 
@@ -65,6 +68,7 @@ def run_benchmark(
             processes=options.processes,
             runner=runner,
             keep_runs=options.keep_runs,
+            cluster=options.cluster,
         )
     except SweepError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -18,6 +18,7 @@ from operator import index
 from pathlib import Path
 from urllib.parse import quote
 
+from .cluster import ClusterPool, cluster_address
 from .progress import SweepProgress
 from .records import Cell, Key, Record, Scalar, SweepError, SweepFile
 from .results import Results
@@ -68,6 +69,7 @@ def sweep(
     processes: int | None = None,
     runner: str = LOCAL_ENGINE,
     keep_runs: Path | None = None,
+    cluster: str | None = None,
 ) -> Results:
     """Run every cell with every seed, except what the sweep file already holds.
 
@@ -82,11 +84,14 @@ def sweep(
     path : Path, optional
         The sweep file; ``sweeps/<name>.jsonl`` by default.
     processes : int, optional
-        How many runs go on at the same time; the number of cores by default.
+        How many runs go on at the same time; the number of cores by default, of this machine or
+        of the cluster.
     runner : str
         What runs one config, as ``module:function``; the local engine by default.
     keep_runs : Path, optional
         Where the runs' own output folders are kept; by default they are removed.
+    cluster : str, optional
+        Address of a Ray cluster to run on; ``RAY_ADDRESS`` by default. Empty for this machine.
 
     Returns
     -------
@@ -94,23 +99,22 @@ def sweep(
         The completed runs of these cells and seeds; runs that failed are in `failures`.
     """
     cells, seeds = list(cells), [index(seed) for seed in seeds]
-    processes = (os.cpu_count() or 1) if processes is None else processes
     _check(cells, seeds, processes)
     path = path or Path("sweeps") / f"{name}.jsonl"
-    with open_sweep(path, runner, processes, keep_runs) as runs:
+    with open_sweep(path, runner, processes, keep_runs, cluster) as runs:
         missing = runs.missing(cells, seeds)
         if missing:
-            with SweepProgress(name, len(missing), processes) as progress:
+            with SweepProgress(name, len(missing), runs.processes) as progress:
                 runs.run(missing, progress)
         return runs.results(cells, seeds)
 
 
-def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int) -> None:
+def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int | None) -> None:
     if not cells:
         raise SweepError("cells: [] is empty; a sweep needs at least one cell")
     if not seeds:
         raise SweepError("seeds: [] is empty; a sweep needs at least one seed")
-    if processes < 1:
+    if processes is not None and processes < 1:
         raise SweepError(f"processes: {processes} is not allowed; it must be 1 or more")
     for what, values in (("cell name", [cell.name for cell in cells]), ("seed", seeds)):
         for value, count in Counter[object](values).items():
@@ -121,9 +125,16 @@ def _check(cells: Sequence[Cell], seeds: Sequence[int], processes: int) -> None:
 class Sweep:
     """A sweep file and the workers that fill it, for runs that are decided upon step by step."""
 
-    def __init__(self, file: SweepFile, pool: WorkerPool, folder: Path, keep_runs: bool) -> None:
+    def __init__(
+        self, file: SweepFile, pool: WorkerPool | ClusterPool, folder: Path, keep_runs: bool
+    ) -> None:
         self._file, self._pool, self._folder, self._keep = file, pool, folder, keep_runs
         self._done = {record.key for record in file.records if record.status == "completed"}
+
+    @property
+    def processes(self) -> int:
+        """How many runs go on at the same time."""
+        return self._pool.processes
 
     def missing(self, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Run]:
         """Return the runs of these cells and seeds that the file does not hold."""
@@ -152,13 +163,25 @@ class Sweep:
 
 @contextmanager
 def open_sweep(
-    path: Path, runner: str, processes: int, keep_runs: Path | None = None
+    path: Path,
+    runner: str,
+    processes: int | None,
+    keep_runs: Path | None = None,
+    cluster: str | None = None,
 ) -> Iterator[Sweep]:
     """Open a sweep file with workers to fill it; the parameters are those of `sweep`."""
     with (
         SweepFile(path) as file,
         tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch,
-        WorkerPool(runner, processes, Path(scratch)) as pool,
+        _pool(cluster_address(cluster), runner, processes, Path(scratch)) as pool,
     ):
         folder = keep_runs.absolute() if keep_runs else Path(scratch)
         yield Sweep(file, pool, folder, keep_runs is not None)
+
+
+def _pool(
+    cluster: str, runner: str, processes: int | None, scratch: Path
+) -> WorkerPool | ClusterPool:
+    if cluster:
+        return ClusterPool(cluster, runner, processes, scratch)
+    return WorkerPool(runner, processes or os.cpu_count() or 1, scratch)

@@ -168,7 +168,7 @@ class _Worker:
         alive = self.process.is_alive()
         try:
             if self.connection.poll():
-                return Reply(**json.loads(cast(str, self.connection.recv())))
+                return read_reply(cast(str, self.connection.recv()))
         except (EOFError, ConnectionResetError):
             alive = False
         return None if alive else self._death()
@@ -229,7 +229,7 @@ def _serve(connection: Connection, runner: str, log: str) -> None:
         while True:
             overrides = connection.recv()
             os.ftruncate(1, 0)
-            connection.send(_run(runner, overrides))
+            connection.send(run_task(runner, overrides))
 
 
 def _end_with_parent() -> None:
@@ -240,7 +240,7 @@ def _end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _run(runner: str, overrides: dict[str, Scalar]) -> str:
+def run_task(runner: str, overrides: dict[str, Scalar]) -> str:
     """Run one task; return a Reply as JSON, so that what cannot be stored fails here."""
     started = time.monotonic()
     try:
@@ -259,6 +259,11 @@ def _run(runner: str, overrides: dict[str, Scalar]) -> str:
     except (Exception, SystemExit):
         seconds = time.monotonic() - started
         return json.dumps(asdict(Reply(error=traceback.format_exc(), seconds=seconds)))
+
+
+def read_reply(text: str) -> Reply:
+    """Return the reply that :func:`run_task` wrote."""
+    return Reply(**json.loads(text))
 
 
 def _plain(value: object) -> object:

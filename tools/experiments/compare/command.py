@@ -1,7 +1,6 @@
 """The command: ``python -m compare -c "task='digits'" --strategies all --budget "60 rounds"``."""
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -72,7 +71,10 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--to-the-end", action="store_true", help="give all the whole budget, drop none early"
     )
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--processes", type=int, help="runs side by side; None: all cores")
+    parser.add_argument(
+        "--cluster", help="run on this Ray cluster; None: RAY_ADDRESS, if it is set"
+    )
     parser.add_argument("--out", type=Path, help="folder for results; by default made of the task")
     return parser
 
@@ -119,7 +121,7 @@ def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
     candidates = parse_candidates(options.strategies)
     common = _common(parse_overrides(options.run_config), budget)
     for name, value in (("seeds", options.seeds), ("processes", options.processes)):
-        if value < 1:
+        if value is not None and value < 1:
             raise CandidateError(f"{name} = {value}: must be 1 or more")
     check(candidates, common)
     if options.goal == "clients" and not (
@@ -142,6 +144,7 @@ def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
         goal=options.goal,
         metric=load_task(config.task_spec()).metrics[0],
         runner=runner,
+        cluster=options.cluster,
     )
     return comparison, folder
 

@@ -80,11 +80,12 @@ def compare(
     seeds: Sequence[int],
     folder: Path,
     *,
-    processes: int = 1,
+    processes: int | None = 1,
     halving: bool = True,
     goal: str = "server",
     metric: Metric = ACCURACY,
     runner: str = RUNNER,
+    cluster: str | None = "",
 ) -> Comparison:
     """Run the strategies and return what was measured.
 
@@ -100,8 +101,8 @@ def compare(
         Every strategy runs with each of them.
     folder : Path
         Where the runs and their results are kept; a comparison that was stopped goes on there.
-    processes : int (default: 1)
-        How many runs go on at the same time.
+    processes : int, optional (default: 1)
+        How many runs go on at the same time; None for all cores.
     halving : bool (default: True)
         Drop the hopeless early.
     goal : str (default: "server")
@@ -110,6 +111,8 @@ def compare(
         What strategies are judged by.
     runner : str
         What runs one config, as ``module:function``.
+    cluster : str, optional (default: this machine)
+        Address of a Ray cluster to run on; None for ``RAY_ADDRESS``.
     """
     every = int(common.get("evaluate-every", 1))
     stages = plan(budget, len(candidates), halving=halving, every=every)
@@ -118,8 +121,8 @@ def compare(
         list(candidates), common, budget, list(seeds), stages, baseline, goal, metric
     )
     with (
-        open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs") as sweep,
-        ComparisonProgress(stages, len(seeds), processes) as progress,
+        open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs", cluster) as sweep,
+        ComparisonProgress(stages, len(seeds), sweep.processes) as progress,
     ):
         left, before = list(candidates), None
         for number, stage in enumerate(stages):

@@ -1,0 +1,159 @@
+"""Measured ratios that are kept, so that a slow creep does not go unseen.
+
+``benchmarks/records/speed.jsonl`` has one line per recorded run: date, commit, versions, load of
+the machine, and every ratio. A new run is compared with the last that a quiet machine made, and the
+table of ``docs/results/speed.md`` is made from the file.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "benchmarks" / "records" / "speed.jsonl"
+PAGE = ROOT / "docs" / "results" / "speed.md"
+BEGIN, END = "<!-- from benchmarks/records/speed.jsonl -->", "<!-- end -->"
+CREEP = 0.10  # worse than the last record by more than this share is worth a warning
+_SHOWN = 5  # records in the table of the page
+_PACKAGES = ("torch", "numpy", "flwr")
+
+# What each number is to be at most
+TARGETS = {
+    "digits, stacked / bare loop": 0.04,
+    "digits, one by one / bare loop": 1.0,
+    "CNN, as it chooses / bare loop": 0.45,
+    "CNN, one core busy / bare loop": 0.6,
+    "CNN, one by one / bare loop": 1.1,
+    "1,000,000 clients, start (s)": 30.0,
+    "1,000,000 clients, memory (GB)": 2.0,
+    "1,000,000 clients, round (s)": 0.2,
+    "1,000,000 clients, checkpoint (s)": 0.5,
+}
+
+
+@dataclass(frozen=True)
+class SpeedRecord:
+    """One run of the benchmark."""
+
+    date: str
+    commit: str
+    versions: Mapping[str, str]
+    cores: int
+    load: float  # processes that wanted a core when the run began, over the last minute
+    ratios: Mapping[str, float]
+
+
+def new_record(ratios: Mapping[str, float], load: float) -> SpeedRecord:
+    """Return a record of what was measured now, by the code as it is."""
+    found = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+    return SpeedRecord(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        commit=_commit(),
+        versions=found,
+        cores=os.cpu_count() or 1,
+        load=round(load, 2),
+        ratios={name: float(f"{value:.3g}") for name, value in ratios.items()},
+    )
+
+
+def _commit() -> str:
+    """Return the commit, with a plus sign if files have changed since; empty outside a checkout."""
+    try:
+        short = _git("rev-parse", "--short", "HEAD")
+        return short + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def read_records(path: Path = RECORDS) -> list[SpeedRecord]:
+    """Return all records, the oldest first."""
+    if not path.exists():
+        return []
+    return [SpeedRecord(**json.loads(line)) for line in path.read_text().splitlines() if line]
+
+
+def append_record(record: SpeedRecord, path: Path = RECORDS) -> None:
+    """Add a record to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(record)) + "\n")
+
+
+def is_quiet(load: float, cores: int) -> bool:
+    """Tell whether a machine had little else to do."""
+    return load <= 0.25 * cores
+
+
+def last_ratios(records: Sequence[SpeedRecord]) -> Mapping[str, float]:
+    """Return the ratios of the last record that a quiet machine made; none if there is none."""
+    quiet = [record for record in records if is_quiet(record.load, record.cores)]
+    return quiet[-1].ratios if quiet else {}
+
+
+def judged(ratios: Mapping[str, float], last: Mapping[str, float]) -> list[str]:
+    """Return a line per number: its target, whether it is missed, and how it was the last time.
+
+    >>> print(*judged({"digits, stacked / bare loop": 0.06}, {"digits, stacked / bare loop": 0.05}))
+      digits, stacked / bare loop              0.06   target 0.04    MISSED   +20 % SLOWER
+    """
+    lines = []
+    for name, value in ratios.items():
+        target = TARGETS[name]
+        line = f"  {name:36} {value:8.3g}   target {target:<6g}"
+        line += "  MISSED" if value > target else "        "
+        if name in last:
+            change = value / last[name] - 1
+            line += f"   {change:+.0%}".replace("%", " %")
+            line += " SLOWER" if change > CREEP else ""
+        lines.append(line.rstrip())
+    return lines
+
+
+def verdict(ratios: Mapping[str, float], last: Mapping[str, float]) -> list[str]:
+    """Return what is missed, and what has become slower than the last record by more than 10 %."""
+    missed = [name for name, value in ratios.items() if value > TARGETS[name]]
+    slower = [n for n, v in ratios.items() if n in last and v > (1 + CREEP) * last[n]]
+    said = [f"missed {len(missed)} of {len(ratios)} targets: {'; '.join(missed) or 'none'}"]
+    if slower:
+        said.append(f"WARNING: slower than the last record by more than 10 %: {'; '.join(slower)}")
+    return said
+
+
+def page_tables(records: Sequence[SpeedRecord]) -> str:
+    """Return the newest records as a table for the page, the newest on the left."""
+    shown = list(records)[: -_SHOWN - 1 : -1]
+    if not shown:
+        return "No run is recorded yet."
+    heads = [f"{r.date}, `{r.commit}`" for r in shown]
+    lines = [f"| | target | {' | '.join(heads)} |", f"| --- | --- |{' --- |' * len(shown)}"]
+    for name, target in TARGETS.items():
+        cells = [_cell(r.ratios.get(name), target) for r in shown]
+        lines.append(f"| {name} | {target:g} | {' | '.join(cells)} |")
+    loads = " | ".join(f"{r.load:g} on {r.cores} cores" for r in shown)
+    lines.append(f"| load of the machine before the run | | {loads} |")
+    newest = ", ".join(f"{name} {number}" for name, number in shown[0].versions.items())
+    return "\n".join([*lines, "", f"Bold: the target is met. Versions of the newest: {newest}."])
+
+
+def _cell(value: float | None, target: float) -> str:
+    if value is None:
+        return ""
+    return f"**{value:g}**" if value <= target else f"{value:g}"
+
+
+def write_page(records: Sequence[SpeedRecord], page: Path = PAGE) -> None:
+    """Put the tables into the page, between its two marks."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{page_tables(records)}\n\n{END}{after}")

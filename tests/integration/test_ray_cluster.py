@@ -1,0 +1,106 @@
+"""Sweeps and comparisons on a Ray cluster of two nodes, both of them on this machine."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forager.tools.experiments.compare.command import main
+from forager.tools.experiments.records import Cell, Record, SweepError
+from forager.tools.experiments.results import Results
+from forager.tools.experiments.sweep import sweep
+from ray.cluster_utils import Cluster
+
+RUNNERS = Path(__file__).parents[1] / "unit/tools/experiments"
+CELLS = [Cell("one", {"strategy": "fedavg"}), Cell("two", {"strategy": "cosage", "offset": 0.2})]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a cluster whose workers find the runners and a folder that they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("place")
+        patch.setenv("FAKE_PLACE", str(place))
+        patch.setenv("FAKE_CALLS", str(tmp_path_factory.mktemp("calls") / "calls"))
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        patch.setattr(sys, "path", [str(RUNNERS), *sys.path])
+        settings = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+        cluster = Cluster()
+        cluster.add_node(**settings)
+        cluster.add_node(**settings)
+        yield cluster.address
+        cluster.shutdown()
+
+
+def run(path: Path, runner: str, cluster: str, seeds: int = 2) -> Results:
+    return sweep("t", CELLS, range(seeds), path=path, runner=runner, cluster=cluster)
+
+
+def records(results: Results) -> list[Record]:
+    return [record for by_seed in results.runs.values() for record in by_seed.values()]
+
+
+def rows(results: Results) -> list[object]:
+    return [
+        (record.cell, record.seed, [{**row, "pid": 0} for row in record.rows])
+        for record in records(results)
+    ]
+
+
+def test_all_nodes_take_part(tmp_path: Path, address: str) -> None:
+    results = run(tmp_path / "s.jsonl", "cluster_runners:on_a_node", address)
+    assert not results.failures
+    assert len({record.rows[-1]["node"] for record in records(results)}) == 2
+
+
+def test_results_are_those_of_local_processes(tmp_path: Path, address: str) -> None:
+    there = run(tmp_path / "there.jsonl", "fake_runners:steady", address)
+    here = run(tmp_path / "here.jsonl", "fake_runners:steady", "")
+    assert rows(there) == rows(here)
+    assert records(there)[0].rows[-1]["threads"] == "1"
+
+
+def test_a_lost_worker_costs_its_run_alone(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    path = tmp_path / "s.jsonl"
+
+    def again() -> Results:
+        return sweep("t", CELLS[:1], range(4), path=path, runner="cluster_runners:dies_once")
+
+    first = again()
+    assert [failure.seed for failure in first.failures] == [1]
+    assert "lost with its worker" in first.failures[0].error
+    assert sorted(record.seed for record in records(first)) == [0, 2, 3]
+    second = again()
+    assert not second.failures
+    assert sorted(record.seed for record in records(second)) == [0, 1, 2, 3]
+
+
+def test_a_comparison_runs_there_and_goes_on(
+    tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--strategies", "fedavg", "fedyogi", "--seeds", "2", "--budget", "30"]
+
+    def again(out: str, *more: str) -> list[str]:
+        arguments = [*words, "--out", str(tmp_path / out), *more]
+        assert main(arguments, runner="fake_candidates:run") == 0
+        said = capsys.readouterr()
+        assert "Run fedyogi: it beats fedavg" in said.out
+        return [line for line in said.err.splitlines() if line.startswith("[")]
+
+    there = again("there", "--cluster", address)
+    assert len(there) == len(again("here", "--cluster", "", "--processes", "2"))
+    assert again("there", "--cluster", address) == []  # nothing is left to do
+
+
+def test_an_address_that_nobody_answers_at_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match=r"cluster: 'nonsense' cannot be reached"):
+        run(tmp_path / "s.jsonl", "fake_runners:steady", "nonsense")
+
+
+def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SweepError, match="'auto' needs Ray, which is not installed"):
+        run(tmp_path / "s.jsonl", "fake_runners:steady", "auto")
