@@ -19,17 +19,16 @@ from forager.selectors.cohorts.similarity_clusters import similarity_clusters
 from forager.selectors.similarities.index_overlap import overlap_matrix
 from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.build import build_strategy
-from forager.strategies.client_similarity import (
-    MOST_DRAWN,
-    IndexOverlap,
-    Oracle,
-    SignatureOverlap,
-    matrix_event,
-)
+from forager.strategies.client_similarity import MOST_DRAWN, Oracle, matrix_event
 from forager.strategies.cohort_rules.base import Scene
 from forager.strategies.cohort_rules.similarity import SimilarityRule
 from forager.strategies.federation import silent
 from forager.strategies.support_reader import SupportReader
+from forager.strategies.support_similarity import (
+    IndexOverlap,
+    PaperOverlap,
+    SignatureSimilarity,
+)
 
 SHAPES = {"weight": (30, 30), "bias": (100,)}
 SIZE, TAG = 1000, model_tag(SHAPES)
@@ -61,7 +60,7 @@ def signed(support, tag=TAG, size=SIZE):
 
 @pytest.fixture
 def similarity():
-    return SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    return SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
 
 
 @pytest.fixture
@@ -204,7 +203,7 @@ def test_state_survives(similarity, supports):
     for key, support in supports.items():
         similarity.hear(key, signed(support), NOTHING)
     similarity.hear("client-0", sent(supports["client-0"]), NOTHING)
-    again = SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    again = SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
     again.load_state_dict(similarity.state_dict())
     keys = list(supports)
     assert again.missing(keys) == similarity.missing(keys)

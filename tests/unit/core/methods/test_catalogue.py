@@ -91,6 +91,8 @@ def test_presets_are_the_published_methods() -> None:
         "ode": {"data-selector": "ode"},
         "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
+        "ios-paper": {"cohorts": "similarity", "similarity": "index-overlap-paper"},
+        "per-fedavg": {"objective": "per-fedavg"},
     }
     assert next(iter(presets())) == "fedavg"
 
