@@ -64,7 +64,7 @@ class Signal:
     def take(self, cohort: str) -> CohortSignals:
         """Return what the participants of a cohort did in this round."""
         rows = self._seen.pop(cohort, [])
-        signals = np.array([signal for _, signal in rows]).reshape(len(rows), -1)
+        signals = np.array([signal for _, signal in rows]).reshape(len(rows), self.dimension)
         return CohortSignals([key for key, _ in rows], signals.astype(np.float32))
 
 
@@ -106,16 +106,18 @@ class CentredSupportSignal(SupportSignal):
     of one kind nothing but noise would be left of the differences to that cohort's own mean.
     """
 
+    _mean: NDArray[np.float64] | None = None  # of the round, once a cohort is taken away
+
     def begin(self) -> None:
         """Forget the last round."""
         super().begin()
-        self._mean: NDArray[np.float64] | None = None
+        self._mean = None
 
     def take(self, cohort: str) -> CohortSignals:
         """Return what sets the participants of a cohort apart."""
-        if self._mean is None:  # before the first cohort is taken away
+        if self._mean is None:
             seen = [signal for rows in self._seen.values() for _, signal in rows]
-            self._mean = np.mean(seen, axis=0)
+            self._mean = np.mean(seen, axis=0) if seen else np.zeros(self.dimension)
         self._seen[cohort] = [(key, row - self._mean) for key, row in self._seen[cohort]]
         return super().take(cohort)
 
