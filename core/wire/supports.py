@@ -58,7 +58,7 @@ class _Opened(NamedTuple):
     encoding: int
     tag: int
     size: int
-    count: int
+    k: int
     body: memoryview
 
 
@@ -151,16 +151,16 @@ def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Si
         If the bytes are not a signed support at all.
     """
     opened = _opened(data, _SIGNED_MAGIC, size, tag)
-    length = -(-opened.count // 8)
+    length = -(-opened.k // 8)
     if len(opened.body) <= length:
         raise MalformedSupport(
             f"{len(opened.body)} bytes for indices and signs: the signs alone take {length}"
         )
     indices = _unpacked(opened, opened.body[:-length])
     bits = np.unpackbits(np.frombuffer(opened.body[-length:], dtype=np.uint8))
-    if bits[opened.count :].any():
-        raise MalformedSupport(f"more signs than the {opened.count} indices")
-    return indices, 2 * bits[: opened.count].astype(np.int8) - 1
+    if bits[opened.k :].any():
+        raise MalformedSupport(f"more signs than the {opened.k} indices")
+    return indices, 2 * bits[: opened.k].astype(np.int8) - 1
 
 
 def _opened(data: bytes, magic: bytes, size: int, tag: int) -> _Opened:
@@ -171,15 +171,15 @@ def _opened(data: bytes, magic: bytes, size: int, tag: int) -> _Opened:
             f"support is of model {opened.tag:08x} with {opened.size} parameters, "
             f"expected model {tag:08x} with {size}"
         )
-    if not 1 <= opened.count <= size:
+    if not 1 <= opened.k <= size:
         raise MalformedSupport(
-            f"support of {opened.count} indices: expected 1 to {size}, the parameters"
+            f"support of {opened.k} indices: expected 1 to {size}, the parameters"
         )
     return opened
 
 
 def _unpacked(opened: _Opened, body: memoryview) -> Indices:
-    size, k = opened.size, opened.count
+    size, k = opened.size, opened.k
     if opened.encoding == Encoding.BITMAP:
         return _unpack_bitmap(body, size, k)
     if opened.encoding == Encoding.GAPS:

@@ -45,7 +45,7 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
     count = min(count, len(rows))
     if count <= 0:
         return np.empty(0, dtype=np.intp)
-    unknown = np.isnan(rows).any(axis=1)
+    unknown = np.asarray(np.isnan(rows).any(axis=1))
     shared = np.where(unknown, 0.0, _commonness(rows))
     mean = shared[~unknown].mean() if not unknown.all() else 0.0
     lengths = np.sqrt(np.clip(1 - 2 * shared + mean, 0.0, None))

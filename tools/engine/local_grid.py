@@ -197,7 +197,8 @@ class LocalGrid(Grid):
             return {LOSS: round(examples / 3), SIMILARITY: batches}.get(wants, 0)
         if _kind(message) == ASK_SUPPORT and ARRAYS in message.content:
             teller = load(methods("similarity")[config.similarity].hook)(config)
-            return round(examples * (config.local_epochs * teller.trains + teller.passes))
+            passes: int = config.local_epochs * teller.trains + teller.passes
+            return round(examples * passes)
         if ARRAYS not in reply.content and SPARSE not in reply.content:
             return 0  # an answer without a model took no training to speak of
         steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))

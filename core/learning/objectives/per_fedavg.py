@@ -54,10 +54,14 @@ class _Adapted(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self._call = lambda weights, x: functional_call(model, weights, (x,))
         self.weights: dict[str, Tensor] = {}
+
+        def call(x: Tensor) -> Tensor:  # so that the model does not become a part of this one
+            outputs: Tensor = functional_call(model, self.weights, (x,))
+            return outputs
+
+        self._call = call
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the model's outputs with the other weights."""
-        outputs: Tensor = self._call(self.weights, x)
-        return outputs
+        return self._call(x)
