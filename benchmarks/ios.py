@@ -66,8 +66,11 @@ SPLITS: dict[str, Settings] = {
     "Patho(20 %)": {"partition": "pathological"},
     "Patho(30 %)": {"partition": "pathological"},
 }
-SELECTORS = ("random", "aoi", "round-robin", "support-diversity")
-SIMILARITIES = ("index-overlap", "cosine", "euclidean", "oracle")
+SELECTORS = ("random", "aoi", "round-robin", "support-diversity", "signed-diversity")
+SIMILARITIES = (
+    *("index-overlap", "index-overlap-paper", "signed-overlap"),
+    *("cosine", "euclidean", "oracle"),
+)
 COMMON: Settings = {
     "batch-size": 32,
     "momentum": 0.9,
@@ -212,7 +215,7 @@ def _entry(values: NDArray[np.float64]) -> str:
 
 
 def selection_cells(options: Namespace) -> list[Cell]:
-    """Return training of one model with a tenth of the clients a round, chosen in four ways."""
+    """Return training of one model with a tenth of the clients per round, chosen in several ways."""
     common: Settings = {
         "model": "mlp",
         "clients-per-round": max(2, options.clients // 10),
