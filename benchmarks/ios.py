@@ -215,7 +215,7 @@ def _entry(values: NDArray[np.float64]) -> str:
 
 
 def selection_cells(options: Namespace) -> list[Cell]:
-    """Return training of one model with a tenth of the clients per round, chosen in several ways."""
+    """Return training of one model with a tenth of the clients, chosen in several ways."""
     common: Settings = {
         "model": "mlp",
         "clients-per-round": max(2, options.clients // 10),
