@@ -8,8 +8,9 @@ each similarity and report the accuracy on the clients' own data. ``selection`` 
 with few clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN``
 does what ``align`` does with the supports that a run has collected.
 
-``--task`` is Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20 Newsgroups (``--data`` or
-scikit-learn's copy); the nets are LeNet, LeNet and an MLP on TF-IDF.
+``--task`` is scikit-learn's digits, Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20
+Newsgroups (``--data`` or scikit-learn's copy); the nets are an MLP, LeNet, LeNet and an MLP on
+TF-IDF.
 """
 
 import json
@@ -53,19 +54,23 @@ Settings = dict[str, Scalar]
 
 SETTINGS = ["align", "cohorts", "neighbours", "selection", "analyse"]
 TASKS: dict[str, Settings] = {
+    "digits": {"model": "mlp", "learning-rate": 0.05},
     "fashion-mnist": {"model": "lenet", "learning-rate": 0.02},
     "cifar10": {"model": "lenet", "learning-rate": 0.01},
     "20news": {"task": "20news", "model": "mlp", "learning-rate": 0.5},
 }
-CLASSES = {"fashion-mnist": 10, "cifar10": 10, "20news": 20}
+CLASSES = {"digits": 10, "fashion-mnist": 10, "cifar10": 10, "20news": 20}
 SPLITS: dict[str, Settings] = {
     "Dir(0.1)": {"partition": "dirichlet", "split.alpha": 0.1},
     "Dir(0.3)": {"partition": "dirichlet", "split.alpha": 0.3},
     "Patho(20 %)": {"partition": "pathological"},
     "Patho(30 %)": {"partition": "pathological"},
 }
-SELECTORS = ("random", "aoi", "round-robin", "support-diversity")
-SIMILARITIES = ("index-overlap", "cosine", "euclidean", "oracle")
+SELECTORS = ("random", "aoi", "round-robin", "support-diversity", "signed-diversity")
+SIMILARITIES = (
+    *("index-overlap", "index-overlap-paper", "signed-overlap"),
+    *("cosine", "euclidean", "oracle"),
+)
 COMMON: Settings = {
     "batch-size": 32,
     "momentum": 0.9,
@@ -140,7 +145,7 @@ def align(options: Namespace) -> int:
     """
     known = _lines(options.out)
     found: dict[str, list[dict[str, Scores]]] = {split: [] for split in options.splits}
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         for split in options.splits:
             setting = [options.task, split, options.clients, options.rounds, options.epochs, seed]
             if json.dumps(setting) not in known:
@@ -210,7 +215,7 @@ def _entry(values: NDArray[np.float64]) -> str:
 
 
 def selection_cells(options: Namespace) -> list[Cell]:
-    """Return training of one model with a tenth of the clients a round, chosen in four ways."""
+    """Return training of one model with a tenth of the clients, chosen in several ways."""
     common: Settings = {
         "model": "mlp",
         "clients-per-round": max(2, options.clients // 10),
@@ -280,6 +285,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser.add_argument("--model", default="", help="instead of the task's own")
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--samples", type=int, default=300, help="images of each client")
+    parser.add_argument("--first-seed", type=int, default=0, help="of those that align looks at")
     parser.add_argument("--epochs", type=int, default=2, help="of local training")
     options = parser.parse_args(arguments)
     if options.setting == "analyse":

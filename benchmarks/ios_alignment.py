@@ -6,7 +6,7 @@ The truth is the similarity of label histograms, which only an evaluation may lo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,20 +26,31 @@ from ..core.learning.trainer import Trainer
 from ..core.methods.ios import Ios
 from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import flat_floats
-from ..core.wire.supports import encode_support
+from ..core.wire.supports import encode_signed_support, encode_support
 from ..selectors.cohorts.similarity_clusters import similarity_clusters
 from ..selectors.similarities.cosine import cosine_matrix
 from ..selectors.similarities.euclidean import euclidean_matrix
+from ..selectors.similarities.gram import centred_cosines, gram_matrix
 from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
 from ..selectors.similarities.importance_average import ImportanceAverage
-from ..selectors.similarities.index_overlap import choose_k, overlap_matrix, top_k_support
+from ..selectors.similarities.index_overlap import (
+    centred_overlap_matrix,
+    choose_k,
+    overlap_matrix,
+    top_k_support,
+)
+from ..selectors.similarities.signed_overlap import (
+    signed_overlap_matrix,
+    split_codes,
+    top_k_changes,
+)
 from ..selectors.similarities.valuation import donor_values, kendall_agreement, recall_at
 
 Matrix = NDArray[np.float64]
 Vectors = list[NDArray[np.float32]]
 Scores = dict[str, float]
 
-SHARES = {"IOS, 15 %": 0.15, "IOS, 25 %": 0.25}
+SHARES = (0.02, 0.05, 0.15)  # of the parameters in a support
 NEIGHBOURS = 8  # that a client's mixture is made of
 _DONOR_SAMPLES, _TARGET_SAMPLES = 100, 50  # of each client, for KNN-Shapley
 
@@ -51,7 +62,9 @@ class Collected:
     Attributes
     ----------
     averaged, latest : list of arrays
-        Importance of the parameters, averaged over rounds and of the last round.
+        Importance of the parameters after training, averaged over rounds and of the last round.
+    received : list of arrays
+        Importance at the model that clients received, averaged over rounds.
     updates, parameters : list of arrays
         What the last local training changed, and made of the model.
     histograms : array
@@ -64,6 +77,7 @@ class Collected:
 
     averaged: Vectors
     latest: Vectors
+    received: Vectors
     updates: Vectors
     parameters: Vectors
     histograms: NDArray[np.int64]
@@ -72,7 +86,7 @@ class Collected:
 
     def first(self, count: int) -> Collected:
         """Return what the first clients sent."""
-        names = ("averaged", "latest", "updates", "parameters", "histograms", "data")
+        names = ("averaged", "latest", "received", "updates", "parameters", "histograms", "data")
         return replace(self, **{name: getattr(self, name)[:count] for name in names})
 
 
@@ -82,13 +96,18 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     data = [task.client_data(i, config.num_clients).train for i in range(clients)]
     model = task.build_model()
     trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
-    averages = [ImportanceAverage(config[Ios].ema) for _ in data]
+    averages, received = (
+        [ImportanceAverage(config[Ios].ema) for _ in data] for _ in ("trained", "received")
+    )
     for number in range(1, rounds + 1):
         jobs = [
             Job(arrays, held, batch_seed(config.seed, str(i), number))
             for i, held in enumerate(data)
         ]
         outcomes = trainer.train(jobs, train_settings(config, number), Plain(config))
+        load_arrays(model, arrays)
+        for average, held in zip(received, data, strict=True):
+            average.update(fisher_diagonal(model, functional.cross_entropy, held.x, held.y))
         latest = []
         for average, held, outcome in zip(averages, data, outcomes, strict=True):
             load_arrays(model, outcome.arrays)
@@ -101,6 +120,7 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     return Collected(
         [average.value for average in averages],
         latest,
+        [average.value for average in received],
         [flat_floats(t) - start for t in trained],
         [flat_floats(t) for t in trained],
         histograms_of(data, task.num_classes),
@@ -117,22 +137,11 @@ def histograms_of(data: Sequence[Samples], classes: int) -> NDArray[np.int64]:
 def matrices(found: Collected, coverage: float, most: float) -> dict[str, tuple[Matrix, Scores]]:
     """Return each similarity matrix with the bytes that a client sends and its share of indices.
 
-    K* is the mean over clients of what Algorithm 1 chooses, as in the paper.
+    K* is the mean over clients of what Algorithm 1 chooses, as in the paper. "Received" is
+    importance at the model that clients received, else it is that after training.
     """
     size = found.updates[0].size
-    limit = round(most * size)
-    best = round(np.mean([choose_k(s, coverage, limit) for s in found.averaged if s.any()]))
-    chosen = {
-        "IOS, K*": (found.averaged, best, None),
-        **{name: (found.averaged, round(share * size), None) for name, share in SHARES.items()},
-        "IOS, K* per layer": (found.averaged, best, found.layers),
-        "IOS, K* of one round": (found.latest, best, None),
-    }
-    result: dict[str, tuple[Matrix, Scores]] = {}
-    for name, (importance, k, layers) in chosen.items():
-        supports = [top_k_support(s, k, layers) if s.any() else None for s in importance]
-        sent = float(np.mean([len(encode_support(s, size, 0)) for s in supports if s is not None]))
-        result[name] = overlaps(supports), {"bytes": sent, "share": k / size}
+    result = _overlaps_of_indices(found, size, coverage, most) | _signed(found, size)
     vectors = {
         "updates": found.updates,
         "parameters": found.parameters,
@@ -141,6 +150,7 @@ def matrices(found: Collected, coverage: float, most: float) -> dict[str, tuple[
     dense = {"bytes": 4.0 * size, "share": 1.0}
     for kind, values in vectors.items():
         result[f"cosine of {kind}"] = cosine_matrix(values), dense
+    result["cosine of updates, centred"] = centred_cosines(gram_matrix(found.updates)), dense
     # All started from one model: distances of parameters are those of updates.
     for kind in ("updates", "importance"):
         result[f"Euclidean of {kind}"] = euclidean_matrix(vectors[kind]), dense
@@ -149,7 +159,51 @@ def matrices(found: Collected, coverage: float, most: float) -> dict[str, tuple[
     return result
 
 
-def overlaps(supports: Sequence[NDArray[np.int64] | None]) -> Matrix:
+def _overlaps_of_indices(
+    found: Collected, size: int, coverage: float, most: float
+) -> dict[str, tuple[Matrix, Scores]]:
+    """Return the overlaps of supports; all but those per layer and of one round also centred."""
+    limit = round(most * size)
+    counts = {"K*": (coverage, limit), **{f"{100 * s:g} %": (1.0, round(s * size)) for s in SHARES}}
+    result: dict[str, tuple[Matrix, Scores]] = {}
+
+    def add(name: str, importance: Vectors, k: int, layers: list[int] | None = None) -> None:
+        supports = [top_k_support(s, k, layers) if s.any() else None for s in importance]
+        sent = float(np.mean([len(encode_support(s, size, 0)) for s in supports if s is not None]))
+        scores = {"bytes": sent, "share": k / size}
+        result[name] = overlaps(supports), scores
+        result[f"{name}, centred"] = overlaps(supports, centred_overlap_matrix), scores
+
+    for place, importance in {"": found.averaged, ", received": found.received}.items():
+        for name, (share, cap) in counts.items():
+            k = round(np.mean([choose_k(s, share, cap) for s in importance if s.any()]))
+            add(f"IOS, {name}{place}", importance, k)
+    best = round(result["IOS, K*"][1]["share"] * size)
+    add("IOS, K* per layer", found.averaged, best, found.layers)
+    add("IOS, K* of one round", found.latest, best)
+    return result
+
+
+def _signed(found: Collected, size: int) -> dict[str, tuple[Matrix, Scores]]:
+    """Return the overlaps of the largest changes of updates, with their signs."""
+    result: dict[str, tuple[Matrix, Scores]] = {}
+    for share in SHARES:
+        k = round(share * size)
+        codes = [top_k_changes(update, k) for update in found.updates]
+        sent = [len(encode_signed_support(*split_codes(each), size, 0)) for each in codes]
+        scores = {"bytes": float(np.mean(sent)), "share": k / size}
+        matrix, name = signed_overlap_matrix(codes, threads=1), f"signed, {100 * share:g} %"
+        result[name] = matrix, scores
+        sizes = np.array([each.size for each in codes])
+        products = matrix * np.sqrt(np.outer(sizes, sizes))
+        result[f"{name}, centred"] = centred_cosines(products), scores
+    return result
+
+
+def overlaps(
+    supports: Sequence[NDArray[np.int64] | None],
+    compare: Callable[..., Matrix] = overlap_matrix,
+) -> Matrix:
     """Return the overlaps of all pairs; a client to whom nothing matters is like nobody else.
 
     >>> overlaps([np.array([0, 1]), None, np.array([1, 2])])
@@ -160,7 +214,7 @@ def overlaps(supports: Sequence[NDArray[np.int64] | None]) -> Matrix:
     known = [i for i, support in enumerate(supports) if support is not None]
     matrix = np.eye(len(supports))
     told = [support for support in supports if support is not None]
-    matrix[np.ix_(known, known)] = overlap_matrix(told, threads=1)
+    matrix[np.ix_(known, known)] = compare(told, threads=1)
     return matrix
 
 

@@ -20,8 +20,11 @@ from ..core.tasks import Samples, TaskError, load_task
 from ..core.wire.events import AlignmentFound, SimilarityFound, as_events
 from ..core.wire.supports import decode_support
 from ..selectors.similarities.histograms import histogram_similarity
-from ..selectors.similarities.index_overlap import overlap_matrix
-from ..selectors.similarities.minhash import overlaps_by_signature
+from ..selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
+from ..selectors.similarities.signature_overlaps import (
+    centred_overlaps_by_signature,
+    overlaps_by_signature,
+)
 from ..selectors.similarities.valuation import kendall_by_client
 from ..server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
 from ..tools.experiments.tables import Table
@@ -73,7 +76,8 @@ class Analysis:
 def analyse(path: str | Path) -> Analysis:
     """Compare the clients of a run by the supports that they sent."""
     folder = _open(path)
-    clients, matrix = similarities(_read(folder))
+    paper = _config(folder).similarity == "index-overlap-paper"
+    clients, matrix = similarities(_read(folder), centred=not paper)
     labels = _last_labels(folder.read_events())
     data, classes = _data(folder, clients)
     if data is None:
@@ -98,7 +102,8 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if not folder.supports_path.exists():
         raise AnalysisError(
             f"{folder.path}: holds no {folder.supports_path.name}; a finished run with similarity ="
-            " 'index-overlap' and cohorts = 'similarity' or 'neighbours' leaves one"
+            " 'index-overlap' or 'index-overlap-paper' and cohorts = 'similarity' or 'neighbours'"
+            " leaves one"
         )
     try:
         return tree.load(folder.supports_path, SUPPORTS)
@@ -106,8 +111,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
         raise AnalysisError(str(error)) from error
 
 
-def similarities(kept: Mapping[str, Any]) -> tuple[list[str], Matrix]:
+def similarities(kept: Mapping[str, Any], *, centred: bool = True) -> tuple[list[str], Matrix]:
     """Return the clients and their overlaps: exact for supports, estimated for signatures."""
+    exactly = centred_overlap_matrix if centred else overlap_matrix
+    estimated = centred_overlaps_by_signature if centred else overlaps_by_signature
     size, tag = int(kept["size"]), int(kept["tag"])
     packed = kept["supports"].items()
     supports = {key: decode_support(data.tobytes(), size, tag) for key, data in packed}
@@ -116,11 +123,11 @@ def similarities(kept: Mapping[str, Any]) -> tuple[list[str], Matrix]:
     if len(clients) < 2:
         raise AnalysisError(f"supports of {len(clients)} clients: two or more are compared")
     if not signed:
-        return clients, overlap_matrix([supports[key] for key in clients])
+        return clients, exactly([supports[key] for key in clients])
     counts = [int(signed[key]["count"]) for key in clients]
     held = {i: supports[key] for i, key in enumerate(clients) if key in supports}
     signatures = [signed[key]["signature"] for key in clients]
-    return clients, overlaps_by_signature(signatures, counts, held)
+    return clients, estimated(signatures, counts, held)
 
 
 def _data(folder: RunFolder, clients: Sequence[str]) -> tuple[list[Samples] | None, int]:

@@ -14,8 +14,9 @@ from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, SUPPORT
 from ..core.wire.records import sent_arrays
 from ..selectors.cohorts.projection import Projection
+from ..selectors.similarities.signed_overlap import split_codes
 from .cohort_rules.base import CohortSignals
-from .support_reader import SupportReader, parameter_shapes
+from .support_reader import SignedSupportReader, SupportReader, parameter_shapes
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -63,16 +64,8 @@ class Signal:
     def take(self, cohort: str) -> CohortSignals:
         """Return what the participants of a cohort did in this round."""
         rows = self._seen.pop(cohort, [])
-        signals = np.array([signal for _, signal in rows]).reshape(len(rows), -1)
+        signals = np.array([signal for _, signal in rows]).reshape(len(rows), self.dimension)
         return CohortSignals([key for key, _ in rows], signals.astype(np.float32))
-
-
-def signal_of(config: RunConfig) -> Signal:
-    """Return what the cohorts of a run are found by."""
-    dimension, seed = config[Cohort].dimension, config.seed
-    if config.cohorts == "auxo" and config.similarity == "index-overlap":
-        return SupportSignal(SupportReader(parameter_shapes(config)), dimension, seed)
-    return Signal(dimension, seed)
 
 
 class SupportSignal(Signal):
@@ -95,8 +88,63 @@ class SupportSignal(Signal):
         self.reader = reader
 
     def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
-        """Take the support of a reply; ValueError if it has none that can be read."""
-        support = self.reader.read(reply)
+        """Take the support of a reply; ValueError if it cannot be read."""
         marks = np.zeros(self.reader.size, dtype=np.float32)
-        marks[support] = 1.0 / np.sqrt(len(support))
+        if SUPPORT in reply.content:  # else nothing matters to the client, and it points nowhere
+            self.mark(marks, self.reader.read(reply))
         self._seen[cohort].append((key, self.sketch({"support": marks})))
+
+    def mark(self, marks: NDArray[np.float32], support: NDArray[np.int64]) -> None:
+        """Write a support into a vector of zeros, as one of length 1."""
+        marks[support] = 1.0 / np.sqrt(len(support))
+
+
+class CentredSupportSignal(SupportSignal):
+    """Which parameters matter to a client more than to others.
+
+    The mean over all participants of the round, in whichever cohort, is subtracted: within a cohort
+    of one kind nothing but noise would be left of the differences to that cohort's own mean.
+    """
+
+    _mean: NDArray[np.float64] | None = None  # of the round, once a cohort is taken away
+
+    def begin(self) -> None:
+        """Forget the last round."""
+        super().begin()
+        self._mean = None
+
+    def take(self, cohort: str) -> CohortSignals:
+        """Return what sets the participants of a cohort apart."""
+        if self._mean is None:
+            seen = [signal for rows in self._seen.values() for _, signal in rows]
+            self._mean = np.mean(seen, axis=0) if seen else np.zeros(self.dimension)
+        self._seen[cohort] = [(key, row - self._mean) for key, row in self._seen[cohort]]
+        return super().take(cohort)
+
+
+class SignedSignal(SupportSignal):
+    """Which parameters a client changed most, and in which direction.
+
+    The scalar product of two such signals is, in expectation, the signed overlap.
+    """
+
+    def mark(self, marks: NDArray[np.float32], support: NDArray[np.int64]) -> None:
+        """Write changes into a vector of zeros, as one of length 1."""
+        indices, signs = split_codes(support)
+        marks[indices] = signs / np.sqrt(len(indices))
+
+
+_BY_SUPPORTS: dict[str, tuple[type[SupportSignal], type[SupportReader]]] = {
+    "index-overlap": (CentredSupportSignal, SupportReader),
+    "index-overlap-paper": (SupportSignal, SupportReader),
+    "signed-overlap": (SignedSignal, SignedSupportReader),
+}
+
+
+def signal_of(config: RunConfig) -> Signal:
+    """Return what the cohorts of a run are found by."""
+    dimension, seed = config[Cohort].dimension, config.seed
+    if config.cohorts == "auxo" and config.similarity in _BY_SUPPORTS:
+        signal, reader = _BY_SUPPORTS[config.similarity]
+        return signal(reader(parameter_shapes(config)), dimension, seed)
+    return Signal(dimension, seed)

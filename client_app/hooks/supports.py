@@ -1,12 +1,13 @@
 """Which parameters matter most to a client: it tells the server their indices, never a value.
 
-Index-Overlap Similarity, sections 3.1 to 3.3: after local training the client estimates the
-diagonal of the Fisher information, averages it over rounds, and sends the indices of the largest,
-or a signature of these. Where it sends signatures, the server may ask for the indices themselves.
+Index-Overlap Similarity, sections 3.1 to 3.3: the client estimates the diagonal of the Fisher
+information, averages it over rounds, and sends the indices of the largest, or a signature of these.
+Where it sends signatures, the server may ask for the indices themselves.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from ...core.learning.job import Job, Outcome
 from ...core.learning.model_arrays import load_arrays
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
+from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
 from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
@@ -27,76 +29,133 @@ from ...core.wire.signatures import encode_signature
 from ...core.wire.supports import encode_support, model_tag
 from ...selectors.similarities.importance_average import ImportanceAverage
 from ...selectors.similarities.index_overlap import choose_k, top_k_support
-from ...selectors.similarities.signatures import Hashing
+from ...selectors.similarities.signatures import Hashing, Signature
 from ..identity import client_config, client_task, reply_header
 from ..request import ClientHook, ClientRequest, client_requests, hooks_of
 from ..training import prepare, trainer_of
 
 _SECTION = "importance"
+_SHARE = 0.05  # of the parameters, in a support
+_FEWEST = 200  # indices: the overlap of fewer is mostly noise
 
+Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 
-class ImportantIndices(ClientHook):
-    """Send the support of the client's importance, or its signature, with every training reply.
+class SupportTeller(ClientHook):
+    """Send a support, or its signature, with every training reply.
 
-    A client to which nothing matters (its loss is exactly 0) has no support, and sends none.
+    A client that has no support, because nothing matters to it, sends none.
     """
+
+    trains = True  # whether the support is known only after local training
+    passes = 0  # over the client's samples, besides local training
 
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Ios]
         cohorts = methods("cohorts")[config.cohorts]  # does anything there read signatures?
-        self.signs = config[Ios].signatures and "signatures" in cohorts.reads
+        signs = config[Ios].signatures and "signatures" in cohorts.reads
+        self.form = SIGNATURE if signs else PAYLOAD
+
+    def find(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
+        """Return the support, empty if there is none, and remember what is needed for it."""
+        raise NotImplementedError
+
+    def held(self, request: ClientRequest) -> Indices:
+        """Return the support that the client told last, of what it remembers."""
+        raise NotImplementedError
+
+    def encoded(self, support: Indices, size: int, tag: int) -> bytes:
+        """Return what is sent of a support of the model with this size and tag."""
+        return encode_support(support, size, tag)
+
+    def signature(self, hashing: Hashing, support: Indices) -> Signature:
+        """Return the signature of a support."""
+        return hashing.sign(support)
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Bring the average importance up to date and tell its largest indices."""
-        if request.support is None:  # else another part has done so
-            request.support = self._support(self._averaged(request, job, outcome), request)
-        self.tell(request, request.support)
+        """Find the support and tell it as the run says."""
+        self.tell(request, self.support(request, job, outcome.arrays), self.form)
         return outcome
 
-    def tell(self, request: ClientRequest, indices: Indices, *, in_full: bool = False) -> None:
-        """Add the indices, or their signature, to the reply."""
-        if not indices.size:
+    def support(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
+        """Return the support, found once even if two parts want it."""
+        if request.support is None:
+            request.support = self.find(request, job, trained)
+        return request.support
+
+    def tell(self, request: ClientRequest, support: Indices, form: str) -> None:
+        """Add a support, or its signature, to the reply."""
+        if not support.size:
             return
         shapes = trainable_shapes(trainer_of(request.config).model)
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
         record = request.reply.setdefault(SUPPORT, ConfigRecord())
         assert isinstance(record, ConfigRecord)
-        if self.signs and not in_full:
-            signature = Hashing(self.settings.hashes, seed=request.config.seed).sign(indices)
-            record[SIGNATURE] = encode_signature(signature, indices.size, size, tag)
+        if form == SIGNATURE:
+            hashing = Hashing(self.settings.hashes, seed=request.config.seed)
+            signature = self.signature(hashing, support)
+            record[SIGNATURE] = encode_signature(signature, support.size, size, tag)
         else:
-            record[PAYLOAD] = encode_support(indices, size, tag)
+            record[PAYLOAD] = self.encoded(support, size, tag)
+
+    def count(self, importance: Floats) -> int:
+        """Return K: the share of all parameters that is set, or the usual number."""
+        if self.settings.share:
+            return max(1, round(self.settings.share * importance.size))
+        return self.usual(importance, max(1, round(self.settings.most * importance.size)))
+
+    def usual(self, importance: Floats, most: int) -> int:
+        """Return K where no share is set: one in twenty, and enough to compare small models by."""
+        return max(round(_SHARE * importance.size), min(_FEWEST, most))
+
+    def layers(self, request: ClientRequest) -> list[int] | None:
+        """Return the sizes of the layers, if the support is to be filled layer by layer."""
+        shapes = trainable_shapes(trainer_of(request.config).model)
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        return sizes if self.settings.per_layer else None
+
+
+class ImportantIndices(SupportTeller):
+    """The indices of the parameters with the largest average importance.
+
+    Importance is measured at the model that the client received, where all clients stand at the
+    same point, or after its training, where its own samples have small gradients by then.
+    """
+
+    passes = 1
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        self.trains = config[Ios].at == "trained"
+
+    def find(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
+        """Bring the average importance up to date and return its largest indices."""
+        average = ImportanceAverage(self.settings.ema)
+        if _SECTION in request.state:
+            average.load_state_dict(request.state[_SECTION])
+        measured = self._importance(request, job, trained if self.trains else job.arrays)
+        importance = average.update(measured)
+        request.state[_SECTION] = average.state_dict()
+        return self._largest(importance, request)
 
     def held(self, request: ClientRequest) -> Indices:
-        """Return the support that the client told last, of what it remembers."""
+        """Return the support that the client told last."""
         average = ImportanceAverage(self.settings.ema)
         if _SECTION not in request.state:
             raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
         average.load_state_dict(request.state[_SECTION])
-        return self._support(average.value, request)
+        return self._largest(average.value, request)
 
-    def _averaged(self, request: ClientRequest, job: Job, outcome: Outcome) -> Floats:
-        average = ImportanceAverage(self.settings.ema)
-        if _SECTION in request.state:
-            average.load_state_dict(request.state[_SECTION])
-        importance = average.update(self._importance(request, job, outcome))
-        request.state[_SECTION] = average.state_dict()
-        return importance
-
-    def _support(self, importance: Floats, request: ClientRequest) -> Indices:
+    def _largest(self, importance: Floats, request: ClientRequest) -> Indices:
         if not importance.any():
             return np.empty(0, dtype=np.int64)
-        model = trainer_of(request.config).model
-        layers = (math.prod(shape) for shape in trainable_shapes(model).values())
-        sizes = list(layers) if self.settings.per_layer else None
-        return top_k_support(importance, self._count(importance), sizes)
+        return top_k_support(importance, self.count(importance), self.layers(request))
 
-    def _importance(self, request: ClientRequest, job: Job, outcome: Outcome) -> Floats:
+    def _importance(self, request: ClientRequest, job: Job, arrays: Arrays) -> Floats:
         model = trainer_of(request.config).model
-        load_arrays(model, outcome.arrays)
+        load_arrays(model, arrays)
         model.eval()
         x, y = job.data.x, job.data.y
         if 0 < self.settings.samples < len(job.data):  # by lot: files are often sorted by class
@@ -105,34 +164,50 @@ class ImportantIndices(ClientHook):
             x, y = x[places], y[places]
         return fisher_diagonal(model, request.task.problem.loss, x, y)
 
-    def _count(self, importance: Floats) -> int:
-        """Return K: a share of all parameters, or by Algorithm 1 as many as cover enough."""
-        size, settings = importance.size, self.settings
-        if settings.share:
-            return max(1, round(settings.share * size))
-        return choose_k(importance, settings.coverage, max(1, round(settings.most * size)))
 
-
-class IndexSignatures(ImportantIndices):
-    """Send only a MinHash signature of the support: enough to tell who overlaps with whom."""
+class PaperIndices(ImportantIndices):
+    """As the paper has it: importance after local training, K by Algorithm 1."""
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
-        self.signs = True
+        self.trains = True
+
+    def usual(self, importance: Floats, most: int) -> int:
+        """Return as many as cover enough of the importance."""
+        return choose_k(importance, self.settings.coverage, most)
+
+
+class IndexSignatures(ClientHook):
+    """Send only a MinHash signature of the support: enough to tell who overlaps with whom.
+
+    Of the supports that clients are compared by, where the run does so.
+    """
+
+    kind: type[SupportTeller] = ImportantIndices
+
+    def __init__(self, config: RunConfig) -> None:
+        hook = methods("similarity")[config.similarity].hook
+        self.teller: SupportTeller = load(hook)(config) if hook else self.kind(config)
+
+    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
+        """Find the support and tell its signature."""
+        support = self.teller.support(request, job, outcome.arrays)
+        self.teller.tell(request, support, SIGNATURE)
+        return outcome
 
 
 def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Tell only the support: after training as in a round, or without a model the last one told."""
+    """Tell only the support: of the model that came, or without one the last support told."""
     config = client_config(contexts[0])
     clients = client_requests(messages, contexts, client_task(contexts[0]))
     # First of all: a device knows the model's shape from nothing but its own data.
     examples = [len(request.data) for request in clients]
-    part = ImportantIndices(config)
+    part = load(methods("similarity")[config.similarity].hook)(config)
     if records_of(messages[0].content, ArrayRecord):
-        _train_and_tell(clients, part, config)
+        _find_and_tell(clients, part, config)
     else:
         for request in clients:
-            part.tell(request, part.held(request), in_full=True)
+            part.tell(request, part.held(request), PAYLOAD)
     contents = []
     for request, count in zip(clients, examples, strict=True):
         metrics = filled(MetricRecord, {NUM_EXAMPLES: count})
@@ -142,12 +217,14 @@ def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) ->
     return replies_to(messages, contents)
 
 
-def _train_and_tell(
-    clients: list[ClientRequest], part: ImportantIndices, config: RunConfig
-) -> None:
+def _find_and_tell(clients: list[ClientRequest], part: SupportTeller, config: RunConfig) -> None:
+    """Find supports as in a round, training first only where that is needed."""
     prepare(clients, [other for other in hooks_of(config) if other.chooses_data])
     jobs = [request.job() for request in clients]
-    settings = train_settings(config, clients[0].round)
-    outcomes = trainer_of(config).train(jobs, settings, Plain(config))
-    for request, job, outcome in zip(clients, jobs, outcomes, strict=True):
-        part.after(request, job, outcome)
+    models: list[Arrays] = [job.arrays for job in jobs]
+    if part.trains:
+        settings = train_settings(config, clients[0].round)
+        outcomes = trainer_of(config).train(jobs, settings, Plain(config))
+        models = [outcome.arrays for outcome in outcomes]
+    for request, job, arrays in zip(clients, jobs, models, strict=True):
+        part.tell(request, part.support(request, job, arrays), part.form)

@@ -19,6 +19,6 @@ METHODS = (
         hook="client_app.hooks.auxo:AffinityRecords",
         sends_with={"cohort.ask-newcomers": "loss"},
         releases=("rewards computed from other clients' updates",),
-        requires={"similarity": ("none", "index-overlap")},
+        requires={"similarity": ("none", "index-overlap", "index-overlap-paper", "signed-overlap")},
     ),
 )

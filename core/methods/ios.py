@@ -1,12 +1,17 @@
-"""IOS: clients compared by the indices of their important parameters, no values sent."""
+"""IOS: clients compared by the indices of their important parameters, no values sent.
 
-from typing import Annotated
+And by the indices and signs of the largest changes of their updates, which is one bit of each.
+"""
+
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShare
 
-SUPPORT_KEYS = ("share", "coverage", "most", "ema", "per-layer", "samples")
+CHANGE_KEYS = ("share", "most", "per-layer")
+SUPPORT_KEYS = (*CHANGE_KEYS, "at", "ema", "samples")
+PAPER_KEYS = (*CHANGE_KEYS, "coverage", "ema", "samples")
 SIGNATURE_KEYS = ("signatures", "hashes", "bands")
 
 
@@ -14,10 +19,15 @@ class Ios(Settings):
     """Which parameters stand for a client, and what is made of their overlap."""
 
     section = "ios"
+    at: Literal["received", "trained"] = Field(
+        default="received",
+        description="the model that importance is measured at: the one that a client receives, or "
+        "what its training makes of it (as in the paper)",
+    )
     share: Share = Field(
         default=0.0,
-        description="share of the parameters in a support; 0 takes as many as cover enough "
-        "(Algorithm 1)",
+        description="share of the parameters in a support; 0 takes 5 %, and 200 of a small model "
+        "if ios.most allows; with index-overlap-paper as many as cover enough (Algorithm 1)",
     )
     coverage: SomeShare = Field(
         default=0.9, description="share of the importance that a support covers"
@@ -64,14 +74,40 @@ METHODS = (
         axis="similarity",
         offers=("a similarity",),
         name="index-overlap",
-        about="the share of important parameters that two clients have in common",
-        paper="Index-Overlap Similarity (IOS)",
+        about="important parameters that two clients have in common, and not everyone has",
+        paper="after Index-Overlap Similarity (IOS)",
         presets={"ios": {"cohorts": "similarity"}},
         settings=(Ios,),
         reads=SUPPORT_KEYS,
-        core="selectors.similarities.index_overlap:overlap_matrix",
-        layer="strategies.client_similarity:IndexOverlap.of_run",
+        core="selectors.similarities.index_overlap:centred_overlap_matrix",
+        layer="strategies.support_similarity:IndexOverlap.of_run",
         hook="client_app.hooks.supports:ImportantIndices",
         sends=("indices",),
+    ),
+    Method(
+        axis="similarity",
+        offers=("a similarity",),
+        name="index-overlap-paper",
+        about="the share of important parameters that two clients have in common",
+        paper="Index-Overlap Similarity (IOS)",
+        presets={"ios-paper": {"cohorts": "similarity"}},
+        settings=(Ios,),
+        reads=PAPER_KEYS,
+        core="selectors.similarities.index_overlap:overlap_matrix",
+        layer="strategies.support_similarity:PaperOverlap.of_run",
+        hook="client_app.hooks.supports:PaperIndices",
+        sends=("indices",),
+    ),
+    Method(
+        axis="similarity",
+        offers=("a similarity",),
+        name="signed-overlap",
+        about="the largest changes that two updates have in common, by their signs",
+        settings=(Ios,),
+        reads=CHANGE_KEYS,
+        core="selectors.similarities.signed_overlap:signed_overlap_matrix",
+        layer="strategies.support_similarity:SignedOverlap.of_run",
+        hook="client_app.hooks.signed_supports:SignedChanges",
+        sends=("indices", "signs of changes"),
     ),
 )

@@ -1,4 +1,4 @@
-"""What clients minimise besides the loss: FedProx, MOON and SCAFFOLD."""
+"""What clients minimise besides the loss: FedProx, MOON, SCAFFOLD and Per-FedAvg."""
 
 from pydantic import Field
 
@@ -18,6 +18,15 @@ class MoonSettings(Settings):
     section = "moon"
     mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
     temperature: Positive = Field(default=0.5, description="temperature of its similarities")
+
+
+class PerFedAvgSettings(Settings):
+    """The inner step of Per-FedAvg."""
+
+    section = "per-fedavg"
+    inner_rate: Positive = Field(
+        default=0.01, description="learning rate of the step before the gradient is taken (alpha)"
+    )
 
 
 METHODS = (
@@ -53,5 +62,14 @@ METHODS = (
         needs=("one model",),
         sends=("control variate",),
         releases=("the mean of clients' control variates",),
+    ),
+    Method(
+        axis="objective",
+        name="per-fedavg",
+        about="a model that is good after one step on a client's own data",
+        paper="Fallah, Mokhtari and Ozdaglar, 2020: Personalized Federated Learning (Per-FedAvg)",
+        presets={"per-fedavg": {}},
+        settings=(PerFedAvgSettings,),
+        core="core.learning.objectives.per_fedavg:PerFedAvg",
     ),
 )

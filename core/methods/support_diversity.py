@@ -1,6 +1,6 @@
-"""Support diversity: clients whose important parameters overlap least, by signatures alone."""
+"""Diversity of supports: clients that overlap least, by signatures alone."""
 
-from .ios import SUPPORT_KEYS, Ios
+from .ios import CHANGE_KEYS, SUPPORT_KEYS, Ios
 from .selector import Selector
 
 METHODS = (
@@ -12,5 +12,15 @@ METHODS = (
         core="selectors.client_selectors.support_diversity:SupportDiversity",
         hook="client_app.hooks.supports:IndexSignatures",
         sends=("signature",),
+    ),
+    Selector(
+        name="signed-diversity",
+        about="clients whose largest changes agree least",
+        settings=(Ios,),
+        reads=(*CHANGE_KEYS, "hashes"),
+        core="selectors.client_selectors.support_diversity:SupportDiversity",
+        hook="client_app.hooks.signed_supports:ChangeSignatures",
+        sends=("signature of changes and their signs",),
+        requires={"similarity": ("none", "signed-overlap")},
     ),
 )

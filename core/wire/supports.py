@@ -9,6 +9,9 @@ little-endian throughout, is ::
                 gap below 128; or the index part of core.wire.subsets, close to log2 C(M, K) bits
     checksum    CRC-32 of all that precedes
 
+A signed support starts with FRGP instead, and between body and checksum has one bit per index: 1
+where the parameter grew, 0 where it fell; the last byte is filled up with zeros.
+
 The checksum notices accidents; a forged message may carry a valid one. The reader names the model,
 so nothing larger than its number of parameters is ever made.
 """
@@ -17,7 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +28,12 @@ from numpy.typing import NDArray
 from .subsets import MAX_SIZE, Indices, MalformedUpdate, pack_indices, unpack_indices
 
 _MAGIC = b"FRGS"
+_SIGNED_MAGIC = b"FRGP"
 _VERSION = 1
 _HEADER = struct.Struct("<4sBBIII")
 _CHECKSUM = struct.Struct("<I")
+
+Signs = NDArray[np.int8]
 
 
 class MalformedSupport(MalformedUpdate):
@@ -44,6 +50,16 @@ class Encoding(IntEnum):
     BITMAP = 0
     GAPS = 1
     ENTROPY = 2
+
+
+class _Opened(NamedTuple):
+    """The parts of a message."""
+
+    encoding: int
+    tag: int
+    size: int
+    k: int
+    body: memoryview
 
 
 def model_tag(shapes: Mapping[str, Sequence[int]], version: str = "") -> int:
@@ -75,11 +91,38 @@ def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> by
     >>> decode_support(data, size=10, tag=5)
     array([2, 3, 7])
     """
-    checked = _checked_indices(indices, size)
+    return _sealed(_MAGIC, _checked_indices(indices, size), size, tag, b"")
+
+
+def encode_signed_support(
+    indices: NDArray[np.integer[Any]], signs: NDArray[np.integer[Any]], size: int, tag: int
+) -> bytes:
+    """Encode a support of a model with the sign of the change at each index.
+
+    Parameters
+    ----------
+    indices, size, tag
+        As for :func:`encode_support`.
+    signs : array of -1 or 1
+        One per index.
+
+    Examples
+    --------
+    >>> data = encode_signed_support(np.array([2, 3, 7]), np.array([1, -1, 1]), size=10, tag=5)
+    >>> decode_signed_support(data, size=10, tag=5)
+    (array([2, 3, 7]), array([ 1, -1,  1], dtype=int8))
+    """
+    checked, directions = _checked_indices(indices, size), np.asarray(signs)
+    if directions.shape != checked.shape or not np.isin(directions, (-1, 1)).all():
+        raise ValueError(f"signs: expected -1 or 1 for each of {checked.size} indices")
+    return _sealed(_SIGNED_MAGIC, checked, size, tag, np.packbits(directions > 0).tobytes())
+
+
+def _sealed(magic: bytes, indices: Indices, size: int, tag: int, extra: bytes) -> bytes:
     if not 0 <= tag < 2**32:
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
-    encoding, body = _smallest(checked, size)
-    message = _HEADER.pack(_MAGIC, _VERSION, encoding, tag, size, checked.size) + body
+    encoding, body = _smallest(indices, size)
+    message = _HEADER.pack(magic, _VERSION, encoding, tag, size, indices.size) + body + extra
     return message + _CHECKSUM.pack(zlib.crc32(message))
 
 
@@ -93,49 +136,85 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
     MalformedSupport
         If the bytes are not a support at all.
     """
-    encoding, found_tag, found_size, k, body = _open(data)
-    if (found_tag, found_size) != (tag, size):
+    opened = _opened(data, _MAGIC, size, tag)
+    return _unpacked(opened, opened.body)
+
+
+def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:
+    """Decode a signed support: increasing indices as int64, and -1 or 1 for each as int8.
+
+    Raises
+    ------
+    OtherModel
+        If the support is of a model with another tag or number of parameters.
+    MalformedSupport
+        If the bytes are not a signed support at all.
+    """
+    opened = _opened(data, _SIGNED_MAGIC, size, tag)
+    length = -(-opened.k // 8)
+    if len(opened.body) <= length:
+        raise MalformedSupport(
+            f"{len(opened.body)} bytes for indices and signs: the signs alone take {length}"
+        )
+    indices = _unpacked(opened, opened.body[:-length])
+    bits = np.unpackbits(np.frombuffer(opened.body[-length:], dtype=np.uint8))
+    if bits[opened.k :].any():
+        raise MalformedSupport(f"more signs than the {opened.k} indices")
+    return indices, 2 * bits[: opened.k].astype(np.int8) - 1
+
+
+def _opened(data: bytes, magic: bytes, size: int, tag: int) -> _Opened:
+    """Return the parts of a message that is of the model which the reader names."""
+    opened = _open(data, magic)
+    if (opened.tag, opened.size) != (tag, size):
         raise OtherModel(
-            f"support is of model {found_tag:08x} with {found_size} parameters, "
+            f"support is of model {opened.tag:08x} with {opened.size} parameters, "
             f"expected model {tag:08x} with {size}"
         )
-    if not 1 <= k <= size:
-        raise MalformedSupport(f"support of {k} indices: expected 1 to {size}, the parameters")
-    if encoding == Encoding.BITMAP:
+    if not 1 <= opened.k <= size:
+        raise MalformedSupport(
+            f"support of {opened.k} indices: expected 1 to {size}, the parameters"
+        )
+    return opened
+
+
+def _unpacked(opened: _Opened, body: memoryview) -> Indices:
+    size, k = opened.size, opened.k
+    if opened.encoding == Encoding.BITMAP:
         return _unpack_bitmap(body, size, k)
-    if encoding == Encoding.GAPS:
+    if opened.encoding == Encoding.GAPS:
         return _unpack_gaps(body, size, k)
-    if encoding == Encoding.ENTROPY:
+    if opened.encoding == Encoding.ENTROPY:
         try:
             return unpack_indices(body, size, k)
         except MalformedUpdate as error:
             raise MalformedSupport(str(error)) from error
-    raise MalformedSupport(f"encoding {encoding} is not known")
+    raise MalformedSupport(f"encoding {opened.encoding} is not known")
 
 
 def encoding_of(data: bytes) -> Encoding:
-    """Return how a valid message is encoded.
+    """Return how a valid support without signs is encoded.
 
     >>> encoding_of(encode_support(np.arange(0, 1000, 2), size=1000, tag=0)).name
     'BITMAP'
     """
-    return Encoding(_open(data)[0])
+    return Encoding(_open(data, _MAGIC).encoding)
 
 
-def _open(data: bytes) -> tuple[int, int, int, int, memoryview]:
-    """Check magic, version and checksum; return encoding, tag, size, number of indices and body."""
+def _open(data: bytes, expected: bytes) -> _Opened:
+    """Check magic, version and checksum, and return the parts."""
     view = memoryview(data)
     if len(view) < _HEADER.size + _CHECKSUM.size:
         raise MalformedSupport(f"{len(view)} bytes are too few for a support")
     magic, version, encoding, tag, size, k = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
-        raise MalformedSupport(f"starts with {magic!r}, not with {_MAGIC!r}")
+    if magic != expected:
+        raise MalformedSupport(f"starts with {magic!r}, not with {expected!r}")
     if version != _VERSION:
         raise MalformedSupport(f"version {version} is not known; this reader knows {_VERSION}")
     sealed = view[: -_CHECKSUM.size]
     if _CHECKSUM.pack(zlib.crc32(sealed)) != view[-_CHECKSUM.size :]:
         raise MalformedSupport("checksum does not match: the support is damaged or cut short")
-    return encoding, tag, size, k, sealed[_HEADER.size :]
+    return _Opened(encoding, tag, size, k, sealed[_HEADER.size :])
 
 
 def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:

@@ -1,13 +1,14 @@
 """Choose clients whose important parameters overlap least: diversity without a single value.
 
 Index-Overlap Similarity measures how alike clients are; here it is used the other way round.
-Clients send MinHash signatures of their supports, of which the server estimates the overlaps.
+Clients send MinHash signatures of their supports, or of their largest changes with signs, of which
+the server estimates the overlaps. What all clients have in common is subtracted first.
 """
 
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .base import Candidates, ClientSelector, Positions
 
@@ -17,9 +18,13 @@ _POOL = 10  # times as many as are chosen are compared, the oldest first: all pa
 def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
     """Return positions by farthest-first traversal: each new one is least like those before.
 
-    The first is the oldest. The next is always the candidate whose largest estimated Jaccard
-    similarity to any of the chosen is smallest; ties go to the older, then to the lower position.
-    A client without a signature (NaN) is like nobody.
+    The first is the oldest. The next is always the candidate whose largest similarity to any of the
+    chosen is smallest; ties go to the older, then to the lower position. A client without a
+    signature (NaN) is like nobody.
+
+    The share of places at which two signatures agree is the scalar product of two vectors that mark
+    which value stands at which place. The similarity is the cosine of these after subtracting how
+    common each value is among the candidates.
 
     Parameters
     ----------
@@ -40,14 +45,37 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
     count = min(count, len(rows))
     if count <= 0:
         return np.empty(0, dtype=np.intp)
-    closest = np.zeros(len(rows))  # the largest similarity to one of the chosen
+    unknown = np.asarray(np.isnan(rows).any(axis=1))
+    shared = np.where(unknown, 0.0, _commonness(rows))
+    mean = shared[~unknown].mean() if not unknown.all() else 0.0
+    lengths = np.sqrt(np.clip(1 - 2 * shared + mean, 0.0, None))
+    closest = np.full(len(rows), -1.0)  # the largest similarity to one of the chosen
     chosen = [int(np.argmax(ages))]
     while len(chosen) < count:
-        np.maximum(closest, (rows == rows[chosen[-1]]).mean(axis=1), out=closest)
+        last = chosen[-1]
+        if not unknown[last]:
+            products = (rows == rows[last]).mean(axis=1) - shared - shared[last] + mean
+            apart = lengths * lengths[last] > 1e-9  # else one of them is just the average
+            similar = np.divide(products, lengths * lengths[last], out=0 * products, where=apart)
+            np.maximum(closest, np.where(unknown, -1.0, similar), out=closest)
         closest[chosen] = np.inf
         best = np.flatnonzero(closest == closest.min())
         chosen.append(int(best[np.argmax(ages[best])]))
     return np.array(chosen, dtype=np.intp)
+
+
+def _commonness(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean share of places at which each row agrees with all rows that are known.
+
+    >>> _commonness(np.array([[1.0, 2.0], [1.0, 3.0], [np.nan, np.nan]]))[:2].tolist()
+    [0.75, 0.75]
+    """
+    known = np.count_nonzero(~np.isnan(rows).any(axis=1))
+    total = np.zeros(len(rows))
+    for place in rows.T:
+        _, which, counts = np.unique(place, return_inverse=True, return_counts=True)
+        total += counts[which]
+    return np.asarray(total / (max(1, known) * rows.shape[1]))
 
 
 class SupportDiversity(ClientSelector):

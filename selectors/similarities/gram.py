@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 _COLUMNS = 65536  # multiplied at a time, so that vectors need no copy as a whole
+_ROUNDING = 1e-7  # of a length that is left of vectors, relative to the longest
 
 
 def gram_matrix(vectors: Sequence[ArrayLike], centred: bool = False) -> Floats:
@@ -40,3 +41,32 @@ def gram_matrix(vectors: Sequence[ArrayLike], centred: bool = False) -> Floats:
     if not np.isfinite(total).all():
         raise ValueError("vectors: expected finite numbers whose squares are finite too")
     return total
+
+
+def centred_cosines(products: ArrayLike) -> Floats:
+    """Return the cosines of all pairs of vectors after their mean is subtracted.
+
+    Only the inner products are needed: those of the centred vectors follow from them. A vector that
+    is the mean itself has no direction left: its cosine to all others is 0. The diagonal is 1.
+
+    Parameters
+    ----------
+    products : array, shape (n, n)
+        Inner products of all pairs, as :func:`gram_matrix` returns them.
+
+    Examples
+    --------
+    >>> centred_cosines(gram_matrix([[1, 1], [1, 1], [1, 3]])).round(3).tolist()[0]
+    [1.0, 1.0, -1.0]
+    """
+    known = np.asarray(products, dtype=np.float64)
+    if not known.size:
+        return np.empty((0, 0))
+    shared = known.mean(axis=1)  # the product of each vector with the mean
+    centred = known - shared[:, None] - shared[None, :] + known.mean()
+    lengths = np.sqrt(np.clip(np.diag(centred), 0.0, None))
+    apart = lengths > _ROUNDING * np.sqrt(np.abs(np.diag(known)).max())
+    divisors = np.where(apart, lengths, 1.0)
+    matrix: Floats = np.where(np.outer(apart, apart), centred / np.outer(divisors, divisors), 0.0)
+    np.fill_diagonal(matrix, 1.0)
+    return np.clip(matrix, -1.0, 1.0)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .gram import centred_cosines
 from .intersections import intersection_sizes
 
 Floats = NDArray[np.float64]
@@ -125,17 +126,7 @@ def centred_overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = 
     [1.0, 1.0, -1.0, -1.0]
     """
     checked = [checked_support(support, f"supports[{i}]") for i, support in enumerate(supports)]
-    if not checked:
-        return np.empty((0, 0))
-    common = intersection_sizes(checked, threads).astype(np.float64)
-    shared = common.mean(axis=1)  # what each support has in common with the average one
-    centred = common - shared[:, None] - shared[None, :] + common.mean()
-    lengths = np.sqrt(np.clip(np.diag(centred), 0.0, None))
-    apart = lengths > 1e-9
-    products = np.outer(np.where(apart, lengths, 1.0), np.where(apart, lengths, 1.0))
-    matrix: Floats = np.where(np.outer(apart, apart), centred / products, 0.0)
-    np.fill_diagonal(matrix, 1.0)
-    return np.clip(matrix, -1.0, 1.0)
+    return centred_cosines(intersection_sizes(checked, threads))
 
 
 def stability(supports: Sequence[ArrayLike]) -> float:

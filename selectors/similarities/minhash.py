@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .index_overlap import overlap, overlap_matrix
+from .index_overlap import overlap
 from .signatures import Hashing, Signature
 
 Floats = NDArray[np.float64]
@@ -111,7 +111,7 @@ class MinHashIndex:
 
     def jaccard_matrix(self) -> Floats:
         """Return the estimates of all pairs of indexed clients, in the order of adding."""
-        return _agreements(np.array(list(self._signatures.values())))
+        return agreements(np.array(list(self._signatures.values())))
 
     def _signature(self, item: Any) -> Signature:
         if isinstance(item, np.ndarray | list | range):
@@ -163,39 +163,7 @@ def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)
     return float(result) if result.ndim == 0 else result
 
 
-def overlaps_by_signature(
-    signatures: ArrayLike, counts: ArrayLike, held: Mapping[int, ArrayLike] | None = None
-) -> Floats:
-    """Return the overlaps of all pairs of supports: exact where held, else by their signatures.
-
-    Parameters
-    ----------
-    signatures : array, shape (n, h)
-        One row a client.
-    counts : array, shape (n,)
-        How many indices each of their supports has.
-    held : mapping of int to array, optional
-        The supports that are known, by row. All their pairs are scored at once, which is faster
-        than one candidate pair after the other.
-
-    Examples
-    --------
-    >>> signatures, counts = [[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]
-    >>> overlaps_by_signature(signatures, counts).round(3).tolist()
-    [[1.0, 0.667], [0.667, 1.0]]
-    >>> overlaps_by_signature(signatures, counts, {0: range(10), 1: range(3, 13)}).tolist()
-    [[1.0, 0.7], [0.7, 1.0]]
-    """
-    sizes = np.asarray(counts, dtype=np.float64)
-    overlaps = overlap_from_jaccard(_agreements(np.asarray(signatures)), (sizes[:, None], sizes))
-    result = np.asarray(np.minimum(overlaps, 1.0))
-    if held:
-        rows = list(held)
-        result[np.ix_(rows, rows)] = overlap_matrix(held.values())
-    return result
-
-
-def _agreements(signatures: NDArray[Any]) -> Floats:
+def agreements(signatures: NDArray[Any]) -> Floats:
     """Return the share of places at which all pairs of signatures agree."""
     clients, hashes = signatures.shape
     counts = np.zeros((clients, clients), dtype=np.int32)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .index_overlap import checked_support
+from .signed_overlap import checked_codes, split_codes
 
 Signature = NDArray[np.uint32]
 
@@ -54,11 +55,34 @@ class Hashing:
 
     def sign(self, support: ArrayLike) -> Signature:
         """Return the signature of a support of indices below 2^32."""
-        indices = checked_support(support)
+        mixed = self._hashed(checked_support(support))
+        return self._least(mixed) if self.scheme == "independent" else self._least_in_bins(mixed)
+
+    def sign_changes(self, codes: ArrayLike) -> Signature:
+        """Return the signature of the codes of :mod:`selectors.similarities.signed_overlap`.
+
+        It is the signature of the indices, with the sign of the first index in each order in place
+        of the lowest bit, which says nothing else. So two signatures agree at a place in all bits
+        where both clients changed one parameter in one direction, and in all bits but the lowest
+        where they changed it in opposite directions.
+
+        >>> hashing = Hashing(2, seed=0)
+        >>> grew, fell = hashing.sign_changes([7]), hashing.sign_changes([6])  # index 3
+        >>> (grew == fell).tolist(), (grew >> 1 == fell >> 1).tolist()
+        ([False, False], [True, True])
+        """
+        if self.scheme != "independent":
+            raise ValueError(f"scheme: expected 'independent' for signs, got {self.scheme!r}")
+        indices, signs = split_codes(checked_codes(codes))
+        mixed = self._hashed(indices)
+        grew, fell = self._least(mixed[signs > 0]), self._least(mixed[signs < 0])
+        lowest = np.minimum(grew, fell) & np.uint32(_RANGE - 2)
+        return np.asarray(lowest | (grew <= fell).astype(np.uint32))
+
+    def _hashed(self, indices: NDArray[np.int64]) -> Signature:
         if indices[-1] >= _RANGE:
             raise ValueError(f"support: expected indices below {_RANGE}, got {indices[-1]}")
-        mixed = _mixed(indices.astype(np.uint32) ^ self._key)
-        return self._least(mixed) if self.scheme == "independent" else self._least_in_bins(mixed)
+        return _mixed(indices.astype(np.uint32) ^ self._key)
 
     def _least(self, mixed: Signature) -> Signature:
         """Return the least value of each function x -> factor x modulo 2^32.

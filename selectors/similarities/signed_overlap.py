@@ -1,13 +1,24 @@
-"""Signed overlap: important indices, and the sign of the change at each of them.
+"""Signed overlap: the largest changes of an update, and the sign of the change at each of them.
 
-One bit more per index than an overlap. It tells the server the direction in which each important
-parameter moved, but not how far.
+One bit more per index than an overlap. It tells the server the direction in which each of these
+parameters moved, but not how far.
+
+A signed support is one array of codes, ``2 * index`` where the parameter fell and one more where it
+grew. Codes increase with the indices, so that what holds of supports holds of them.
 """
 
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Iterable, Sequence
 
-from .index_overlap import checked_support
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .index_overlap import checked_support, top_k_support
+from .intersections import intersection_sizes
+
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Signs = NDArray[np.int8]
 
 
 def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: ArrayLike) -> float:
@@ -31,16 +42,91 @@ def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: Arra
     """
     left, right = checked_support(a, "a"), checked_support(b, "b")
     signs_left, signs_right = (
-        _checked_signs(signs_a, left.size),
-        _checked_signs(signs_b, right.size),
+        _checked_signs(signs_a, left.size, (-1, 0, 1)),
+        _checked_signs(signs_b, right.size, (-1, 0, 1)),
     )
     _, in_left, in_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    total = float(signs_left[in_left] @ signs_right[in_right])
+    total = float(signs_left[in_left].astype(np.float64) @ signs_right[in_right])
     return total / float(np.sqrt(left.size * right.size))
 
 
-def _checked_signs(signs: ArrayLike, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    values = np.asarray(signs, dtype=np.float64)
-    if values.shape != (count,) or not np.isin(values, (-1.0, 0.0, 1.0)).all():
-        raise ValueError(f"signs: expected -1, 0 or 1 for each of {count} indices, got {signs!r}")
-    return values
+def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Codes:
+    """Return the codes of the ``k`` largest changes of an update; fewer if fewer are not zero.
+
+    Parameters
+    ----------
+    update : array, shape (M,)
+        Finite, not all zero. Of equally large changes, those of lower indices are taken.
+    k, layers
+        As for :func:`top_k_support`.
+
+    Examples
+    --------
+    >>> split_codes(top_k_changes([0.1, -3.0, 0.0, 2.0], k=2))
+    (array([1, 3]), array([-1,  1], dtype=int8))
+    """
+    changes = np.asarray(update)
+    support = top_k_support(np.abs(changes), k, layers)
+    moved = support[changes[support] != 0]
+    return signed_codes(moved, np.sign(changes[moved]).astype(np.int8))
+
+
+def signed_codes(indices: ArrayLike, signs: ArrayLike) -> Codes:
+    """Return a support and the signs of its changes as codes.
+
+    >>> signed_codes([1, 3], [-1, 1])
+    array([2, 7])
+    """
+    support = np.asarray(indices, dtype=np.int64)
+    grew = _checked_signs(signs, support.size, (-1, 1)) > 0
+    return np.asarray(2 * support + grew)
+
+
+def split_codes(codes: ArrayLike) -> tuple[Indices, Signs]:
+    """Return the indices and signs that codes stand for."""
+    array = np.asarray(codes, dtype=np.int64)
+    return array >> 1, (2 * (array & 1) - 1).astype(np.int8)
+
+
+def signed_overlap_matrix(codes: Iterable[ArrayLike], threads: int | None = None) -> Floats:
+    """Return the signed overlaps of all pairs, from -1 to 1; the diagonal is 1.
+
+    Of the indices that two clients have in common, those with one sign are counted as common codes;
+    all others have opposite signs.
+
+    Parameters
+    ----------
+    codes : iterable of arrays
+        One per client.
+    threads : int, optional
+        How many to count with; as many as there are processors if not given.
+
+    Examples
+    --------
+    >>> clients = [signed_codes([0, 1], [1, 1]), signed_codes([0, 1], [1, -1])]
+    >>> clients.append(signed_codes([0, 1], [-1, -1]))
+    >>> signed_overlap_matrix(clients).tolist()[0]
+    [1.0, 0.0, -1.0]
+    """
+    checked = [checked_codes(each, f"codes[{i}]") for i, each in enumerate(codes)]
+    sizes = np.array([each.size for each in checked], dtype=np.float64)
+    alike = intersection_sizes(checked, threads)
+    common = intersection_sizes([each >> 1 for each in checked], threads)
+    return (2 * alike - common) / np.sqrt(np.outer(sizes, sizes))
+
+
+def checked_codes(codes: ArrayLike, name: str = "codes") -> Codes:
+    """Return codes as an increasing array; an index with both signs is an error."""
+    array = checked_support(codes, name)
+    indices = array >> 1
+    if np.any(indices[1:] == indices[:-1]):
+        raise ValueError(f"{name}: expected one sign per index")
+    return array
+
+
+def _checked_signs(signs: ArrayLike, count: int, allowed: tuple[int, ...]) -> Signs:
+    values = np.asarray(signs)
+    if values.shape != (count,) or not np.isin(values, allowed).all():
+        options = ", ".join(map(str, allowed))
+        raise ValueError(f"signs: expected {options} for each of {count} indices, got {signs!r}")
+    return values.astype(np.int8)

@@ -1,8 +1,8 @@
 """Cohorts by similarity: affinity propagation on how alike clients are (IOS, section 5).
 
-Every so many rounds all clients that have not told lately are asked, the similarity matrix is made
-and clients are clustered anew. With ``similarity = "index-overlap"`` nothing but indices is used;
-with ``ios.signatures`` clients send signatures, and some are asked for their indices.
+Every ``ios.every`` rounds all clients that have not told lately are asked, the similarity matrix is
+made and clients are clustered again. With ``similarity = "index-overlap"`` nothing but indices is
+used; with ``ios.signatures`` clients send signatures, and some are asked for their indices.
 """
 
 import logging
@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, Message
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
-from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, SUPPORT, WANTS
+from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..client_similarity import client_similarity, matrix_event
 from .base import ONLY, CohortRule, Regrouping, Scene
@@ -24,11 +24,11 @@ _log = logging.getLogger("forager")
 
 
 class SimilarityRule(CohortRule):
-    """One cohort a cluster, found anew every ``ios.every`` rounds from ``ios.first-round`` on."""
+    """One cohort per cluster, made again every ``ios.every`` rounds from ``ios.first-round`` on."""
 
     def __init__(self, config: RunConfig) -> None:
         self.similarity = client_similarity(config)
-        self.own_records = (SUPPORT,) if config.similarity == "index-overlap" else ()
+        self.own_records = self.similarity.own_records
         self.every, self.first = config[Ios].every, config[Ios].first_round
         self.seed = config.seed
         self.clusters: dict[str, str] = {}  # the cohort of each clustered client
@@ -45,7 +45,7 @@ class SimilarityRule(CohortRule):
         return [self.clusters.get(key, largest) for key in scene.keys]
 
     def regroup(self, scene: Scene) -> Regrouping | None:
-        """Cluster anew if it is time, after asking those who have not told since the last time."""
+        """Cluster again if it is time, after asking those who have not told since the last time."""
         self._round = scene.round
         since = scene.round - self.first
         if since < 0 or since % self.every:

@@ -213,6 +213,7 @@ EVERY_LAYER: list[dict[str, int | float | str | bool]] = [
     {"cohorts": "ifca"},
     {"cohorts": "auxo"},
     {"cohorts": "neighbours", "similarity": "index-overlap"},
+    {"cohorts": "neighbours", "similarity": "signed-overlap"},
 ]
 
 

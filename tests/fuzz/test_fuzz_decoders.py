@@ -13,7 +13,14 @@ from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, to
 from forager.core.wire.changes import apply_change, encode_change
 from forager.core.wire.sizes import record_bytes
 from forager.core.wire.subsets import MAX_SIZE, MalformedUpdate, decode_subset, encode_subset
-from forager.core.wire.supports import MalformedSupport, decode_support, encode_support, encoding_of
+from forager.core.wire.supports import (
+    MalformedSupport,
+    decode_signed_support,
+    decode_support,
+    encode_signed_support,
+    encode_support,
+    encoding_of,
+)
 from fuzzing import forged, fuzz, little_memory, sealed, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +44,14 @@ honest_sparse = st.builds(
 honest_subset = subsets.map(lambda indices: encode_subset(indices, SIZE))
 honest_support = subsets.map(
     lambda indices: encode_support(indices if indices.size else np.array([3]), SIZE, TAG)
+)
+
+honest_signed = st.builds(
+    lambda indices, seed: encode_signed_support(
+        indices, np.random.default_rng(seed).choice([-1, 1], indices.size), SIZE, TAG
+    ),
+    subsets.filter(lambda indices: indices.size > 0),
+    st.integers(0, 9),
 )
 
 
@@ -109,6 +124,19 @@ def test_supports(data: bytes) -> None:
         return
     assert is_subset(support, SIZE)
     assert support.size > 0
+
+
+@fuzz
+@given(st.one_of(st.binary(max_size=300), forged(honest_signed)))
+def test_signed_supports(data: bytes) -> None:
+    try:
+        with little_memory(MEMORY):
+            support, signs = decode_signed_support(data, SIZE, TAG)
+    except MalformedSupport:
+        return
+    assert is_subset(support, SIZE)
+    assert support.size == signs.size > 0
+    assert set(signs.tolist()) <= {-1, 1}
 
 
 BEFORE = {"w": np.arange(600, dtype=np.float32).reshape(30, 20), "n": np.array(3)}

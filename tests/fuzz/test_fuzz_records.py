@@ -72,7 +72,7 @@ def _methods() -> dict[str, dict[str, Any]]:
     for cohorts, similarity in product(methods("cohorts"), methods("similarity")):
         name, config = f"{cohorts}-{similarity}", {"cohorts": cohorts, "similarity": similarity}
         found[name] = config
-        if similarity == "index-overlap":
+        if similarity in ("index-overlap", "signed-overlap"):
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
     found["auxo-splits"] = {"cohorts": "auxo", "cohort.ask-newcomers": 1, **SPLITS}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}

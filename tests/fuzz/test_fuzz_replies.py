@@ -50,6 +50,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "cosine": {"cohorts": "similarity", "similarity": "cosine", "ios.first-round": 1},
     "index-overlap": {"strategy": "ios", "ios.first-round": 1},
     "signatures": {"strategy": "ios", "ios.first-round": 1, "ios.signatures": True},
+    "signed-overlap": {
+        "cohorts": "similarity",
+        "similarity": "signed-overlap",
+        "ios.first-round": 1,
+    },
     "oracle": {"cohorts": "similarity", "similarity": "oracle", "ios.first-round": 1},
     "cluster-oracle": {"client-selector": "cluster-oracle"},
     "neighbours": {"cohorts": "neighbours", "similarity": "index-overlap"},

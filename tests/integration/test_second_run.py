@@ -20,6 +20,8 @@ THREE_ROUNDS = {"num-server-rounds": 3, "checkpoint.every": 1}
 MORE = {
     "gradmatch": {"coreset.every": 1, "coreset.first-round": 0},
     "index-overlap": {"cohorts": "similarity"},
+    "index-overlap-paper": {"cohorts": "similarity"},
+    "signed-overlap": {"cohorts": "similarity"},
     "top-k": {"top-k.density": 0.05, "top-k.error-feedback": True},
 }
 

@@ -27,7 +27,13 @@ OTHER: dict[str, Any] = {
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},
     **{"coreset.tolerance": 0.5, "coreset.step": 3, "coreset.nonnegative": True},
     **{"coreset.use-weights": True, "coreset.radius": 0.1},
-    **{"ios.share": 0.5, "ios.coverage": 0.3, "ios.most": 0.05, "ios.ema": 0.1},
+    **{
+        "ios.at": "trained",
+        "ios.share": 0.5,
+        "ios.coverage": 0.3,
+        "ios.most": 0.05,
+        "ios.ema": 0.1,
+    },
     **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},
     **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "stored"},
@@ -45,7 +51,7 @@ def not_read(method: Method) -> dict[str, Any]:
 def company(method: Method) -> dict[str, Any]:
     """Return the axes of a method and of what it cannot do without, others plain."""
     axes: dict[str, Any] = {method.axis: method.name}
-    if method.name == "index-overlap":
+    if method.axis == "similarity":
         axes["cohorts"] = "neighbours"
     if "a similarity" in method.needs:
         axes["similarity"] = "cosine"
@@ -65,6 +71,7 @@ CASES |= {
     for rule in ("distance", "projection", "nearest")
 }
 CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "index-overlap"}
+CASES["auxo by signs"] = {"cohorts": "auxo", "similarity": "signed-overlap"}
 
 
 @pytest.fixture

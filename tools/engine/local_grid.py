@@ -19,6 +19,8 @@ from ...client_app.app import answer
 from ...client_app.context_memory import recall_all, remember_all
 from ...core.config import read_config
 from ...core.config.reading import SharedConfig
+from ...core.methods.base import load
+from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
 from ...core.wire.keys import (
     ARRAYS,
@@ -205,7 +207,8 @@ class LocalGrid(Grid):
         """Return how many samples a client trained on for its answer, epochs included.
 
         To tell a loss takes a forward pass, a third of a training; a similarity takes the training
-        of a few mini-batches, and a support, once more, the gradients of all samples.
+        of a few mini-batches. A support takes the gradients of all samples, after a training where
+        it is known only then.
         """
         if reply.has_error():
             return 0
@@ -220,7 +223,9 @@ class LocalGrid(Grid):
             batches = config[Summary].batches * config.batch_size
             return {LOSS: round(examples / 3), SIMILARITY: batches}.get(wants, 0)
         if _kind(message) == ASK_SUPPORT and ARRAYS in message.content:
-            return round(examples * (config.local_epochs + 1))
+            teller = load(methods("similarity")[config.similarity].hook)(config)
+            passes: int = config.local_epochs * teller.trains + teller.passes
+            return round(examples * passes)
         if ARRAYS not in reply.content and SPARSE not in reply.content:
             return 0  # an answer without a model took no training to speak of
         steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))

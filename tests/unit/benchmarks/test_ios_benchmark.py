@@ -14,7 +14,7 @@ from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.tasks import Split, load_task
 from forager.core.wire.supports import decode_support, encode_support
-from forager.selectors.similarities.index_overlap import overlap_matrix
+from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from forager.tools.engine.local import run_local
 
 RUN: dict[str, Any] = {
@@ -48,7 +48,9 @@ def test_a_run_keeps_the_supports_that_were_sent_and_nothing_else(run: Path) -> 
         decode_support(kept["supports"][key].tobytes(), kept["size"], kept["tag"])
         for key in clients
     ]
-    np.testing.assert_array_equal(matrix, overlap_matrix(supports))
+    np.testing.assert_array_equal(matrix, centred_overlap_matrix(supports))
+    _, paper = similarities(kept, centred=False)
+    np.testing.assert_array_equal(paper, overlap_matrix(supports))
 
 
 def test_values_are_not_kept(tmp_path: Path, run: Path) -> None:
@@ -162,7 +164,7 @@ def options(setting: str, tmp_path: Path, task: str, **given: Any) -> Namespace:
 @pytest.mark.parametrize("setting", ["cohorts", "neighbours"])
 def test_every_run_has_a_name_of_its_own_and_a_valid_config(setting: str, tmp_path: Path) -> None:
     cells = ios.cells(options(setting, tmp_path, "20news"))
-    assert len({cell.name for cell in cells}) == len(cells) == 20
+    assert len({cell.name for cell in cells}) == len(cells) == 4 * 7
     configs = {cell.name: read_config(dict(cell.config)) for cell in cells}
     assert configs["Patho(30 %): cosine"].split.classes_per_client == 6
     assert configs["Dir(0.3): oracle"].similarity == "oracle"

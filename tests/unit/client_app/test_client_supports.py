@@ -43,14 +43,14 @@ def read(reply, keys=KEYS):
 
 
 def test_supports_and_averages_survive_a_restart(tmp_path):
-    arrays = model_of(KEYS)
     lasting = context_of(KEYS)
     for number in (1, 2, 3):
-        never_stopped = read(ask("train", lasting, arrays, number))
+        never_stopped = read(ask("train", lasting, model_of(KEYS, number), number))
     for number in (1, 2, 3):  # each time a new process with nothing but its folder
-        restarted = read(ask("train", context_of(KEYS, tmp_path), arrays, number))
+        reply = ask("train", context_of(KEYS, tmp_path), model_of(KEYS, number), number)
+        restarted = read(reply)
     np.testing.assert_array_equal(restarted, never_stopped)
-    forgetful = read(ask("train", context_of(KEYS), arrays, 3))
+    forgetful = read(ask("train", context_of(KEYS), model_of(KEYS, 3), 3))
     assert not np.array_equal(forgetful, never_stopped)  # the average matters
     held = read(ask(ASK_SUPPORT, context_of(KEYS, tmp_path), number=3))
     np.testing.assert_array_equal(held, never_stopped)

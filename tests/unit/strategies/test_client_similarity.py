@@ -9,27 +9,39 @@ from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listenin
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
+from forager.core.methods.ios import Ios
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.events import Quarantined, SimilarityFound
 from forager.core.wire.keys import HISTOGRAM, METRICS, PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
-from forager.core.wire.supports import MalformedSupport, OtherModel, encode_support, model_tag
-from forager.selectors.cohorts.similarity_clusters import similarity_clusters
-from forager.selectors.similarities.index_overlap import overlap_matrix
-from forager.selectors.similarities.signatures import Hashing
-from forager.strategies.build import build_strategy
-from forager.strategies.client_similarity import (
-    MOST_DRAWN,
-    IndexOverlap,
-    Oracle,
-    SignatureOverlap,
-    matrix_event,
+from forager.core.wire.supports import (
+    MalformedSupport,
+    OtherModel,
+    encode_signed_support,
+    encode_support,
+    model_tag,
 )
+from forager.selectors.cohorts.similarity_clusters import similarity_clusters
+from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
+from forager.selectors.similarities.signatures import Hashing
+from forager.selectors.similarities.signed_overlap import (
+    signed_codes,
+    signed_overlap_matrix,
+    split_codes,
+)
+from forager.strategies.build import build_strategy
+from forager.strategies.client_similarity import MOST_DRAWN, Oracle, client_similarity, matrix_event
 from forager.strategies.cohort_rules.base import Scene
 from forager.strategies.cohort_rules.similarity import SimilarityRule
 from forager.strategies.federation import silent
-from forager.strategies.support_reader import SupportReader
+from forager.strategies.support_reader import SignedSupportReader, SupportReader
+from forager.strategies.support_similarity import (
+    IndexOverlap,
+    PaperOverlap,
+    SignatureSimilarity,
+    SignedOverlap,
+)
 
 SHAPES = {"weight": (30, 30), "bias": (100,)}
 SIZE, TAG = 1000, model_tag(SHAPES)
@@ -61,7 +73,7 @@ def signed(support, tag=TAG, size=SIZE):
 
 @pytest.fixture
 def similarity():
-    return SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    return SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
 
 
 @pytest.fixture
@@ -204,7 +216,7 @@ def test_state_survives(similarity, supports):
     for key, support in supports.items():
         similarity.hear(key, signed(support), NOTHING)
     similarity.hear("client-0", sent(supports["client-0"]), NOTHING)
-    again = SignatureOverlap(SupportReader(SHAPES), HASHES, BANDS)
+    again = SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
     again.load_state_dict(similarity.state_dict())
     keys = list(supports)
     assert again.missing(keys) == similarity.missing(keys)
@@ -288,3 +300,63 @@ def test_a_histogram_that_cannot_be_compared_is_refused_whoever_comes_first(lie)
     hear("a", [1, 2, 3])
     hear("b", [0, 0, 3])
     assert oracle.matrix(list(oracle.told)).shape == (2, 2)
+
+
+def sent_changes(codes, tag=TAG, size=SIZE):
+    return reply(PAYLOAD, encode_signed_support(*split_codes(codes), size, tag))
+
+
+def test_supports_are_compared_by_what_sets_them_apart(supports):
+    plain, centred = PaperOverlap(SupportReader(SHAPES)), IndexOverlap(SupportReader(SHAPES))
+    for each in (plain, centred):
+        for key, support in supports.items():
+            each.hear(key, sent(support), NOTHING)
+    keys = list(supports)
+    np.testing.assert_array_equal(plain.matrix(keys), overlap_matrix(supports.values()))
+    np.testing.assert_array_equal(centred.matrix(keys), centred_overlap_matrix(supports.values()))
+    assert not plain.values
+    assert not centred.values
+    assert set(centred.collected()["supports"]) == set(keys)
+
+
+@pytest.mark.parametrize("signatures", [False, True])
+def test_changes_are_compared_with_their_signs_and_not_kept(signatures):
+    config = read_config(
+        {"strategy": "ios", "similarity": "signed-overlap", "ios.signatures": signatures}
+    )
+    similarity = client_similarity(config)
+    size, tag = similarity.reader.size, similarity.reader.tag
+    indices = np.arange(0, size, 4)
+    turned = np.where(np.arange(indices.size) % 3, 1, -1)
+    clients = {
+        "a": signed_codes(indices, np.ones(indices.size)),
+        "b": signed_codes(indices, turned),
+        "c": signed_codes(indices, -turned),
+    }
+    hashing = Hashing(config[Ios].hashes)
+    for key, codes in clients.items():
+        if signatures:
+            payload = encode_signature(hashing.sign_changes(codes), codes.size, size, tag)
+            similarity.hear(key, reply(SIGNATURE, payload), NOTHING)
+    if signatures:
+        assert similarity.missing(list(clients)) == ["a", "b"]  # "c" shares no band with them
+    for key in similarity.missing(list(clients)) if signatures else clients:
+        similarity.hear(key, sent_changes(clients[key], tag, size), NOTHING)
+    exact, found = signed_overlap_matrix(clients.values()), similarity.matrix(list(clients))
+    assert exact[0, 1] > 0.3 > 0 > exact[0, 2]
+    assert found[0, 1] == exact[0, 1]
+    np.testing.assert_allclose(found, exact, atol=0.25)
+    assert similarity.values  # a sign is a part of a value
+    assert similarity.collected() == {}
+
+
+def test_supports_with_signs_and_without_are_not_mixed_up():
+    plain, signs = IndexOverlap(SupportReader(SHAPES)), SignedOverlap(SignedSupportReader(SHAPES))
+    with pytest.raises(MalformedSupport, match="starts with"):
+        signs.hear("a", sent(support_of(0, 0)), NOTHING)
+    with pytest.raises(MalformedSupport, match="starts with"):
+        plain.hear("a", sent_changes(signed_codes([1, 2], [1, -1])), NOTHING)
+    with pytest.raises(OtherModel):
+        signs.hear("a", sent_changes(signed_codes([1, 2], [1, -1]), TAG ^ 1), NOTHING)
+    assert not plain.told
+    assert not signs.told

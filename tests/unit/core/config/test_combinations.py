@@ -18,7 +18,7 @@ ONLY_A_MODEL = {
     },
     "cohorts": {"none", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
-    "objective": {"sgd", "prox", "moon"},
+    "objective": {"sgd", "prox", "moon", "per-fedavg"},
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
@@ -28,7 +28,10 @@ ONLY_A_MODEL = {
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
 # What sends clients nothing that depends on others' data but models.
-ONLY_MODELS_BACK = {"cohorts": {"none", "ifca"}, "objective": {"sgd", "prox", "moon"}}
+ONLY_MODELS_BACK = {
+    "cohorts": {"none", "ifca"},
+    "objective": {"sgd", "prox", "moon", "per-fedavg"},
+}
 
 
 def problems(**keys: Any) -> str:
@@ -131,15 +134,16 @@ def test_control_variates_need_one_model() -> None:
             assert f"allowed is cohorts = none, not {name!r}" in text
 
 
+SUPPORTS = {"index-overlap", "index-overlap-paper", "signed-overlap"}
 COMPARED = {
     "none": {"none"},
     "ifca": {"none"},
     "cfl": {"none"},
     "flexcfl": {"none"},
     "fl-hc": {"none"},
-    "auxo": {"none", "index-overlap"},
-    "similarity": {"index-overlap", "cosine", "euclidean", "oracle"},
-    "neighbours": {"index-overlap", "cosine", "euclidean", "oracle"},
+    "auxo": {"none", *SUPPORTS},
+    "similarity": {*SUPPORTS, "cosine", "euclidean", "oracle"},
+    "neighbours": {*SUPPORTS, "cosine", "euclidean", "oracle"},
 }
 
 
@@ -155,6 +159,15 @@ def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str)
         assert f"cohorts = {cohorts!r}: {verb} similarity = " in text
         assert all(name in text for name in COMPARED[cohorts])
         assert f"not {similarity!r}" in text
+
+
+def test_changes_are_spread_out_where_nothing_else_is_compared_by_signatures() -> None:
+    assert problems(client_selector="signed-diversity") == ""
+    keys = {"client_selector": "signed-diversity", "cohorts": "similarity"}
+    assert problems(**keys, similarity="signed-overlap") == ""
+    text = problems(**keys, similarity="index-overlap")
+    needs = "needs similarity = none or signed-overlap, not 'index-overlap'"
+    assert f"client-selector = 'signed-diversity': {needs}" in text
 
 
 SERVER_DATA: list[tuple[dict[str, Any], bool]] = [

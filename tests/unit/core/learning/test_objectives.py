@@ -1,4 +1,4 @@
-"""SCAFFOLD and MOON against what their papers write down."""
+"""SCAFFOLD, MOON and Per-FedAvg against what their papers write down."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,8 @@ from forager.core.learning.batches import UNUSED, batch_plans
 from forager.core.learning.job import Job
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
+from forager.core.learning.objectives.per_fedavg import PerFedAvg
+from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.scaffold import Scaffold
 from forager.core.learning.stack import sgd_
 from forager.core.learning.train_settings import TrainSettings
@@ -31,7 +33,7 @@ def mlp():
 
 
 def job_of(model, size, seed, carried, weighted=False):
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed % 2**63)
     data = Split(
         torch.randn(size, 6, generator=generator), torch.randint(0, 3, (size,), generator=generator)
     )
@@ -192,3 +194,68 @@ def test_moon_says_when_there_is_nothing_to_contrast(said):
     job = job_of(model, 9, 0, {"previous": other_arrays(model, 1)})
     Trainer(model, "serial").train([job], SETTINGS, Moon(read_config({})))
     assert any("MOON is the same as plain SGD" in line for line in said)
+
+
+def per_fedavg(rate):
+    return PerFedAvg(read_config({"objective": "per-fedavg", "per-fedavg.inner-rate": rate}))
+
+
+def gradient_at(model, weights, data, positions):
+    """The gradient of the mean loss of some samples at other weights, by name."""
+    load_arrays(model, weights)
+    loss = functional.cross_entropy(model(data.x[positions]), data.y[positions])
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    return {
+        name: gradient.numpy()
+        for (name, _), gradient in zip(model.named_parameters(), gradients, strict=True)
+    }
+
+
+def test_per_fedavg_takes_the_gradient_after_an_inner_step_and_applies_it_before(monkeypatch):
+    """First-order: w - beta grad f(w - alpha grad f(w; D); D'), D and D' different batches."""
+    model, alpha = mlp(), 0.5
+    job = job_of(model, 12, 3, {})
+    drawn, plain = [], torch.randperm
+    monkeypatch.setattr(
+        torch, "randperm", lambda *args, **kw: drawn.append(plain(*args, **kw)) or drawn[-1]
+    )
+    settings = TrainSettings(
+        epochs=0, steps=1, batch_size=4, learning_rate=0.1, momentum=0.0, weight_decay=0.0
+    )
+    (outcome,) = Trainer(model).train([job], settings, per_fedavg(alpha))
+    ((outer,),) = batch_plans([12], 4, 0, 1, [job.seed])
+    (inner,) = [order[:4] for order in drawn]
+    assert set(inner.tolist()) != set(outer.tolist())
+    step = gradient_at(model, job.arrays, job.data, inner)
+    adapted = {name: array - np.float32(alpha) * step[name] for name, array in job.arrays.items()}
+    gradient = gradient_at(model, adapted, job.data, torch.from_numpy(outer))
+    for name, array in outcome.arrays.items():
+        np.testing.assert_allclose(array, job.arrays[name] - 0.1 * gradient[name], atol=1e-6)
+
+
+def test_per_fedavg_repeats_and_is_plain_sgd_without_an_inner_step():
+    model = mlp()
+    jobs = [job_of(model, n, seed, {}, weighted=n == 9) for seed, n in enumerate((9, 1, 5))]
+    first, second = (Trainer(model).train(jobs, SETTINGS, per_fedavg(0.1)) for _ in range(2))
+    tiny = Trainer(model, "serial").train(jobs, SETTINGS, per_fedavg(1e-12))
+    plain = Trainer(model, "serial").train(jobs, SETTINGS, Plain(read_config({})))
+    for one, other in zip(first, second, strict=True):
+        for name, array in one.arrays.items():
+            np.testing.assert_array_equal(array, other.arrays[name])
+    for one, other, moved in zip(tiny, plain, first, strict=True):
+        for name, array in one.arrays.items():
+            np.testing.assert_allclose(array, other.arrays[name], atol=1e-6)
+            assert not np.array_equal(array, moved.arrays[name])
+
+
+def test_per_fedavg_leaves_frozen_layers_and_works_with_batch_normalisation():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    model[0].weight.requires_grad_(False)
+    before = model[0].weight.detach().clone()
+    job = job_of(model, 9, 2**63 + 5, {})
+    (outcome,) = Trainer(model).train([job], SETTINGS, per_fedavg(0.1))
+    assert np.isfinite(outcome.loss)
+    assert "0.weight" not in outcome.arrays  # it does not even travel
+    torch.testing.assert_close(model[0].weight, before, rtol=0, atol=0)
+    assert not np.array_equal(outcome.arrays["3.weight"], job.arrays["3.weight"])

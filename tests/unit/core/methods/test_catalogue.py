@@ -92,6 +92,8 @@ def test_presets_are_the_published_methods() -> None:
         "ode-paper": {"data-selector": "ode-paper"},
         "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
+        "ios-paper": {"cohorts": "similarity", "similarity": "index-overlap-paper"},
+        "per-fedavg": {"objective": "per-fedavg"},
     }
     assert next(iter(presets())) == "fedavg"
 

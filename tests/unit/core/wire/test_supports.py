@@ -9,7 +9,9 @@ from forager.core.wire.supports import (
     Encoding,
     MalformedSupport,
     OtherModel,
+    decode_signed_support,
     decode_support,
+    encode_signed_support,
     encode_support,
     encoding_of,
     model_tag,
@@ -37,9 +39,9 @@ def sealed(message: bytes) -> bytes:
     return message + zlib.crc32(message).to_bytes(4, "little")
 
 
-def forged(encoding: int, body: bytes, k: int, size: int = 1000) -> bytes:
+def forged(encoding: int, body: bytes, k: int, size: int = 1000, magic: bytes = b"FRGS") -> bytes:
     numbers = [each.to_bytes(4, "little") for each in (TAG, size, k)]
-    return sealed(b"FRGS" + bytes([1, encoding]) + b"".join(numbers) + body)
+    return sealed(magic + bytes([1, encoding]) + b"".join(numbers) + body)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -196,6 +198,80 @@ def test_a_claim_of_many_indices_allocates_nothing() -> None:
     for claim in claims:
         with pytest.raises(MalformedSupport):
             decode_support(claim, size, TAG)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(mask=hnp.arrays(bool, st.integers(1, 2_000)), run=st.integers(1, 60))
+def test_signed_supports_survive(mask: NDArray[np.bool_], run: int) -> None:
+    mask[-1] = True
+    mask = np.repeat(mask, run)
+    support = np.flatnonzero(mask)
+    signs = np.random.default_rng(support.size).choice([-1, 1], support.size)
+    data = encode_signed_support(support, signs, mask.size, TAG)
+    indices, directions = decode_signed_support(data, mask.size, TAG)
+    np.testing.assert_array_equal(indices, support)
+    np.testing.assert_array_equal(directions, signs)
+    assert directions.dtype == np.int8
+    assert len(data) == len(encode_support(support, mask.size, TAG)) + -(-support.size // 8)
+
+
+@pytest.mark.parametrize("signs", [[1], [1, 0], [1, 2], [[1, 1]]])
+def test_a_sign_is_one_of_two(signs: list[int]) -> None:
+    with pytest.raises(ValueError, match="signs: expected -1 or 1 for each of 2 indices"):
+        encode_signed_support(np.array([1, 2]), np.array(signs), 5, TAG)
+
+
+def test_supports_with_and_without_signs_are_not_taken_for_each_other() -> None:
+    indices, signs = np.array([1, 5]), np.array([1, -1])
+    with pytest.raises(MalformedSupport, match="starts with b'FRGP', not with b'FRGS'"):
+        decode_support(encode_signed_support(indices, signs, 9, TAG), 9, TAG)
+    with pytest.raises(MalformedSupport, match="starts with b'FRGS', not with b'FRGP'"):
+        decode_signed_support(encode_support(indices, 9, TAG), 9, TAG)
+    with pytest.raises(OtherModel, match="expected model 00000001"):
+        decode_signed_support(encode_signed_support(indices, signs, 9, TAG), 9, 1)
+
+
+def test_damage_of_signed_supports_is_noticed() -> None:
+    support = random_support(200, 41)
+    data = encode_signed_support(support, np.where(support % 2, 1, -1), 200, TAG)
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x10
+        with pytest.raises(MalformedSupport):
+            decode_signed_support(bytes(damaged), 200, TAG)
+    for length in range(len(data)):
+        with pytest.raises(MalformedSupport):
+            decode_signed_support(data[:length], 200, TAG)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "k"),
+    [
+        (Encoding.GAPS, b"", 1),
+        (Encoding.GAPS, b"\x80", 1),  # signs, but no index
+        (Encoding.GAPS, b"\x01\xc0", 1),  # two signs for one index
+        (Encoding.GAPS, b"\x01\x01\x20", 2),  # a third sign
+        (Encoding.GAPS, b"\xe8\x07\x80", 1),  # index 1000 of 1000
+        (Encoding.BITMAP, b"\xff" * 126, 1000),  # no room for the signs
+        (Encoding.GAPS, b"\x00" * 1001 + b"\xff" * 126, 1001),
+        (3, b"\x01\x80", 1),
+    ],
+)
+def test_forged_signed_supports_are_refused(encoding: int, body: bytes, k: int) -> None:
+    with pytest.raises(MalformedSupport):
+        decode_signed_support(forged(encoding, body, k, magic=b"FRGP"), 1000, TAG)
+
+
+def test_a_claim_of_many_signs_allocates_nothing() -> None:
+    size = MAX_SIZE
+    claims = [forged(each, b"\x00\x07", size - 1, size, b"FRGP") for each in Encoding]
+    tracemalloc.start()
+    for claim in claims:
+        with pytest.raises(MalformedSupport):
+            decode_signed_support(claim, size, TAG)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000

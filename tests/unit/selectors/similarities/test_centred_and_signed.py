@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
-from forager.selectors.similarities.signed_overlap import signed_overlap
+from forager.selectors.similarities.signature_overlaps import (
+    centred_overlaps_by_signature,
+    signed_overlaps_by_signature,
+)
+from forager.selectors.similarities.signatures import Hashing
+from forager.selectors.similarities.signed_overlap import (
+    signed_codes,
+    signed_overlap,
+    signed_overlap_matrix,
+    split_codes,
+    top_k_changes,
+)
+from numpy.typing import NDArray
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -46,3 +58,87 @@ def test_signs_count_over_common_indices() -> None:
 def test_signs_that_do_not_fit_are_refused(signs: list[float]) -> None:
     with pytest.raises(ValueError, match="signs: expected"):
         signed_overlap([0, 1], signs, [0, 1], [1, 1])
+
+
+def changes(rng: np.random.Generator, size: int = 60) -> NDArray[np.int64]:
+    indices = np.sort(rng.choice(size, rng.integers(1, 30), replace=False))
+    return signed_codes(indices, rng.choice([-1, 1], indices.size))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_pairs_are_as_each_pair(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    clients = [changes(rng) for _ in range(8)]
+    expected = [
+        [signed_overlap(*split_codes(a), *split_codes(b)) for b in clients] for a in clients
+    ]
+    np.testing.assert_allclose(signed_overlap_matrix(clients), expected, atol=1e-12)
+
+
+def test_the_largest_changes_are_taken_with_their_signs() -> None:
+    codes = top_k_changes([0.5, -2.0, 0.0, 1.0, -1.0], k=3)
+    indices, signs = split_codes(codes)
+    assert indices.tolist() == [1, 3, 4]
+    assert signs.tolist() == [-1, 1, -1]
+    few = top_k_changes([0.0, -2.0, 0.0], k=3)  # what did not change is not sent
+    assert split_codes(few)[0].tolist() == [1]
+    by_layer = top_k_changes([9.0, 8.0, -0.1, 0.2], k=2, layers=[2, 2])
+    assert split_codes(by_layer)[0].tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([4, 5], "one sign per index"), ([], "one or more"), ([3, 3], "no index twice")],
+)
+def test_codes_that_make_no_sense_are_refused(codes: list[int], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        signed_overlap_matrix([codes])
+    with pytest.raises(ValueError, match=expected):
+        Hashing(4).sign_changes(codes)
+
+
+@pytest.mark.parametrize("signs", [[1], [1, 0], [1, 2]])
+def test_a_code_needs_a_direction(signs: list[int]) -> None:
+    with pytest.raises(ValueError, match="signs: expected -1, 1 for each of 2"):
+        signed_codes([0, 1], signs)
+
+
+def test_signatures_of_changes_estimate_the_signed_overlap() -> None:
+    rng, hashing = np.random.default_rng(0), Hashing(2048)
+    base = np.sort(rng.choice(20_000, 900, replace=False))
+    clients = []
+    for turned in (0, 100, 450, 900):
+        signs = np.ones(base.size, dtype=np.int64)
+        signs[:turned] = -1
+        clients.append(signed_codes(base, signs))
+    clients.append(signed_codes(base[:400], np.ones(400)))  # fewer, all alike
+    signatures = np.array([hashing.sign_changes(codes) for codes in clients])
+    counts = [codes.size for codes in clients]
+    exact = signed_overlap_matrix(clients)
+    estimate = signed_overlaps_by_signature(signatures, counts)
+    assert exact[0].round(3).tolist() == [1.0, 0.778, 0.0, -1.0, 0.667]
+    np.testing.assert_allclose(estimate, exact, atol=0.08)
+    held = {0: clients[0], 2: clients[2]}
+    mixed = signed_overlaps_by_signature(signatures, counts, held)
+    assert mixed[0, 2] == exact[0, 2]
+    assert mixed[0, 1] == estimate[0, 1]
+
+
+def test_signatures_estimate_the_centred_overlap() -> None:
+    rng, hashing = np.random.default_rng(1), Hashing(2048)
+    common = np.arange(400)  # matters to everyone
+    own = [np.arange(1000 + 500 * group, 1300 + 500 * group) for group in (0, 1)]
+    supports = [np.union1d(common, rng.choice(own[i % 2], 250, replace=False)) for i in range(8)]
+    signatures, counts = [hashing.sign(s) for s in supports], [s.size for s in supports]
+    exact = centred_overlap_matrix(supports)
+    estimate = centred_overlaps_by_signature(signatures, counts)
+    np.testing.assert_allclose(estimate, exact, atol=0.15)
+    held = dict(enumerate(supports))
+    np.testing.assert_allclose(
+        centred_overlaps_by_signature(signatures, counts, held), exact, atol=1e-9
+    )
+
+
+def test_signs_need_hash_functions_of_their_own() -> None:
+    with pytest.raises(ValueError, match="'independent' for signs, got 'one-permutation'"):
+        Hashing(4, scheme="one-permutation").sign_changes([2, 5])

@@ -5,9 +5,9 @@ from forager.selectors.similarities.minhash import (
     MinHashIndex,
     best_matches,
     overlap_from_jaccard,
-    overlaps_by_signature,
     retrieval_probability,
 )
+from forager.selectors.similarities.signature_overlaps import overlaps_by_signature
 from forager.selectors.similarities.signatures import SCHEMES, Hashing
 from numpy.typing import NDArray
 
