@@ -1,0 +1,90 @@
+"""The model of a finished run, to predict with."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import nn
+
+from ..core.config import read_config
+from ..core.config.reading import default_config
+from ..core.tasks.models import build_model
+from ..server_app.run_folder import RunFolder, RunFolderError
+
+_BATCH = 1024
+
+
+def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "") -> nn.Module:
+    """Return the trained model of a run, in evaluation mode.
+
+    Parameters
+    ----------
+    run : str or Path
+        The run's folder, with ``model.safetensors`` and ``config.json``.
+    input_shape : tuple of int
+        Shape of one input, as in ``x.shape[1:]``.
+    cohort : str
+        Name of a cohort whose own model is wanted, where there are some.
+
+    Raises
+    ------
+    RunFolderError
+        If the folder holds no such model.
+    """
+    folder = RunFolder(run)
+    path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
+    if not path.is_file():
+        names = sorted(
+            p.stem.removeprefix("model-") for p in folder.path.glob("model-*.safetensors")
+        )
+        there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
+        raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
+    arrays = load_file(path)
+    config = read_config(_settings(folder.read_config()))
+    outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
+    spec = config.task_spec()
+    model = build_model(
+        spec.model, tuple(input_shape), int(outputs), seed=spec.seed, hidden=spec.hidden
+    )
+    try:
+        model.load_state_dict(arrays)
+    except RuntimeError as error:
+        raise RunFolderError(
+            f"{path} does not fit inputs of shape {tuple(input_shape)}: {error}"
+        ) from error
+    return model.eval()
+
+
+def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in saved.items() if key in default_config()}
+
+
+def predict(model: nn.Module, x: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the class of every input, and the probabilities of all classes.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
+    >>> _ = model[0].weight.data.copy_(torch.eye(2))
+    >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
+    array([1, 0])
+    """
+    batches = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)).split(_BATCH)
+    with torch.no_grad():
+        probabilities = torch.cat([model(batch).softmax(dim=1) for batch in batches]).numpy()
+    return probabilities.argmax(axis=1), probabilities
+
+
+def class_counts(classes: NDArray[np.int64]) -> str:
+    """Write how often each class was predicted, as JSON.
+
+    >>> class_counts(np.array([1, 1, 0]))
+    '{"0": 1, "1": 2}'
+    """
+    names, counts = np.unique(classes, return_counts=True)
+    return json.dumps({str(n): int(c) for n, c in zip(names, counts, strict=True)})
