@@ -45,20 +45,25 @@ def read_overrides(texts: Sequence[str] | None) -> dict[str, "Scalar"]:
 @contextmanager
 def errors_in_words() -> Iterator[None]:
     """End with the message of an error that the user can do something about."""
-    from ...core.config import ConfigError
-    from ...core.tasks import TaskError
-    from ...server_app.callbacks.checkpoint import CheckpointError
-    from ...server_app.loop import RunFailed
-    from ...server_app.run_folder import RunFolderError
-
     try:
         yield
-    except (ConfigError, TaskError, RunFolderError, CheckpointError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(REFUSED) from None
-    except RunFailed as error:
-        print(f"The run failed: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    except typer.Exit:
+        raise
+    except Exception as error:
+        # Imported only now: some of these bring torch along, and help must be quick.
+        from ...core.config import ConfigError
+        from ...core.tasks import TaskError
+        from ...server_app.callbacks.checkpoint import CheckpointError
+        from ...server_app.loop import RunFailed
+        from ...server_app.run_folder import RunFolderError
+
+        if isinstance(error, ConfigError | TaskError | RunFolderError | CheckpointError):
+            print(error, file=sys.stderr)
+            raise typer.Exit(REFUSED) from None
+        if isinstance(error, RunFailed):
+            print(f"The run failed: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        raise
 
 
 def run_folder(run: str, runs: Path) -> Path:

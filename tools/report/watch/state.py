@@ -40,6 +40,8 @@ class RunState:
         Seconds of the slowest replies of the last training, where they differ.
     accuracies : list of float
         On the server's test set, in order.
+    own, worst : float, optional
+        Mean and worst tenth of the clients on their own data, at the last evaluation.
     """
 
     title: str = ""
@@ -53,6 +55,7 @@ class RunState:
     traffic: Counter[str] = field(default_factory=Counter)
     slowest: dict[str, float] = field(default_factory=dict)
     accuracies: list[float] = field(default_factory=list)
+    own: float | None = None
     worst: float | None = None
     finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
@@ -75,7 +78,7 @@ class RunState:
             case Quarantined():
                 self.quarantined[event.client] += 1
             case Evaluated(where="clients"):
-                self.worst = event.accuracy_worst_10
+                self.own, self.worst = event.accuracy_mean, event.accuracy_worst_10
             case Evaluated() if event.accuracy is not None:
                 self.accuracies.append(event.accuracy)
             case RoundFinished():
