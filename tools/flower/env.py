@@ -45,8 +45,9 @@ def command_name() -> str:
     unactivated = sys.prefix not in (sys.base_prefix, os.environ.get("VIRTUAL_ENV"))
     if not unactivated:
         return "forager"
-    program = PROGRAMS / "forager"
-    here = Path.cwd()
+    program, here = PROGRAMS / "forager", Path.cwd()
+    if not program.exists():
+        return f"{sys.executable} -m forager.tools.cli"
     return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 

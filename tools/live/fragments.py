@@ -16,6 +16,7 @@ from .runs import FollowedRun
 
 RECENT_FAULTS = 8
 IDLE_SHARE = 4.0  # drawing takes at most a fifth of the time: the run needs the cores more
+LONGEST_REST = 15.0  # seconds; on a machine that is that slow, it takes more
 
 _drawing = Lock()  # matplotlib's settings are one for all threads
 
@@ -47,7 +48,8 @@ class Pictures:
         with _drawing:
             self.parts = _pictures(runs[0]) if len(runs) == 1 else _together(runs)
         self.drawn_at = time.monotonic()
-        self._not_before = self.drawn_at + IDLE_SHARE * (self.drawn_at - begun)
+        rest = min(IDLE_SHARE * (self.drawn_at - begun), LONGEST_REST)
+        self._not_before = self.drawn_at + rest
 
 
 def _version(runs: Sequence[FollowedRun]) -> int:

@@ -22,7 +22,7 @@ header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items: baseli
 #runs > section > [data-part=head], #runs > section > [data-part=status],
 #runs > section > [data-part=now], #runs > section > [data-part=faults],
 #runs > section > [data-part=save] { grid-column: 1 / -1; }
-#runs > section#all { grid-column: 1 / -1; }
+#together { max-width: 40rem; margin-top: 1rem; }
 #runs h2 { margin: 0; overflow-wrap: anywhere; }
 #runs .sub { margin: .1rem 0 .5rem; }
 progress { width: 100%; height: .6rem; accent-color: var(--first); }
@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 <details><summary>Choose runs (<span id="count">0</span> in {folder})</summary>
 <fieldset id="choices" aria-label="runs to show"></fieldset></details>
 <p id="empty" class="note">No run has started yet. This page shows it as soon as one does.</p>
-<main id="runs"></main>
+<main><div id="together"></div><div id="runs"></div></main>
 <script>{script}</script>
 </body>
 </html>

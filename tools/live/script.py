@@ -7,7 +7,7 @@ policy lets no script run but this one.
 SCRIPT = r"""
 "use strict";
 const place = document.getElementById("runs"), list = document.getElementById("choices");
-const link = document.getElementById("link");
+const together = document.getElementById("together"), link = document.getElementById("link");
 let source = null, asked = new URLSearchParams(location.search).getAll("run");
 
 const query = () => asked.map(name => "run=" + encodeURIComponent(name)).join("&");
@@ -18,7 +18,7 @@ const section = (id, label) => {
     found = document.createElement("section");
     found.id = id;
     found.setAttribute("aria-label", label);
-    place.append(found);
+    (id === "all" ? together : place).append(found);
   }
   return found;
 };
@@ -67,10 +67,8 @@ const offer = message => {
   document.getElementById("count").textContent = message.runs.length;
   document.getElementById("empty").hidden = message.runs.length > 0;
   const kept = new Set(message.shown);
-  [...place.children].forEach(child => { if (!kept.has(child.id)) child.remove(); });
-  message.shown.forEach(id => {
-    const home = document.getElementById(id);
-    if (home) place.append(home);
+  [...together.children, ...place.children].forEach(child => {
+    if (!kept.has(child.id)) child.remove();
   });
 };
 

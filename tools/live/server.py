@@ -138,6 +138,7 @@ def listening_socket(port: int) -> socket.socket:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             end.bind(("127.0.0.1", wanted))
+            end.listen()  # so that a browser that is quicker than the server waits
         except OSError:
             end.close()
             if wanted in (port, 0):
@@ -165,6 +166,7 @@ def serve(
         log_level="critical",
         access_log=False,
         lifespan="off",
+        ws="none",
         timeout_graceful_shutdown=2,
         server_header=False,
     )

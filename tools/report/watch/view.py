@@ -49,7 +49,7 @@ def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> lis
     pace, left = state.seconds_a_round(), state.seconds_left()
     lines = [
         ("round", f"{state.done} of {state.total or '?'}"),
-        ("accuracy", f"{now}  {best}"),
+        ("accuracy", f"{now}{'  ' if course else ', ' if best else ''}{best}".strip()),
         ("on own data", _own(state)),
         ("training now", _training(state, quiet_seconds)),
         ("slowest last", _slowest(state.slowest)),
