@@ -22,7 +22,7 @@ header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items: baseli
 #runs > section > [data-part=head], #runs > section > [data-part=status],
 #runs > section > [data-part=now], #runs > section > [data-part=faults],
 #runs > section > [data-part=save] { grid-column: 1 / -1; }
-#together { max-width: 40rem; margin-top: 1rem; }
+#together { max-width: 32rem; margin-top: 1rem; }
 #runs h2 { margin: 0; overflow-wrap: anywhere; }
 #runs .sub { margin: .1rem 0 .5rem; }
 progress { width: 100%; height: .6rem; accent-color: var(--first); }
@@ -30,7 +30,7 @@ progress { width: 100%; height: .6rem; accent-color: var(--first); }
 .now { display: grid; gap: .35rem 1.5rem; margin: 0;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
 .now div { display: flex; gap: .75rem; min-width: 0; }
-.now dt { color: var(--soft); flex: 0 0 7rem; }
+.now dt { color: var(--soft); flex: 0 0 8rem; }
 .now dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
 .faults { margin: .25rem 0 0; padding-left: 1.1rem; font-size: .875rem; overflow-wrap: anywhere; }
 .faults li { margin: .15rem 0; }
