@@ -49,10 +49,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo '  2/3 fetching and installing packages'
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' \
+		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' 2> $(VENV)/pip.log \
 		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ \
 				{sub(/^ *Downloading /, ""); sub(/-[a-z0-9_.-]*[.]whl.*[(]/, " ("); print "      " $$0; fflush()} \
-			/^Installing collected packages/ {print "      installing " NF - 3 " packages, about a minute"; fflush()}'
+			/^Installing collected packages/ {print "      installing " NF - 3 " packages, about a minute"; fflush()}' \
+		|| { tail -n 20 $(VENV)/pip.log; echo 'the installation failed; all of it: $(VENV)/pip.log'; exit 1; }
 	@echo '  3/3 settings for Flower in this folder'
 	@$(BIN)/python -m forager.tools.flower.env
 	@touch $@

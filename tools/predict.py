@@ -74,9 +74,10 @@ def predict(model: nn.Module, x: NDArray[np.float32]) -> tuple[NDArray[np.int64]
     >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
     array([1, 0])
     """
-    batches = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)).split(_BATCH)
+    inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
     with torch.no_grad():
-        probabilities = torch.cat([model(batch).softmax(dim=1) for batch in batches]).numpy()
+        outputs = [model(inputs[at : at + _BATCH]) for at in range(0, len(inputs), _BATCH)]
+    probabilities = torch.cat(outputs).softmax(dim=1).numpy()
     return probabilities.argmax(axis=1), probabilities
 
 

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_config
-from ...core.config.overrides import toml_value
 from ...core.tasks import load_task
 from ...server_app.run_folder import RunFolderError, new_name
 from ...server_app.title import run_title
@@ -33,16 +32,6 @@ class Plan:
             f"init-args-num-cpus={workers} init-args-log-to-driver=false "
             'init-args-logging-level="error"'
         )
-
-    def continuation(self) -> str:
-        """Return the run config that goes on with this run from its last checkpoint.
-
-        >>> Plan({"seed": 1, "run-name": "a"}, 10, Path("/runs/a")).continuation()
-        "seed=1 resume-from='/runs/a'"
-        """
-        same = {k: v for k, v in self.run_config.items() if k not in ("output-dir", "run-name")}
-        settings = {**same, "resume-from": str(self.folder)}
-        return " ".join(f"{key}={toml_value(value)}" for key, value in settings.items())
 
 
 def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
