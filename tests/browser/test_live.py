@@ -18,10 +18,11 @@ from forager.tools.live.server import application
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "unit" / "tools" / "live"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "tools" / "live"))
 
 from test_live_server import HOSTILE, TOKEN, begin, play, write
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +54,24 @@ def serving(output: Path, port: int = 0) -> Iterator[int]:
 
 
 def look(tab: Tab, port: int, width: int = 1200, *, dark: bool = False, query: str = "") -> None:
-    tab.complaints.clear()
+    leave(tab)
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     tab.call("Emulation.setDeviceMetricsOverride", **size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     tab.call("Emulation.setEmulatedMedia", features=[scheme])
     tab.call("Page.navigate", url=f"http://127.0.0.1:{port}/{TOKEN}/{query}")
+
+
+def leave(tab: Tab) -> None:
+    """Close the page before, which tries to reach its server for ever."""
+    tab.call("Page.navigate", url="about:blank")
+    wait(lambda: tab.evaluate("location.href") == "about:blank")
+    tab.complaints.clear()
+
+
+def errors(tab: Tab) -> list[str]:
+    """Return what the browser complained of, except for connections that the page closed itself."""
+    return [text for text in tab.complaints if "'canceled': True" not in text]
 
 
 def wait(holds: Callable[[], object], seconds: float = 90.0) -> None:
@@ -82,7 +95,7 @@ def test_it_grows_with_the_run_and_finds_the_server_again(tab: Tab, tmp_path: Pa
         write(tmp_path / "one", *play(2))
         wait(lambda: "Round 2 of 4" in text(tab, "[data-part=status]"))
         assert text(tab, "#link") == "live"
-        assert tab.complaints == []
+        assert errors(tab) == []
     wait(lambda: "not connected" in text(tab, "#link"))
     write(tmp_path / "one", *play(3))
     with serving(tmp_path, port):
@@ -107,7 +120,7 @@ def test_runs_are_chosen_by_keyboard_and_stand_side_by_side(tab: Tab, tmp_path: 
         assert sorted(tab.evaluate(labels)) == ["one", "two"]
         roles = tab.evaluate("document.querySelectorAll('[role=status]').length")
         assert roles >= 3  # the connection, and each run
-        assert tab.complaints == []
+        assert errors(tab) == []
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (390, False)])
@@ -119,7 +132,7 @@ def test_it_fits_the_screen(tab: Tab, tmp_path: Path, width: int, dark: bool) ->
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert colour == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
-        assert tab.complaints == []
+        assert errors(tab) == []
 
 
 def test_a_hostile_name_stays_text(tab: Tab, tmp_path: Path) -> None:
@@ -129,12 +142,12 @@ def test_a_hostile_name_stays_text(tab: Tab, tmp_path: Path) -> None:
         wait(lambda: "onerror" in text(tab, "[data-part=faults]"))
         wait(lambda: tab.evaluate("document.querySelectorAll('figure svg').length") > 2)
         assert tab.evaluate("document.querySelectorAll('#runs img').length") == 0
-        assert tab.complaints == []
+        assert errors(tab) == []
 
 
 def test_the_docs_can_be_searched_from_the_disk(tab: Tab, tmp_path: Path) -> None:
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
-    tab.complaints.clear()
+    leave(tab)
     tab.open(tmp_path / "index.html")
     tab.point(".md-search__input", 0.5, 0.5, click=True)
     wait(lambda: "Type to start" in text(tab, ".md-search-result__meta"))
@@ -142,4 +155,4 @@ def test_the_docs_can_be_searched_from_the_disk(tab: Tab, tmp_path: Path) -> Non
     for kind in ("keyDown", "keyUp"):
         tab.call("Input.dispatchKeyEvent", type=kind, key="e", text="e")
     wait(lambda: "matching" in text(tab, ".md-search-result__meta"))
-    assert tab.complaints == []
+    assert errors(tab) == []
