@@ -43,7 +43,7 @@ venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only w
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
-	@echo 'Setting up $(VENV): about 1 GB of packages (PyTorch, Flower, Ray), usually 2 to 6 minutes, once.'
+	@echo 'Setting up $(VENV): PyTorch, Flower, Ray and what they need. Some minutes, mostly downloads; only this once.'
 	@echo '  1/3 making the environment'
 	@mkdir -p $(VENV) && date +%s > $(VENV)/began
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
@@ -57,7 +57,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo '  3/3 settings for Flower in this folder'
 	@$(BIN)/python -m forager.tools.flower.env
 	@touch $@
-	@echo "$(VENV) is ready after $$(( $$(date +%s) - $$(cat $(VENV)/began) )) s. For the command forager: source $(BIN)/activate"
+	@echo "$(VENV) is ready: $$(du -sh $(VENV) | cut -f 1) in $$(( $$(date +%s) - $$(cat $(VENV)/began) )) s. For the command forager: source $(BIN)/activate"
 
 run: $(STAMP) ## Train once in Flower's simulation: CosAge, with what CONFIG="seed=1" changes
 	@$(FORAGER) run -c "strategy='cosage'" -c "$$CONFIG"
