@@ -50,9 +50,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo '  2/3 fetching and installing packages'
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
 		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' 2> $(VENV)/pip.log \
-		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ \
-				{sub(/^ *Downloading /, ""); sub(/-[a-z0-9_.-]*[.]whl.*[(]/, " ("); print "      " $$0; fflush()} \
-			/^Installing collected packages/ {print "      installing " NF - 3 " packages, about a minute"; fflush()}' \
+		| while IFS= read -r line; do \
+			if [[ $$line =~ Downloading\ ([A-Za-z0-9_.]+)-.*[(]([0-9]{2,}[.0-9]*\ MB)[)] ]]; then \
+				echo "      $${BASH_REMATCH[1]} ($${BASH_REMATCH[2]})"; \
+			elif [[ $$line == 'Installing collected packages:'* ]]; then \
+				words=($$line); echo "      installing $$(( $${#words[@]} - 3 )) packages"; fi; done \
 		|| { tail -n 20 $(VENV)/pip.log; echo 'the installation failed; all of it: $(VENV)/pip.log'; exit 1; }
 	@echo '  3/3 settings for Flower in this folder'
 	@$(BIN)/python -m forager.tools.flower.env
