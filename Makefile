@@ -7,9 +7,11 @@ SEEDS ?= 5
 BUDGET ?= 60 rounds
 ARGS ?=
 RUN ?= latest
+METHOD ?=
 EXAMPLES ?= 5000
 VENV := .venv
 BIN := $(VENV)/bin
+FORAGER := $(BIN)/python -m forager.tools.cli
 STAMP := $(VENV)/installed
 PACKAGES := core strategies client_app server_app tools benchmarks
 # The package as a wheel has it: the type checker and the import linter go by the file system
@@ -18,13 +20,16 @@ NAMED := $(CURDIR)/.cache/import-name
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
+# As root on Debian it can be had
+HAS_BROWSER := command -v $(BROWSERS) > /dev/null || { test "$$(id -u)" = 0 \
+	&& apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } > /dev/null 2>&1
 # The brackets keep the pattern from matching the shell that looks for it.
 LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch test test-browser test-faults fuzz fuzz-replies lint docs bench stop clean
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies lint docs bench stop clean
 export CONFIG
 
 help: ## List the targets
@@ -33,7 +38,7 @@ help: ## List the targets
 
 venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only when they change
 
-# pip's list of 130 packages is cut down to the large downloads, which are what takes time.
+# Of pip's list of 130 packages the large downloads are shown, which are what takes time.
 # The last step writes a .pth file, a line of Python that runs whenever the environment's Python
 # starts. It sets defaults for Flower's environment variables (tools/flower/env.py says which
 # and why), so that a plain `.venv/bin/flwr run .` keeps its state in this folder and installs
@@ -41,34 +46,52 @@ venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only w
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
-	@echo 'Setting up $(VENV) (some minutes the first time)'
+	@echo 'Setting up $(VENV): PyTorch, Flower, Ray and what they need. Some minutes, mostly downloads; only this once.'
+	@echo '  1/3 making the environment'
+	@mkdir -p $(VENV) && date +%s > $(VENV)/began
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@echo '  2/3 fetching and installing packages'
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' \
-		| awk '/^ *Downloading .* [(][0-9][0-9]+[.0-9]* MB[)]/ {print; fflush()} \
-			/^Installing collected packages/ {print "  Installing " NF - 3 " packages"; fflush()}'
+		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' 2> $(VENV)/pip.log \
+		| while IFS= read -r line; do \
+			if [[ $$line =~ Downloading\ ([A-Za-z0-9_.]+)-.*[(]([0-9]{2,}[.0-9]*\ MB)[)] ]]; then \
+				echo "      $${BASH_REMATCH[1]} ($${BASH_REMATCH[2]})"; \
+			elif [[ $$line == 'Installing collected packages:'* ]]; then \
+				words=($$line); echo "      installing $$(( $${#words[@]} - 3 )) packages"; fi; done \
+		|| { tail -n 20 $(VENV)/pip.log; echo 'the installation failed; all of it: $(VENV)/pip.log'; exit 1; }
+	@echo '  3/3 settings for Flower in this folder'
 	@$(BIN)/python -m forager.tools.flower.env
 	@touch $@
-	@echo '$(VENV) is ready'
+	@echo "$(VENV) is ready: $$(du -sh $(VENV) | cut -f 1) in $$(( $$(date +%s) - $$(cat $(VENV)/began) )) s. For the command forager: source $(BIN)/activate"
 
-run: $(STAMP) ## Train by CosAge with `flwr run` in simulation, or as CONFIG="strategy='fedprox' seed=1" says
-	@$(BIN)/python -m forager.tools.flower.run --run-config "$${CONFIG:-strategy='cosage'}"
+run: $(STAMP) ## Train once in Flower's simulation: CosAge, with what CONFIG="seed=1" changes
+	@$(FORAGER) run -c "strategy='cosage'" -c "$$CONFIG"
 
 compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET, ARGS
-	@$(BIN)/python -m forager.tools.experiments.compare --run-config "$$CONFIG" --strategies $(STRATEGIES) \
-		--seeds $(SEEDS) --budget "$(BUDGET)" $(ARGS)
+	@$(FORAGER) compare $(STRATEGIES) -c "$$CONFIG" --seeds $(SEEDS) --budget "$(BUDGET)" $(ARGS)
 
-watch: $(STAMP) ## Follow a run that is going on: the newest, or RUN=runs/<time>
-	@$(BIN)/python -m forager.tools.report.watch $(RUN)
+watch: $(STAMP) ## Follow a run in the terminal: the newest, or RUN=runs/<time>
+	@$(FORAGER) watch $(RUN)
+
+live: $(STAMP) ## Follow all runs on a page in the browser
+	@$(FORAGER) watch --web $(ARGS)
+
+demo: $(STAMP) ## See a method where it helps: METHOD=cosage, gcfl, ode, auxo or ios
+	@$(FORAGER) demo $(METHOD)
+
+doctor: $(STAMP) ## What works on this machine, and what to do about the rest
+	@$(FORAGER) doctor
 
 # Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(FLOWER_TESTS))
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(FLOWER_TESTS)
-	@if command -v $(BROWSERS) > /dev/null; then $(MAKE) --no-print-directory test-browser; \
+	@if $(HAS_BROWSER); then \
+		$(MAKE) --no-print-directory test-browser; \
 		else echo 'Chromium is not installed: the pages were not opened in a browser'; fi
 
-test-browser: $(STAMP) ## Open the pages in Chromium (must be installed), sort and hover
+test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed if missing), sort and hover
+	@$(HAS_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
 	$(BIN)/python -m pytest tests/browser
 
 test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while runs go on (some 30 minutes)

@@ -92,7 +92,7 @@ def processes(repeats: int) -> None:
         node = {"client-id": "camera", "data-path": str(own), "state-dir": str(state)}
         itself = [sys.executable, "-m", "forager.benchmarks.one_message", json.dumps(RUN)]
         stays = {**node, "resident-seconds": 600}
-        ways = {"a process": node, "with a resident worker": stays}
+        ways = {"a process": {**node, "resident-seconds": 0}, "with a resident worker": stays}
         cpu_of([*itself, "train", json.dumps(stays)])  # starts the worker
         found: dict[tuple[str, str], list[float]] = defaultdict(list)
         for _ in range(repeats):  # in turn, so that a busy machine is busy for all of them
@@ -115,7 +115,10 @@ def processes(repeats: int) -> None:
 def federation(rounds: int) -> None:
     """Print seconds from message to reply, median and range over the messages of a run."""
     print("| message | way | seconds | messages |\n| --- | --- | --- | --- |")
-    for way, more in {"a process": "", "resident worker": " resident-seconds=600"}.items():
+    for way, more in {
+        "a process": " resident-seconds=0",
+        "resident worker": " resident-seconds=600",
+    }.items():
         with tempfile.TemporaryDirectory() as folder:
             seconds = _seconds_of_run(Path(folder), rounds, more)
         for kind, found in seconds.items():

@@ -9,11 +9,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
+from time import perf_counter
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ..core.wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
+from .device_log import describe, write
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -81,8 +83,16 @@ def _warn_once(text: str) -> None:
 
 
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
-    """Answer on a device: by its resident worker, if it has one and torch is needed."""
-    if kind != IDENTIFY and context.node_config.get("resident-seconds"):
+    """Answer on a device, and write a line about it."""
+    started = perf_counter()
+    reply = _reply(kind, message, context)
+    write(describe(kind, message, context, reply, perf_counter() - started))
+    return reply
+
+
+def _reply(kind: str, message: Message, context: Context) -> Message:
+    """Answer by the device's resident worker, if it has one and torch is needed."""
+    if kind != IDENTIFY and {"state-dir", "resident-seconds"} & context.node_config.keys():
         from . import resident
 
         reply = resident.ask(kind, message, context) if resident.idle_seconds(context) else None

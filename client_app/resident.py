@@ -1,13 +1,14 @@
 """A worker that stays: it holds torch and the device's data from one message to the next.
 
 Flower starts a process for every message, and most of what that process does is to import torch. On
-a device whose node config has ``resident-seconds`` (and a ``state-dir``), the first process starts
-a worker, and this and later ones hand their messages to it over a socket in ``state-dir``.
+a device whose node config has a ``state-dir``, the first process starts a worker, and this and
+later ones hand their messages to it over a socket in ``state-dir``. ``resident-seconds`` says how
+long it stays without a message; 0 does without.
 
 - It serves the user it runs as and nobody else: the socket has mode 0600, and both sides look who
   is at the other end. What is sent are Flower's own messages; nothing is unpickled.
-- It ends with the SuperNode, after so many seconds without a message, and when a process comes that
-  has another version of the app, another Python or changed data.
+- It ends with the SuperNode, after that time without a message, and when a process comes that has
+  another version of the app, another Python or changed data.
 - It answers one message at a time, at most once. When the process that waits for the answer is
   killed, so is the work. When the worker cannot be had, the process answers by itself, as without.
 
@@ -37,13 +38,15 @@ from .state import state_path
 _APP = Path(__file__).resolve().parent.parent  # Flower names this folder by the app's hash
 _START_SECONDS = 60.0
 _LONGEST = 86_400
+_USUAL = 600
 ACCEPTED = b"A"
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
 
 def idle_seconds(context: Context) -> int:
     """Return how long a worker of this device may idle; 0 if it is not to have one."""
-    wanted = context.node_config.get("resident-seconds", 0)
+    usual = _USUAL if context.node_config.get("state-dir") else 0
+    wanted = context.node_config.get("resident-seconds", usual)
     if type(wanted) is not int or not 0 <= wanted <= _LONGEST:
         raise ValueError(
             f"node config: resident-seconds = {wanted!r}: expected 0 to {_LONGEST} whole seconds"

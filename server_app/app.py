@@ -34,6 +34,7 @@ from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
 from .resume import check_same_run
 from .run_folder import RunFolder
+from .title import run_title
 
 _log = logging.getLogger("forager")
 app = ServerApp()
@@ -80,7 +81,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.take_lease()
     federation.run = _identity(folder, state)
     federation.journal = EventLog(folder)
-    title = f"{config.strategy} on {config.task}"
+    title = run_title(config)
     loop = Loop(
         strategy,
         PatientGrid(

@@ -22,7 +22,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
     {'strategy': 'fedprox', 'prox.mu': 0.1, 'seed': 3}
     >>> parse_overrides(["strategy=fedprox"])
     Traceback (most recent call last):
-    forager...ConfigError: run config: "strategy=fedprox" cannot be read; expected is ...
+    forager...ConfigError: run config: "strategy=fedprox" cannot be read; put text in quotes: ...
     """
     texts = [text for text in texts if text.strip()]
     for text in texts:
@@ -34,8 +34,20 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
     except (ClickException, ValueError, OSError, RecursionError) as error:
         reason = "" if isinstance(error, ClickException) else f" ({error})"
         raise ConfigError(
-            f'run config: "{" ".join(texts)}" cannot be read{reason}; {_FORM}'
+            f'run config: "{" ".join(texts)}" cannot be read{reason}; {_quotes(texts)}{_FORM}'
         ) from error
+
+
+def _quotes(texts: Sequence[str]) -> str:
+    """Return a hint where a text lacks its quotes.
+
+    >>> _quotes(["seed=1 strategy=cosage"])
+    "put text in quotes: strategy='cosage'; "
+    """
+    bare = re.search(r"(?:^|\s)([\w.-]+)=([A-Za-z][\w:/.-]*)(?=\s|$)", " ".join(texts))
+    if bare is None or bare[2] in ("true", "false"):
+        return ""
+    return f"put text in quotes: {bare[1]}='{bare[2]}'; "
 
 
 def toml_value(value: Any) -> str:

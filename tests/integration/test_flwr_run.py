@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from forager.tools.cli.app import main as forager
 from forager.tools.engine.local import run_local
 from forager.tools.flower import run as flower_run
 from forager.tools.flower.env import FLOWER_HOME, PROJECT, environment
+from forager.tools.flower.plan import plan
 from forager.tools.flower.processes import Program
 from own_task_page import command, prepare
 
@@ -133,12 +135,12 @@ def test_a_wrong_config_is_refused_before_anything_starts(text, answer, capsys, 
 
 def test_paths_are_made_absolute_and_settings_passed_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = flower_run.plan({"data.path": "x.npz", "output-dir": "out", "run-name": "a"})
-    assert plan.run_config["data.path"] == str(tmp_path / "x.npz")
-    assert plan.folder == tmp_path / "out" / "a"
-    assert flower_run.plan({}).folder.parent == PROJECT / "runs"
-    assert flower_run.plan({"resume-from": "out/a"}).folder == tmp_path / "out" / "a"
-    assert "num-supernodes=7 " in flower_run.plan({"num-clients": 7}).federation
+    found = plan({"data.path": "x.npz", "output-dir": "out", "run-name": "a"})
+    assert found.run_config["data.path"] == str(tmp_path / "x.npz")
+    assert found.folder == tmp_path / "out" / "a"
+    assert plan({}).folder.parent == tmp_path / "runs"
+    assert plan({"resume-from": "out/a"}).folder == tmp_path / "out" / "a"
+    assert "num-supernodes=7 " in plan({"num-clients": 7}).federation
 
 
 def test_ones_own_task_runs_as_its_page_says(tmp_path, monkeypatch):
@@ -183,13 +185,32 @@ def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):
         assert launcher.family() == []
     assert traces() == before
     assert "The run was stopped (received SIGINT)." in said
-    resumed = re.search(r'To go on: make run CONFIG="(.+)"', said)
+    resumed = re.search(r"To go on: .+ resume (\S+)$", said, re.MULTILINE)
     assert resumed, said
-    overrides = flower_run.parse_overrides([resumed[1]])
+    assert read_end(tmp_path / "cut")["reason"] == "interrupted"
     done = max(
         int(path.stem.removeprefix("round-"))
         for path in tmp_path.glob("cut/checkpoints/round-*.safetensors")
     )
-    again = run_local({**overrides, "num-server-rounds": done + 1})
-    assert again.folder == tmp_path / "cut"
-    assert again.rounds[-1]["round"] == done + 1
+    longer = f"num-server-rounds={done + 1}"
+    assert forager(["resume", resumed[1], "--local", "-c", longer]) == 0
+    assert read_end(tmp_path / "cut") == {"reason": "completed", "rounds": done + 1}
+
+
+def read_end(folder):
+    end = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
+    assert end["event"] == "run-finished"
+    return {key: end[key] for key in ("reason", "rounds")}
+
+
+def test_a_killed_launcher_leaves_nothing_running(tmp_path):
+    chosen = {"num_clients": 2, "num_server_rounds": 5000, "run_name": "killed"}
+    with Launcher(tmp_path, settings(output_dir=str(tmp_path), **chosen)) as launcher:
+        launcher.wait(until="round 2/5000")
+        assert len(launcher.family()) > 3
+        launcher.process.kill()
+        deadline = time.monotonic() + 60
+        while launcher.family():
+            assert time.monotonic() < deadline, launcher.family()
+            time.sleep(0.2)
+    assert read_end(tmp_path / "killed")["reason"] == "killed"

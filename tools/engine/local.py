@@ -1,10 +1,9 @@
-"""One federated training in this process: ``python -m forager.tools.engine -c "seed=1"``.
+"""One federated training in this process, as ``forager run --local -c "seed=1"`` does.
 
 What ``flwr run`` would do, with the same apps and the same results up to floating-point order,
 without its processes.
 """
 
-import argparse
 import gc
 import logging
 import sys
@@ -15,12 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config import Scalar, default_config, read_config
-from ...core.config.overrides import parse_overrides
 from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
-from ...server_app.loop import RunFailed
-from ...server_app.run_folder import RunFolder
-from ..report import summary_table
 from ..report.history import History
 from .local_grid import LocalGrid
 from .simulated_devices import simulated_devices
@@ -76,16 +71,7 @@ def _old_objects_left_alone() -> Iterator[None]:
 
 
 def main() -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m forager.tools.engine", description=__doc__)
-    parser.add_argument(
-        "-c", "--run-config", action="append", default=[], metavar="'KEY=VALUE ...'"
-    )
-    arguments = parser.parse_args()
-    try:
-        result = run_local(parse_overrides(arguments.run_config), quiet=False)
-    except (ValueError, RunFailed) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(summary_table(RunFolder.open(result.folder)))
-    return 130 if result.reason == "interrupted" else 0
+    """Run from the command line: the same as ``forager run --local``."""
+    from ..cli.app import main as forager
+
+    return forager(["run", "--local", *sys.argv[1:]])

@@ -15,6 +15,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent  # where flwr, flower-superlink, ... are
 FLOWER_HOME = PROJECT / ".flwr-home"
+_COMPONENT = 'serverapp = "forager.server:app"'  # what makes a folder this app's
 
 PRIVATE = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -22,6 +23,32 @@ PRIVATE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+
+
+def app_folder(place: Path | None = None) -> Path | None:
+    """Return the folder that Flower packs: the current one if it holds the app, else the checkout.
+
+    None where the package was installed from a wheel: the local engine needs no such folder.
+
+    >>> app_folder() == PROJECT
+    True
+    """
+    for folder in (place or Path.cwd(), PROJECT):
+        file = folder / "pyproject.toml"
+        if file.is_file() and _COMPONENT in file.read_text(encoding="utf-8", errors="replace"):
+            return folder
+    return None
+
+
+def command_name() -> str:
+    """Return how the user of this terminal types the command ``forager``."""
+    unactivated = sys.prefix not in (sys.base_prefix, os.environ.get("VIRTUAL_ENV"))
+    if not unactivated:
+        return "forager"
+    program, here = PROGRAMS / "forager", Path.cwd()
+    if not program.exists():
+        return f"{sys.executable} -m forager.tools.cli"
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
 def local_ports(project: Path) -> tuple[int, int]:

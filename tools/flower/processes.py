@@ -79,13 +79,7 @@ class Program:
         Flower gives some of its children a process group of their own; these groups are remembered,
         because nothing else tells whose children they are once their parent has ended.
         """
-        table = [process for process in process_table() if process.state != "Z"]
-        mine, size = {self.process.pid}, 0
-        while len(mine) > size:
-            size = len(mine)
-            mine |= {p.pid for p in table if p.parent in mine or p.group in self._groups}
-            self._groups |= {p.group for p in table if p.pid in mine}
-        return [process for process in table if process.pid in mine]
+        return family(self.process.pid, self._groups)
 
     def wait_for(self, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until it is ready; raise :class:`ProgramError` if it ends or takes too long."""
@@ -120,13 +114,33 @@ class Program:
         with _undisturbed():
             while left := self.family():
                 for process in left:
-                    _send(process.pid, signal.SIGKILL)
+                    send(process.pid, signal.SIGKILL)
                 self.process.poll()
                 time.sleep(0.02)
             self.process.wait()
 
 
-def _send(pid: int, number: signal.Signals) -> None:
+def family(pid: int, groups: set[int]) -> list[Process]:
+    """Return what runs of a program and of all that it started.
+
+    Parameters
+    ----------
+    pid : int
+        The program.
+    groups : set of int
+        Process groups known to be its own; those that are found are added.
+    """
+    table = [process for process in process_table() if process.state != "Z"]
+    mine, size = {pid}, 0
+    while len(mine) > size:
+        size = len(mine)
+        mine |= {p.pid for p in table if p.parent in mine or p.group in groups}
+        groups |= {p.group for p in table if p.pid in mine}
+    return [process for process in table if process.pid in mine]
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is still there."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -1,105 +1,51 @@
-"""Run a federated training by ``flwr run``: ``python -m forager.tools.flower.run -c "seed=1"``.
+"""Run a federated training by ``flwr run``, as ``forager run -c "seed=1"`` does.
 
 It starts a SuperLink of its own for Flower's simulation, submits this project, shows the run's
 progress, and stops everything again. The exit code is 0 only if the run succeeded.
 """
 
-import argparse
-import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.config import ConfigError, Scalar, default_config, read_config
-from ...core.config.overrides import parse_overrides, toml_value
-from ...core.tasks import TaskError, load_task
+from ...core.config import Scalar
 from ...server_app.interrupt import Interrupted, stop_on_signals
-from ...server_app.run_folder import RunFolder, new_name
+from ...server_app.run_folder import RunFolder
+from ..demos import DEMOS
 from ..report import summary_table, write_report
+from ..report.formatting import run_command
 from ..report.history import History
 from ..report.story import ended_well
+from .announcement import announce, note_end, withdraw
 from .cli import FlowerCli, FlowerError, RunStatus
-from .env import FLOWER_HOME, PROGRAMS, PROJECT, environment
+from .env import PROGRAMS, PROJECT, command_name, environment
+from .guardian import guarded
+from .plan import Plan, cores
 from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
-_PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 _CAUSE = "Simulation failed with exception: "
 _START_SECONDS = 180.0  # machines may be slow or busy
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A run that is about to start."""
-
-    run_config: dict[str, Scalar]
-    num_clients: int
-    folder: Path
-
-    @property
-    def federation(self) -> str:
-        """Flower's settings for the simulation: one client at a time on each core."""
-        workers = min(_cores(), self.num_clients)
-        return (
-            f"num-supernodes={self.num_clients} client-resources-num-cpus=1 "
-            f"init-args-num-cpus={workers} init-args-log-to-driver=false "
-            'init-args-logging-level="error"'
-        )
-
-    def continuation(self) -> str:
-        """Return the run config that goes on with this run from its last checkpoint.
-
-        >>> Plan({"seed": 1, "run-name": "a"}, 10, Path("/runs/a")).continuation()
-        "seed=1 resume-from='/runs/a'"
-        """
-        same = {k: v for k, v in self.run_config.items() if k not in ("output-dir", "run-name")}
-        settings = {**same, "resume-from": str(self.folder)}
-        return " ".join(f"{key}={toml_value(value)}" for key, value in settings.items())
-
-
-def plan(overrides: dict[str, Scalar]) -> Plan:
-    """Check the run config and settle where the run's files will be.
-
-    The ServerApp runs in another folder, so every path is made absolute here.
-    """
-    config = read_config({**default_config(), **overrides})
-    load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?
-    run_config = dict(overrides)
-    for key in _PATHS:
-        if run_config.get(key):
-            run_config[key] = _absolute(str(run_config[key]))
-    output = overrides.get("output-dir")
-    run_config["output-dir"] = _absolute(str(output)) if output else str(PROJECT / "runs")
-    run_config["run-name"] = config.run_name or new_name()
-    folder = Path(str(run_config["output-dir"]), str(run_config["run-name"]))
-    if config.resume_from:
-        earlier = Path(str(run_config["resume-from"]))
-        folder = earlier.parent.parent if earlier.is_file() else earlier
-    return Plan(run_config, config.num_clients, folder)
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
-def simulation(home: Path) -> Iterator[FlowerCli]:
+def simulation(home: Path, run: Path) -> Iterator[FlowerCli]:
     """Run a SuperLink for simulations; give Flower's command line for it.
+
+    It ends with this process, even if that is killed.
 
     Parameters
     ----------
     home : Path
         Where Flower keeps its state and its logs; made if missing.
+    run : Path
+        The folder of the run that it is for.
     """
     home.mkdir(parents=True)
     # Sockets of Ray lie below this folder, and their paths may be 104 characters long at most.
@@ -114,17 +60,20 @@ def simulation(home: Path) -> Iterator[FlowerCli]:
         # Flower's simulation imports client code from where its SuperLink was started: nowhere.
         empty = Path(scratch, "empty")
         empty.mkdir()
-        with _superlink(env, empty, home / "superlink.log") as port:
+        with _superlink(env, empty, home / "superlink.log", run) as port:
             yield FlowerCli(port, env)
 
 
 @contextmanager
-def _superlink(env: dict[str, str], cwd: Path, log: Path) -> Iterator[int]:
+def _superlink(env: dict[str, str], cwd: Path, log: Path, run: Path) -> Iterator[int]:
     port = free_port()
     command = [str(PROGRAMS / "flower-superlink"), "--insecure", "--simulation"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--disable-runtime-dependency-installation"]
-    with Program(command, env=env, cwd=cwd, log=log) as superlink:
+    with (
+        Program(command, env=env, cwd=cwd, log=log) as superlink,
+        guarded(superlink.process.pid, cwd.parent, run),
+    ):
         superlink.wait_for(lambda: answers(port), _START_SECONDS)
         yield port
 
@@ -143,6 +92,31 @@ def show_progress(lines: Iterable[str], log: Path) -> None:
                 print(line, flush=True)
 
 
+class _Steps:
+    """Says what is being waited for, and how long it took."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def begin(self, text: str) -> None:
+        self.end()
+        print(f"  {text} ...", end="", flush=True)
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        if self._since is not None:
+            print(f" {time.monotonic() - self._since:.1f} s", flush=True)
+        self._since = None
+
+    def until_first(self, lines: Iterable[str], run: Path) -> Iterator[str]:
+        """Pass lines on; the first that the app itself says ends the last step."""
+        for line in lines:
+            if self._since is not None and line and not line.startswith(("Using", "INFO")):
+                self.end()
+                withdraw(run)
+            yield line
+
+
 def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunStatus:
     """Return how a run ended; its log may end earlier, by a minute if its process was killed."""
     deadline = time.monotonic() + seconds
@@ -153,26 +127,46 @@ def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunS
         time.sleep(0.5)
 
 
-def launch(run: Plan, home: Path) -> int:
-    """Run it; return the exit code."""
+def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
+    """Run it; return the exit code.
+
+    Parameters
+    ----------
+    run : Plan
+        What to run.
+    home : Path
+        Where Flower keeps its state and its logs meanwhile.
+    app : Path
+        The folder that Flower packs.
+    """
+    steps = _Steps()
     try:
         with stop_on_signals():
             if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else it was started by nohup
                 signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
+            announce(run.folder)
             print(
-                f"Starting Flower with {run.num_clients} simulated clients on {_cores()} cores; "
-                "the first round waits for it.",
+                f"{run.title}: {run.num_clients} simulated clients on {cores()} cores\n"
+                f"Watch it in a browser: {command_name()} watch --web\n"
+                "Flower takes some 15 seconds to start, and the first round starts the clients:",
                 flush=True,
             )
-            with simulation(home) as flower:
-                run_id = flower.submit(PROJECT, run.run_config, run.federation)
+            steps.begin("starting Flower's server")
+            with simulation(home, run.folder) as flower:
+                steps.begin("packing the app and handing it over")
+                run_id = flower.submit(app, run.run_config, run.federation)
+                steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
-                    show_progress(lines, home / "run.log")
+                    show_progress(steps.until_first(lines, run.folder), home / "run.log")
                 status = wait_for_end(flower, run_id)
     except Interrupted as signalled:
+        steps.end()
         return _interrupted(run, home, str(signalled))
     except (FlowerError, ProgramError) as error:
+        steps.end()
         return _failed(str(error), home)
+    finally:
+        withdraw(run.folder)
     if not status.succeeded:
         return _failed(_reason(status, home / "run.log"), home)
     return _finished(run, home)
@@ -182,9 +176,25 @@ def _finished(run: Plan, home: Path) -> int:
     folder = RunFolder.open(run.folder)
     if not ended_well(History.from_events(folder.read_events())):
         return _failed(f"{folder.path} has no proper end", home)
-    print(f"\n{summary_table(folder)}")
+    print(f"\n{summary_table(folder)}\n\n{suggestions(run.run_config)}")
     shutil.rmtree(home)
     return 0
+
+
+def suggestions(run_config: Mapping[str, Scalar]) -> str:
+    """Return what to try after a run, as commands."""
+    program = command_name()
+    strategy = str(run_config.get("strategy") or "fedavg")
+    other = "fedavg" if strategy != "fedavg" else "cosage"
+    demo = strategy if strategy in DEMOS else "ios"
+    data = {key: run_config[key] for key in ("task", "data.path", "model") if key in run_config}
+    lines = {
+        f"{program} report --open": "open the report of this run",
+        f"{program} demo {demo}": "see the method where it helps most",
+        run_command(data, f"{program} compare {strategy} {other}"): "more than chance?",
+    }
+    width = max(map(len, lines))
+    return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 
 
 def _reason(status: RunStatus, log: Path) -> str:
@@ -202,25 +212,24 @@ def _failed(reason: str, home: Path) -> int:
 
 def _interrupted(run: Plan, home: Path, reason: str) -> int:
     print(f"\nThe run was stopped ({reason}).", file=sys.stderr)
+    note_end(run.folder, "interrupted", reason)
     if any(run.folder.glob("checkpoints/*.safetensors")):
         write_report(RunFolder.open(run.folder))
-        print(f'To go on: make run CONFIG="{run.continuation()}"', file=sys.stderr)
+        print(f"To go on: {command_name()} resume {_short(run.folder)}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     return INTERRUPTED
 
 
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m forager.tools.flower.run", description=__doc__)
-    parser.add_argument(
-        "-c", "--run-config", action="append", default=[], metavar="'KEY=VALUE ...'"
-    )
-    try:
-        run = plan(parse_overrides(parser.parse_args(arguments).run_config))
-    except (ConfigError, TaskError) as error:
-        print(error, file=sys.stderr)
-        return REFUSED
-    return launch(run, FLOWER_HOME / "runs" / new_name())
+    """Run from the command line: the same as ``forager run``."""
+    from ..cli.app import main as forager
+
+    return forager(["run", *(sys.argv[1:] if arguments is None else arguments)])
 
 
 if __name__ == "__main__":

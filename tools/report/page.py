@@ -175,11 +175,18 @@ def _command(config: Mapping[str, Any]) -> str:
     overrides = config.get("overrides")
     if not isinstance(overrides, Mapping):
         return '<p class="note">The log does not say which keys were set for this run.</p>'
-    local = run_command(overrides, "python -m forager.tools.engine")
-    return (
-        f"<p>By Flower, or in one process on the local engine:</p>"
-        f"<pre><code>{escape(run_command(overrides))}</code></pre>"
-        f"<pre><code>{escape(local)}</code></pre>"
+    clients = f'--federation-config "num-supernodes={config.get("num-clients", 10)}"'
+    ways = {
+        "Simulated by Flower": "forager run",
+        "The same by hand": f"flwr run . local --stream {clients}",
+        "On devices: SUPERLINK is its name in .flwr-home/config.toml": (
+            "flwr run . SUPERLINK --stream"
+        ),
+        "In one process": "forager run --local",
+    }
+    return "".join(
+        f"<p>{escape(way)}:</p><pre><code>{escape(run_command(overrides, program))}</code></pre>"
+        for way, program in ways.items()
     )
 
 

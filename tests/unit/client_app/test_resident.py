@@ -1,6 +1,7 @@
 """The worker that stays between messages: same answers, one process, gone when it should be."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -214,3 +215,26 @@ def test_another_user_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
         assert connected(ours) is None
         assert theirs.recv(1) == b""  # hung up on
+
+
+def test_a_device_with_a_state_dir_has_a_worker_unless_it_says_otherwise(
+    device: Callable[..., Context],
+) -> None:
+    node = device().node_config
+    node.pop("resident-seconds")
+    context = Context(1, 7, node, RecordDict(), default_config() | RUN)
+    assert resident.idle_seconds(context) == 600
+    assert resident.idle_seconds(device(**{"resident-seconds": 0})) == 0
+    node.pop("state-dir")
+    assert resident.idle_seconds(context) == 0
+
+
+def test_a_device_writes_one_line_per_message(
+    device: Callable[..., Context], capsys: pytest.CaptureFixture[str]
+) -> None:
+    app(training(3), device(**{"resident-seconds": 0}))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(r"camera: round 3: train, 30 samples, loss \d\.\d{3}, \d+\.\d s", lines[0])
+    app(training(4), device(**{"resident-seconds": 0, "data-path": "/nowhere.npz"}))
+    assert "camera: round 4: train failed after" in capsys.readouterr().err

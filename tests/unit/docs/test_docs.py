@@ -10,6 +10,8 @@ import pytest
 from forager.core.config import default_config, read_config
 from forager.core.config.help import sections
 from forager.core.config.overrides import parse_overrides
+from forager.tools.cli.app import app
+from forager.tools.demos import DEMOS
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
@@ -98,6 +100,16 @@ def test_commands_exist(path: Path) -> None:
             assert target in known, f"{name(path)}: make {target}"
         for module in re.findall(r"python -m ([a-z_]+(?:\.[a-z_]+)*)", line):
             assert importlib.util.find_spec(module), f"{name(path)}: python -m {module}"
+        for command in re.findall(r"^forager ([a-z][a-z-]*)", line):
+            assert command in forager_commands(), f"{name(path)}: forager {command}"
+        for method in re.findall(r"^forager demo ([a-z]+)", line):
+            assert method in DEMOS, f"{name(path)}: forager demo {method}"
+
+
+def forager_commands() -> set[str]:
+    return {
+        each.name or each.callback.__name__ for each in app.registered_commands if each.callback
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)
@@ -107,9 +119,8 @@ def test_settings_are_allowed(path: Path) -> None:
     for line in commands(path.read_text()):
         if any(f"='{name}'" in line for name in shown):
             continue
-        if re.match(
-            r"(make|flwr run|python -m forager\.tools\.(engine|experiments\.compare)) ", line
-        ):
+        modules = r"python -m forager\.tools\.(engine|experiments\.compare)"
+        if re.match(rf"(make|flwr run|forager (run|compare|resume)|{modules}) ", line):
             for word in shlex.split(line, comments=True):
                 check_settings(word.removeprefix("CONFIG="))
     for code in inline(path.read_text()):

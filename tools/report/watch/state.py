@@ -43,6 +43,8 @@ class RunState:
         The one that matters.
     scores : list of float
         Its values on the server's test set, in order.
+    own, worst : float, optional
+        Its mean and worst tenth of the clients on their own data, at the last evaluation.
     """
 
     title: str = ""
@@ -57,6 +59,7 @@ class RunState:
     slowest: dict[str, float] = field(default_factory=dict)
     metric: Metric = ACCURACY
     scores: list[float] = field(default_factory=list)
+    own: float | None = None
     worst: float | None = None
     finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
@@ -82,7 +85,7 @@ class RunState:
                 self.quarantined[event.client] += 1
             case Evaluated(where="clients"):
                 spread = (event.spread or {}).get(self.metric.name)
-                self.worst = spread.worst_10 if spread else None
+                self.own, self.worst = (spread.mean, spread.worst_10) if spread else (None, None)
             case Evaluated():
                 score = event.value(self.metric.name)
                 self.scores += [] if score is None else [score]

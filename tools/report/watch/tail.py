@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from ....server_app.run_folder import Event, RunFolderError
+from ...flower.announcement import starting
 
 LATEST = "latest"
 
@@ -24,7 +25,7 @@ class Tail:
         self._inode, self._position = 0, 0
 
     def read(self) -> tuple[list[Event], bool]:
-        """Return the events since the last call, and whether they start the log anew.
+        """Return the events since the last call, and whether the log starts again.
 
         A run that is resumed replaces its log by a shorter one. A line that is still being written
         waits for the next call.
@@ -32,8 +33,8 @@ class Tail:
         try:
             with self.path.open("rb") as file:
                 found = os.fstat(file.fileno())
-                anew = found.st_ino != self._inode or found.st_size < self._position
-                if anew:
+                again = found.st_ino != self._inode or found.st_size < self._position
+                if again:
                     self._inode, self._position = found.st_ino, 0
                 file.seek(self._position)
                 data = file.read()
@@ -42,7 +43,7 @@ class Tail:
         whole = data[: data.rfind(b"\n") + 1]
         self._position += len(whole)
         events = [_parse(line) for line in whole.splitlines()]
-        return [event for event in events if event is not None], anew
+        return [event for event in events if event is not None], again
 
     def quiet_seconds(self) -> float:
         """Return how long ago the last line was written."""
@@ -63,6 +64,8 @@ def _parse(line: bytes) -> Event | None:
 def events_file(where: str, runs: Path) -> Path | None:
     """Return the log to follow, or None while there is none yet.
 
+    A run that is about to start is the latest already.
+
     Parameters
     ----------
     where : str
@@ -79,5 +82,9 @@ def events_file(where: str, runs: Path) -> Path | None:
         if not Path(where).is_dir():
             raise RunFolderError(f"{where!r} is not a run folder: name one, or {LATEST!r}")
         return Path(where) / "events.jsonl"
+    coming = starting(runs)
+    if coming is not None:
+        path = coming / "events.jsonl"
+        return path if path.exists() else None
     files = sorted(runs.glob("*/events.jsonl"), key=lambda path: path.stat().st_mtime)
     return files[-1] if files else None

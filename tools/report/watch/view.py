@@ -24,28 +24,41 @@ def panel(state: RunState, folder: str, quiet_seconds: float) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=max(1, state.total), completed=state.done, width=_WIDTH)
     table.add_row("", bar)
-    for name, value in _lines(state, quiet_seconds):
+    for name, value in lines(state, quiet_seconds, course=True):
         table.add_row(Text(name, style="dim"), Text(value))
     title = Text(shorten(f"{state.title or 'run'}, {folder}", 100))
     return Panel(table, title=title, title_align="left")
 
 
-def _lines(state: RunState, quiet_seconds: float) -> list[tuple[str, str]]:
+def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> list[tuple[str, str]]:
+    """Return what there is to say, as pairs of a name and a text.
+
+    Parameters
+    ----------
+    state : RunState
+        The run.
+    quiet_seconds : float
+        How long ago its log was written to.
+    course : bool (default: False)
+        Whether to draw the course of the metric in letters.
+    """
     metric, scores = state.metric, state.scores
     now = written(metric, scores[-1]) if scores else "not yet"
-    best = f"best {written(metric, metric.best(scores))}  {sparkline(scores)}" if scores else ""
+    best = f"best {written(metric, metric.best(scores))}" if scores else ""
+    if scores and course:
+        best += f"  {sparkline(scores)}"
     pace, left = state.seconds_a_round(), state.seconds_left()
     lines = [
         ("round", f"{state.done} of {state.total or '?'}"),
-        (label(metric), f"{now}  {best}"),
-        ("worst clients", written(metric, state.worst) if state.worst is not None else ""),
+        (label(metric), f"{now}{'  ' if course else ', ' if best else ''}{best}".strip()),
+        ("on own data", _own(state)),
         ("training now", _training(state, quiet_seconds)),
         ("slowest last", _slowest(state.slowest)),
         ("late so far", _counts(state.late) or "nobody"),
         ("failed", _counts(state.failed)),
         ("set aside", _counts(state.quarantined)),
         ("bytes", traffic(state)),
-        ("a round", _pace(pace) if pace is not None else ""),
+        ("time per round", _pace(pace) if pace is not None else ""),
     ]
     if state.finish is None:
         known = f"about {duration(left)}" if left is not None else "not known yet"
@@ -98,6 +111,17 @@ def sparkline(values: Sequence[float]) -> str:
     low, high = min(shown), max(shown)
     steps = len(_BLOCKS) - 1
     return "".join(_BLOCKS[round(steps * (v - low) / ((high - low) or 1.0) + 1e-9)] for v in shown)
+
+
+def _own(state: RunState) -> str:
+    """Write how clients fare on their own data.
+
+    >>> _own(RunState(own=0.9, worst=0.7)), _own(RunState(worst=0.7)), _own(RunState())
+    ('90.0 %, worst tenth 70.0 %', 'worst tenth 70.0 %', '')
+    """
+    parts = [] if state.own is None else [written(state.metric, state.own)]
+    parts += [] if state.worst is None else [f"worst tenth {written(state.metric, state.worst)}"]
+    return ", ".join(parts)
 
 
 def _training(state: RunState, quiet_seconds: float) -> str:

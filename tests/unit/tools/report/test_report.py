@@ -113,7 +113,8 @@ def test_the_page_says_in_words_what_happened(tmp_path: Path) -> None:
     assert "Jain's index of evenness is" in page.text
     assert "2 requests failed, 2 came too late, and 0 replies were set aside" in page.text
     assert "RuntimeError: out of memory" in page.text
-    assert 'flwr run . -c "rounds=10"' in page.text
+    assert 'forager run -c "rounds=10"' in page.text
+    assert '--federation-config "num-supernodes=10" -c "rounds=10"' in page.text
     assert page.tags.count("svg") == page.tags.count("figcaption") == 8
 
 

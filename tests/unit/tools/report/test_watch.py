@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forager.tools.report.watch.__main__ import main
+from forager.server_app.run_folder import RunFolderError
+from forager.tools.flower.announcement import announce, note_end, withdraw
+from forager.tools.report.watch.follow import follow
 from forager.tools.report.watch.state import RunState
 from forager.tools.report.watch.tail import Tail, events_file
 from forager.tools.report.watch.view import panel
@@ -152,7 +154,7 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=run)
     writer.start()
-    assert main(["--runs", str(tmp_path), "--poll", "0.01"], Console(file=out, width=200)) == 0
+    assert follow("latest", tmp_path, 0.01, Console(file=out, width=200)) == 0
     writer.join()
     lines = out.getvalue().splitlines()
     assert lines[0] == f"waiting for a run in {tmp_path}"
@@ -164,6 +166,36 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     assert lines[-1] == "completed after 4 rounds"
 
 
-def test_a_folder_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["no/such/folder"]) == 1
-    assert "'no/such/folder' is not a run folder" in capsys.readouterr().err
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="'no/such/folder' is not a run folder"):
+        follow("no/such/folder", tmp_path)
+
+
+def test_a_run_that_is_about_to_start_is_the_latest(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    write(tmp_path / "old" / "events.jsonl", begin(), END)
+    announce(tmp_path / "new")
+    assert events_file("latest", tmp_path) is None
+    (tmp_path / "new").mkdir()
+    write(tmp_path / "new" / "events.jsonl", begin())
+    assert events_file("latest", tmp_path) == tmp_path / "new" / "events.jsonl"
+    withdraw(tmp_path / "new")
+    assert events_file("latest", tmp_path) == tmp_path / "new" / "events.jsonl"
+
+
+def test_a_launcher_that_died_announces_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".starting-gone").write_text("999999999\n")
+    (tmp_path / "old").mkdir()
+    write(tmp_path / "old" / "events.jsonl", begin())
+    assert events_file("latest", tmp_path) == tmp_path / "old" / "events.jsonl"
+
+
+def test_a_run_that_could_not_write_its_end_gets_one(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write(path, begin(), *play(1), *play(2))
+    note_end(tmp_path, "interrupted", "received SIGINT")
+    note_end(tmp_path, "killed", "a second time")
+    state = RunState()
+    state.take([json.loads(line) for line in path.read_text().splitlines()])
+    assert state.finish is not None
+    assert (state.finish.reason, state.finish.rounds) == ("interrupted", 2)

@@ -1,0 +1,198 @@
+"""The command `forager`: help with examples, errors that name what to do, the same code behind."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from forager.tools import checks, demos
+from forager.tools.cli.app import app, main
+from forager.tools.flower.env import PROJECT, app_folder
+from typer.testing import CliRunner
+
+COMMANDS = [
+    *("run", "resume", "compare", "watch", "report", "predict"),
+    *("demo", "methods", "keys", "new-task", "doctor"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_what_people_type(command: str) -> None:
+    said = plain(CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output)
+    examples = re.findall(rf"^ forager {command}.*$", said, re.MULTILINE)
+    assert 1 <= len(examples) <= 3, said
+
+
+def test_all_commands_are_listed_and_completion_is_offered() -> None:
+    said = CliRunner().invoke(app, ["--help"]).output
+    assert [c for c in COMMANDS if not re.search(rf"│ {c} ", said)] == []
+    assert "--install-completion" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["run", "-c", "strategy=cosage"], "put text in quotes: strategy='cosage'"),
+        (["run", "-c", "strategy='cosag'"], "did you mean 'cosage'"),
+        (["run", "--local", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
+        (["run", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
+        (["resume"], "holds no run yet"),
+        (["report", "nothing"], "'nothing' is not the folder of a run"),
+        (["watch", "nothing"], "'nothing' is not the folder of a run"),
+        (["predict", "latest", "no.npz"], "no.npz: not an .npz file"),
+        (["demo", "fedavg"], "there is no demo 'fedavg'"),
+        (["methods", "ort"], "did you mean 'oort'"),
+        (["keys", "lerning-rate"], "did you mean 'learning-rate'"),
+        (["new-task", "my-task.py"], "choose a name that Python can import"),
+        (["compare", "fedavgg"], "fedavgg"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_answered_in_words(
+    arguments: list[str], answer: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert answer in said
+    assert "Traceback" not in said
+
+
+def test_what_flower_would_find_late_is_found_early(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "runs" / "mine").mkdir(parents=True)
+    assert main(["run", "-c", "run-name='mine'"]) == 2
+    assert "exists already. Choose another name" in capsys.readouterr().err
+    assert main(["new-task"]) == 0
+    assert main(["run", "-c", "task='mytask:load' model='mytask:build'"]) == 2
+    said = capsys.readouterr().err
+    assert "does not travel with the app" in said
+    assert "--local" in said
+
+
+def test_from_a_new_task_to_a_prediction(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-task", "moons.py"]) == 0
+    keys = re.search(r'-c "(.+)"', capsys.readouterr().out)
+    assert keys
+    (place / "rounds.toml").write_text("num-server-rounds = 9\nreport = false\n")
+    changed = ["-c", "rounds.toml", "-c", "num-server-rounds=3 run-name='first'"]
+    assert main(["run", "--local", "-c", keys[1], *changed]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^rounds +3$", said, re.MULTILINE)
+    assert len(re.findall(r"^  .*(?:report --open|demo|compare) ?.*$", said, re.MULTILINE)) == 3
+
+    assert main(["resume", "first", "--local", "-c", "num-server-rounds=4"]) == 0
+    assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["report"]) == 0
+    assert (place / "runs" / "first" / "report.html").exists()
+
+    sys.path.insert(0, str(place))
+    import moons  # type: ignore[import-not-found]
+
+    data = moons.load()
+    np.savez("new.npz", x=data["x_test"], y=data["y_test"])
+    capsys.readouterr()
+    assert main(["predict", "latest", "new.npz", "--out", "answers.npz"]) == 0
+    said = capsys.readouterr().out
+    last = json.loads((place / "runs/first/events.jsonl").read_text().splitlines()[-1])
+    assert last["event"] == "run-finished"
+    accuracy = re.search(r"accuracy: ([0-9.]+) %", said)
+    assert accuracy
+    assert float(accuracy[1]) > 80
+    with np.load("answers.npz") as answers:
+        assert answers["classes"].shape == (400,)
+        np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=1e-5)
+    np.savez("wide.npz", x=np.zeros((3, 5), np.float32))
+    assert main(["predict", "latest", "wide.npz"]) == 2
+    assert "does not fit inputs of shape (5,)" in capsys.readouterr().err
+
+
+def test_a_task_file_is_not_written_over(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "mine.py").write_text("precious")
+    assert main(["new-task", "mine"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (place / "mine.py").read_text() == "precious"
+
+
+def test_keys_and_methods_say_what_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "cosage"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("cosage.silent-ratio = 0.0")
+    assert "share of clients that rest" in said
+    assert main(["keys", "devices."]) == 0
+    assert len(capsys.readouterr().out.split("devices.")) == 6
+    assert main(["methods"]) == 0
+    said = capsys.readouterr().out
+    assert "client-selector: who trains" in said
+    assert "cosage" in said
+
+
+@pytest.mark.parametrize("method", ["cosage", "gcfl", "ode", "auxo", "ios"])
+def test_a_demo_is_a_config_that_runs(method: str) -> None:
+    from forager.core.config import default_config, read_config
+    from forager.core.config.overrides import parse_overrides
+
+    shown = demos.DEMOS[method]
+    both = [
+        read_config({**default_config(), **parse_overrides([shown.config, keys])})
+        for keys in (shown.method, shown.without)
+    ]
+    assert both[0].strategy == method
+    differ = {key for key, value in both[0].flat().items() if value != both[1].flat()[key]}
+    assert differ  # what is compared is the method
+
+
+def test_a_demo_shows_that_its_method_works(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "auxo", "--out", str(place)]) == 0
+    said = capsys.readouterr().out
+    without, method = (float(n) for n in re.findall(r"([0-9.]+) % at the end", said))
+    assert method > without + 30
+    assert "Look at 'Who shares a model'" in said
+    assert len(list(place.glob("demo-auxo*/report.html"))) == 2
+
+
+def test_the_doctor_survives_what_it_finds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def _broken() -> checks.Finding:
+        raise RuntimeError("no luck")
+
+    quick = (checks._python, checks._disk, checks._data, checks._ports)
+    monkeypatch.setattr(checks, "_CHECKS", quick)
+    assert main(["doctor"]) == 0
+    monkeypatch.setattr(checks, "_CHECKS", (*quick, _broken))
+    assert main(["doctor"]) == 1
+    assert "RuntimeError: no luck" in capsys.readouterr().out
+
+
+def test_the_app_is_found_from_anywhere(place: Path) -> None:
+    assert app_folder() == PROJECT
+    (place / "pyproject.toml").write_text('[tool.flwr.app.components]\nserverapp = "other:app"\n')
+    assert app_folder() == PROJECT
+    (place / "pyproject.toml").write_text('serverapp = "forager.server:app"\n')
+    assert app_folder() == place
+
+
+def test_a_pipe_that_closes_early_is_no_fault(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m forager.tools.cli keys | head -n 1"
+    done = subprocess.run(
+        command, shell=True, cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("strategy = 'fedavg'")
+    assert done.stderr == ""

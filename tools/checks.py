@@ -1,0 +1,170 @@
+"""What this machine has: one finding per thing that a run may need."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..core.config import Scalar
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_PACKAGES = ("flwr", "torch", "torchvision", "numpy", "scikit-learn", "matplotlib", "safetensors")
+_ENOUGH_DISK = 2e9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: "ok", a "note" (something optional is missing) or "bad" (runs cannot work)."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def all_findings() -> Iterator[Finding]:
+    """Look at everything, one after the other; a check that breaks is a finding itself."""
+    for check in _CHECKS:
+        try:
+            yield check()
+        except Exception as error:  # a doctor must not die of what it finds
+            name = check.__name__.strip("_")
+            yield Finding(name, "bad", f"{type(error).__name__}: {error}")
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]}, {sys.prefix}")
+
+
+def _packages() -> Finding:
+    have, missing = [], []
+    for name in _PACKAGES:
+        try:
+            have.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding(
+            "packages", "bad", f"missing: {', '.join(missing)}", "make venv, or pip install ."
+        )
+    return Finding("packages", "ok", ", ".join(have))
+
+
+def _training() -> Finding:
+    """Train one round in this process: data, model, client and server all work."""
+    import tempfile
+
+    from .engine.local import run_local
+
+    with tempfile.TemporaryDirectory(prefix="forager-doctor-") as folder:
+        keys: dict[str, Scalar] = {"num-server-rounds": 1, "num-clients": 4, "report": False}
+        keys["output-dir"] = folder
+        accuracy = float(run_local(keys).rounds[-1]["accuracy"])
+    return Finding("training", "ok", f"one round on digits: accuracy {100 * accuracy:.0f} %")
+
+
+def _gpu() -> Finding:
+    import torch
+
+    if torch.cuda.is_available():
+        return Finding("gpu", "note", torch.cuda.get_device_name(0), "Forager trains on the CPU")
+    return Finding("gpu", "ok", "none in use: Forager trains on the CPU")
+
+
+def _cores() -> Finding:
+    from .flower.plan import cores
+
+    return Finding("cores", "ok", f"{cores()}; as many simulated clients train at once")
+
+
+def _flower() -> Finding:
+    from .flower.env import PROGRAMS, app_folder
+
+    if app_folder() is None:
+        advice = "clone the project to use Flower's simulation; forager run --local works"
+        return Finding("simulation", "note", "installed without a checkout", advice)
+    if find_spec("ray") is None:
+        advice = "pip install 'flwr[simulation]'; forager run --local works without"
+        return Finding("simulation", "note", "Ray is not installed", advice)
+    if not (PROGRAMS / "flower-superlink").exists():
+        return Finding("simulation", "bad", f"no flower-superlink in {PROGRAMS}", "make venv")
+    return Finding("simulation", "ok", f"Flower packs {app_folder()}")
+
+
+def _ports() -> Finding:
+    import socket
+
+    taken = []
+    for port, use in ((9092, "devices"), (8000, "the SuperLink's control")):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                taken.append(f"{port} ({use})")
+    if taken:
+        advice = (
+            "give flower-superlink another --port or --fleet-api-address; make run needs neither"
+        )
+        return Finding("ports", "note", f"in use: {', '.join(taken)}", advice)
+    return Finding("ports", "ok", "9092 and 8000 are free, for a deployed server")
+
+
+def _disk() -> Finding:
+    from .report.formatting import data_size
+
+    free = shutil.disk_usage(Path.cwd()).free
+    text = f"{data_size(free)} free here"
+    if not os.access(Path.cwd(), os.W_OK):
+        return Finding("disk", "bad", "this folder cannot be written", "go to one that can: cd")
+    if free < _ENOUGH_DISK:
+        return Finding("disk", "note", text, "make room: a run with checkpoints may need gigabytes")
+    return Finding("disk", "ok", text)
+
+
+def _data() -> Finding:
+    from ..core.tasks.datasets.storage import cache_folder
+
+    folder = cache_folder("")
+    there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    kept = (
+        f"downloads in {folder}: {', '.join(there)}" if there else f"no downloads in {folder} yet"
+    )
+    return Finding("data", "ok", f"digits, blobs and synthetic come with the package; {kept}")
+
+
+def _chromium() -> Finding:
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if found is None:
+        advice = "apt-get install chromium; only make test-browser needs it"
+        return Finding("chromium", "note", "not installed", advice)
+    return Finding("chromium", "ok", found)
+
+
+def _docker() -> Finding:
+    if shutil.which("docker") is None:
+        advice = "install Docker 20.10 or newer for make deploy; nothing else needs it"
+        return Finding("docker", "note", "not installed", advice)
+    asked = subprocess.run(
+        ["docker", "version", "--format", "{{.Server.Version}}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    if asked.returncode:
+        last = (asked.stderr.strip() or "no answer").splitlines()[-1]
+        advice = "systemctl start docker, and join the group docker; only make deploy needs it"
+        return Finding("docker", "note", f"installed, but: {last}", advice)
+    return Finding("docker", "ok", f"server {asked.stdout.strip()}")
+
+
+_CHECKS: tuple[Callable[[], Finding], ...] = (
+    *(_python, _packages, _cores, _gpu, _training, _flower),
+    *(_disk, _data, _ports, _chromium, _docker),
+)

@@ -1,0 +1,1 @@
+"""The command ``forager``: one file per command."""

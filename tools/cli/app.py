@@ -1,0 +1,66 @@
+"""The command ``forager``. Commands import what they need when they run: help must be quick."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+_COMMANDS = (
+    *("run", "resume", "compare", "watch", "report", "predict"),
+    *("demo", "methods", "keys", "new_task", "doctor"),
+)
+
+app = typer.Typer(
+    name="forager",
+    help="Decide, in every round of federated learning, who trains, on which data, and with whom.",
+    epilog="Start with: forager demo ios, or forager run. Documentation: make docs.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            number = version("forager")
+        except PackageNotFoundError:  # a checkout that was not installed
+            from forager import __version__ as number
+        typer.echo(f"forager {number}, flwr {version('flwr')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    wanted: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _name in _COMMANDS:
+    importlib.import_module(f"{__package__}.{_name}").add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code.
+
+    Modules of the user's own are found in the current folder, as with ``python -m``.
+    """
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="forager")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    return 0
+
+
+def run() -> None:
+    """Be the installed program."""
+    sys.exit(main())

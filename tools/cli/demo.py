@@ -1,0 +1,72 @@
+"""``forager demo``: a method where it visibly works."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import REFUSED, examples
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            ("forager demo", "which demos there are"),
+            ("forager demo ios", "run one: some seconds"),
+            ("forager demo cosage --seed 3", "was it luck?"),
+        )
+    )(demo)
+
+
+def demo(
+    method: Annotated[
+        str | None, typer.Argument(metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of both runs.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the two run folders go.")] = Path("runs"),
+) -> None:
+    """Run a method and its baseline on built-in data in which the difference can be seen."""
+    from ..demos import DEMOS
+
+    if method is None:
+        for name, each in DEMOS.items():
+            print(f"{name:<8}{each.about}")
+        return
+    if method not in DEMOS:
+        typer.echo(f"there is no demo {method!r}: there are {', '.join(DEMOS)}", err=True)
+        raise typer.Exit(REFUSED)
+    _show(method, seed, out)
+
+
+def _show(method: str, seed: int, out: Path) -> None:
+    from ...core.config.overrides import parse_overrides
+    from ...server_app.run_folder import new_name
+    from ..demos import DEMOS
+    from ..engine.local import run_local
+    from ..flower.env import command_name
+    from ..report.formatting import percent
+
+    shown = DEMOS[method]
+    print(f"{shown.about}\nTwo runs on the local engine, some seconds each.\n", flush=True)
+    column, where = "accuracy", "on the server's test data"
+    if shown.own:
+        column, where = "clients-accuracy-mean", "on the clients' own data"
+    stamp, folders = new_name(), {}
+    for label, keys in (("without", shown.without), (method, shown.method)):
+        name = f"demo-{method}-{label}-{stamp}".replace(f"-{method}-{method}", f"-{method}")
+        overrides = parse_overrides([shown.config, keys, f"seed={seed}"])
+        result = run_local({**overrides, "output-dir": str(out), "run-name": name})
+        values = [row[column] for row in result.rounds if column in row]
+        half = values[len(values) // 2]
+        reached = f"{percent(half):>7} half-way, {percent(values[-1]):>7} at the end"
+        print(f"  {label:<8}  {reached}, {where}", flush=True)
+        folders[label] = result.folder
+    command = command_name()
+    print(
+        f"\nLook at {shown.look}\n"
+        f"  {folders[method] / 'report.html'}\n"
+        f"  {folders['without'] / 'report.html'}\n"
+        f"Side by side: {command} watch --web {folders['without']} {folders[method]}\n"
+        f'By Flower:    {command} run -c "{shown.method} {shown.config}"'
+    )

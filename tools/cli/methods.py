@@ -1,0 +1,58 @@
+"""``forager methods``: what there is."""
+
+from typing import Annotated
+
+import typer
+
+from .options import REFUSED, examples
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            ("forager methods", "all, by what they decide"),
+            ("forager methods client-selector", "who trains"),
+            ("forager methods oort", "one, with the keys it reads"),
+        )
+    )(methods)
+
+
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="An axis, a method or a preset.")
+    ] = None,
+) -> None:
+    """List methods and presets, one line each, with the paper."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ...core.config.reading import nearest
+    from ...core.config.run_config import RunConfig
+    from ...core.methods.catalogue import AXES, all_methods, presets
+
+    everything = [*presets(), *AXES, *(method.name for method in all_methods())]
+    if name is not None and name not in everything:
+        typer.echo(f"there is no method {name!r}{nearest(name, everything)}", err=True)
+        raise typer.Exit(REFUSED)
+    console = Console(highlight=False)
+    if name is None or name in presets():
+        table = Table(box=None, title="Presets: strategy='<name>' sets", title_justify="left")
+        for preset, axes in presets().items():
+            if name in (None, preset):
+                table.add_row(preset, ", ".join(f"{axis}='{v}'" for axis, v in axes.items()))
+        console.print(table)
+    for axis in AXES:
+        shown = [m for m in all_methods() if m.axis == axis and name in (None, axis, m.name)]
+        if not shown:
+            continue
+        meaning = RunConfig.model_fields[axis.replace("-", "_")].description
+        table = Table(box=None, title=f"\n{axis}: {meaning}", title_justify="left")
+        for method in shown:
+            about = Text(method.about)
+            about.append(f" ({method.paper})" if method.paper else "", style="dim")
+            if name == method.name and method.keys_read():
+                about.append(f"\nkeys: {', '.join(method.keys_read())}")
+            table.add_row(Text(method.name, style="bold"), about)
+        console.print(table)

@@ -1,0 +1,89 @@
+"""What several commands have in common."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ...core.config import Scalar
+
+REFUSED = 2  # exit code of a command that was given something wrong
+
+RunConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run-config",
+        "-c",
+        metavar="'KEY=VALUE ...'",
+        help="What differs from the defaults, as Flower reads it: text in quotes. May be repeated; "
+        "later ones win. See: forager keys.",
+    ),
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="[RUN]", help="A run's folder; the newest in runs/ by default.")
+]
+RunsOption = Annotated[Path, typer.Option("--runs", help="The folder that holds runs.")]
+
+
+def examples(*lines: tuple[str, str]) -> str:
+    """Return the end of a command's help: what people type, and why."""
+    shown = [f"[dim]# {why}[/dim]\n\n{command}" for command, why in lines]
+    return "\n\n".join(["[bold]Examples[/bold]", *shown])
+
+
+def read_overrides(texts: Sequence[str] | None) -> dict[str, "Scalar"]:
+    """Return the keys of all ``-c`` options, files and pairs in any order; later ones win."""
+    from ...core.config.overrides import parse_overrides
+
+    return {key: value for text in texts or [] for key, value in parse_overrides([text]).items()}
+
+
+@contextmanager
+def errors_in_words() -> Iterator[None]:
+    """End with the message of an error that the user can do something about."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except Exception as error:
+        # Imported only now: some of these bring torch along, and help must be quick.
+        from ...core.config import ConfigError
+        from ...core.tasks import TaskError
+        from ...server_app.callbacks.checkpoint import CheckpointError
+        from ...server_app.loop import RunFailed
+        from ...server_app.run_folder import RunFolderError
+
+        if isinstance(error, ConfigError | TaskError | RunFolderError | CheckpointError):
+            print(error, file=sys.stderr)
+            raise typer.Exit(REFUSED) from None
+        if isinstance(error, RunFailed):
+            print(f"The run failed: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        raise
+
+
+def run_folder(run: str, runs: Path) -> Path:
+    """Return the folder of a run, by its path, its name below `runs`, or as "latest"."""
+    from ...server_app.run_folder import RunFolderError
+    from ..report.watch.tail import LATEST, events_file
+
+    if run == LATEST:
+        newest = events_file(LATEST, runs)
+        if newest is None:
+            raise RunFolderError(
+                f"{runs}/ holds no run yet: start one by forager run, or name a run's folder"
+            )
+        return newest.parent
+    for place in (Path(run), runs / run):
+        if place.is_dir():
+            return place
+    raise RunFolderError(f"{run!r} is not the folder of a run{_names(runs)}")
+
+
+def _names(runs: Path) -> str:
+    known: Sequence[str] = sorted(path.parent.name for path in runs.glob("*/events.jsonl"))
+    return f"; {runs}/ has {', '.join(known[-5:])}" if known else ""

@@ -1,0 +1,55 @@
+"""``forager resume``: go on with a run that was stopped."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import (
+    RunArgument,
+    RunConfigOption,
+    RunsOption,
+    errors_in_words,
+    examples,
+    read_overrides,
+    run_folder,
+)
+from .run import start
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            ("forager resume", "the newest run in runs/, from its last checkpoint"),
+            ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
+        )
+    )(resume)
+
+
+def resume(
+    run: RunArgument = "latest",
+    run_config: RunConfigOption = None,
+    runs: RunsOption = Path("runs"),
+    local: Annotated[
+        bool, typer.Option("--local", help="In this process, without Flower.")
+    ] = False,
+) -> None:
+    """Go on with a run from its last checkpoint, with the same settings.
+
+    At most the round in flight is lost.
+    """
+    from ...core.config import ConfigError
+    from ...server_app.run_folder import RunFolder
+
+    with errors_in_words():
+        folder = run_folder(run, runs)
+        if not any(folder.glob("checkpoints/*.safetensors")):
+            raise ConfigError(
+                f"{folder} has no checkpoint to go on from: it was stopped before its first round "
+                "ended, or checkpoint.every was 0. Start it again by forager run"
+            )
+        same = RunFolder(folder).read_config().get("overrides") or {}
+        same = {key: value for key, value in same.items() if key != "output-dir"}
+        asked = read_overrides(run_config)
+        start({**same, **asked, "resume-from": str(folder)}, local=local)

@@ -1,0 +1,83 @@
+"""``forager run``: one federated training, simulated by Flower or in this process."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...core.config import Scalar
+from .options import RunConfigOption, errors_in_words, examples, read_overrides
+
+_INTERRUPTED = 130
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        epilog=examples(
+            ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
+            ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
+            ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
+        )
+    )(run)
+
+
+def run(
+    run_config: RunConfigOption = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process: starts at once, no Flower.")
+    ] = False,
+) -> None:
+    """Train once; print a summary and where the report is.
+
+    By default Flower simulates the clients, with the same apps as on real devices.
+    """
+    with errors_in_words():
+        start(read_overrides(run_config), local=local)
+
+
+def start(overrides: dict[str, Scalar], *, local: bool) -> None:
+    """Train with these keys set, and end the command with the run's exit code."""
+    from ..flower.env import app_folder
+    from ..flower.plan import plan
+
+    folder = None if local else app_folder()
+    if not local:
+        missing = _missing(folder)
+        if missing:
+            print(f"{missing}: running in this process instead (--local)", file=sys.stderr)
+            local = True
+    if local:
+        raise typer.Exit(_in_this_process(overrides))
+    from ...server_app.run_folder import new_name
+    from ..flower.env import FLOWER_HOME
+    from ..flower.run import launch
+
+    assert folder is not None
+    planned = plan(overrides, folder)
+    raise typer.Exit(launch(planned, FLOWER_HOME / "runs" / new_name(), folder))
+
+
+def _missing(folder: Path | None) -> str:
+    """Return what Flower's simulation lacks here."""
+    if folder is None:
+        return "this is not a checkout, which Flower would pack"
+    if find_spec("ray") is None:
+        return "Ray is not installed (pip install 'flwr[simulation]')"
+    return ""
+
+
+def _in_this_process(overrides: dict[str, Scalar]) -> int:
+    from ...server_app.run_folder import RunFolder
+    from ..engine.local import run_local
+    from ..flower.run import suggestions
+    from ..report import summary_table
+
+    result = run_local(overrides, quiet=False)
+    print(f"\n{summary_table(RunFolder.open(result.folder))}")
+    if result.reason == "interrupted":
+        return _INTERRUPTED
+    print(f"\n{suggestions(overrides)}")
+    return 0

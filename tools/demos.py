@@ -1,0 +1,96 @@
+"""One config per method in which it visibly works, on data that come with the package.
+
+Each is run twice: with the method, and with what one would do without it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A method, where it helps.
+
+    Attributes
+    ----------
+    about : str
+        The situation, in one line.
+    config : str
+        The run config of the situation.
+    method, without : str
+        What is set for the method, and what for its baseline.
+    own : bool
+        Whether clients' accuracy on their own data is what counts.
+    look : str
+        What to look at in the report.
+    """
+
+    about: str
+    config: str
+    method: str
+    without: str
+    look: str
+    own: bool = False
+
+
+_GROUPS = (
+    "groups.kind='label-permutation' groups.count=2 partition='iid' "
+    "fraction-evaluate=1.0 data.client-test-share=0.2"
+)
+
+DEMOS: dict[str, Demo] = {
+    "cosage": Demo(
+        about="Each of 50 clients holds a single class of digits, and 5 train per round.",
+        config=(
+            "partition='pathological' split.classes-per-client=1 num-clients=50 "
+            "clients-per-round=5 num-server-rounds=40"
+        ),
+        method="strategy='cosage'",
+        without="strategy='cosage' client-selector='random'",
+        look=(
+            "'Accuracy': random choice falls back whenever a class is missing from a round. "
+            "'Who was chosen when': with CosAge nobody waits long."
+        ),
+    ),
+    "gcfl": Demo(
+        about="40 % of the clients' labels are wrong, and they can train on a tenth of their data.",
+        config=(
+            "noise='closed-set' corruption.rate=0.4 partition='iid' num-clients=20 "
+            "clients-per-round=10 coreset.budget=0.1 num-server-rounds=30"
+        ),
+        method="strategy='gcfl'",
+        without="strategy='gcfl' data-selector='random'",
+        look="'What clients trained on': the share of clean samples in the coresets.",
+    ),
+    "ode": Demo(
+        about="Digits stream by at 20 devices, each of which can store 10 of them.",
+        config=(
+            "partition='dirichlet' split.alpha=0.3 num-clients=20 clients-per-round=10 "
+            "stream.capacity=10 num-server-rounds=40"
+        ),
+        method="strategy='ode'",
+        without="strategy='ode' data-selector='reservoir'",
+        look=(
+            "'What clients trained on': what the stores hold of each class. ODE plans who stores "
+            "what; a reservoir keeps what happens to come."
+        ),
+    ),
+    "auxo": Demo(
+        about="Two groups of clients mean different things by the same labels.",
+        config=(f"{_GROUPS} num-clients=20 clients-per-round=20 num-server-rounds=40"),
+        method=(
+            "strategy='auxo' cohort.parts=2 cohort.first-clustering=2 cohort.first-split=5 "
+            "cohort.min-participants=2"
+        ),
+        without="strategy='auxo' cohorts='none'",
+        own=True,
+        look="'Who shares a model': one cohort splits into two, and accuracy jumps.",
+    ),
+    "ios": Demo(
+        about="Two groups of clients mean different things by the same labels.",
+        config=f"{_GROUPS} num-clients=40 clients-per-round=40 ios.every=5 num-server-rounds=30",
+        method="strategy='ios'",
+        without="strategy='fedavg'",
+        own=True,
+        look="'Who is like whom': two blocks, found from the positions of important parameters.",
+    ),
+}

@@ -1,0 +1,101 @@
+"""A run that is about to start: what it is, where its files go, and what would stop it later."""
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_config
+from ...core.tasks import load_task
+from ...server_app.run_folder import RunFolderError, new_name
+from ...server_app.title import run_title
+
+_PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is about to start."""
+
+    run_config: dict[str, Scalar]
+    num_clients: int
+    folder: Path
+    title: str = ""
+
+    @property
+    def federation(self) -> str:
+        """Flower's settings for the simulation: one client at a time on each core."""
+        workers = min(cores(), self.num_clients)
+        return (
+            f"num-supernodes={self.num_clients} client-resources-num-cpus=1 "
+            f"init-args-num-cpus={workers} init-args-log-to-driver=false "
+            'init-args-logging-level="error"'
+        )
+
+
+def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
+    """Check what can be checked before anything starts, and settle where the run's files will be.
+
+    The ServerApp runs in another folder, so every path is made absolute here.
+
+    Parameters
+    ----------
+    overrides : dict
+        Keys of the run config that the user sets.
+    app : Path, optional
+        The folder that Flower will pack: code of the user's own has to be in it or installed.
+
+    Raises
+    ------
+    ConfigError, TaskError, RunFolderError
+        Naming the key, the value and what is allowed.
+    """
+    config = read_config({**default_config(), **overrides})
+    if app is not None:
+        _check_own_code(config, app)
+    task = load_task(config.task_spec())
+    task.client_data(0, config.num_clients)  # can it be partitioned?
+    task.build_model()  # can it be imported, and does it fit the data?
+    run_config = dict(overrides)
+    for key in _PATHS:
+        if run_config.get(key):
+            run_config[key] = _absolute(str(run_config[key]))
+    run_config["output-dir"] = _absolute(str(overrides.get("output-dir") or "runs"))
+    run_config["run-name"] = config.run_name or new_name()
+    folder = Path(str(run_config["output-dir"]), str(run_config["run-name"]))
+    if config.resume_from:
+        earlier = Path(str(run_config["resume-from"]))
+        folder = earlier.parent.parent if earlier.is_file() else earlier
+    elif os.path.lexists(folder):
+        raise RunFolderError(
+            f"run-name = {config.run_name!r}: {folder} exists already. Choose another name, or go "
+            f"on with that run: forager resume {folder}"
+        )
+    return Plan(run_config, config.num_clients, folder, run_title(config))
+
+
+def _check_own_code(config: RunConfig, app: Path) -> None:
+    """Refuse modules that this process can import and Flower's processes cannot."""
+    within = [app, Path(sys.prefix), Path(sys.base_prefix)]
+    within += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    for key, value in (("task", config.task), ("model", config.model)):
+        module, colon, _ = value.partition(":")
+        if not colon or not module or module == "frozen":
+            continue
+        found = find_spec(module.partition(".")[0])
+        place = Path(found.origin).resolve() if found and found.origin else None
+        if place and not any(place.is_relative_to(folder.resolve()) for folder in within):
+            raise ConfigError(
+                f"{key} = {value!r}: {place} does not travel with the app. Copy it to {app}, "
+                "install it, or add --local to run in this process"
+            )
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

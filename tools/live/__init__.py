@@ -1,0 +1,1 @@
+"""A page that follows runs as they go: it reads their logs and draws the report's pictures."""

@@ -1,0 +1,154 @@
+"""What the page shows of a run, as pieces of HTML: whatever a client wrote is escaped here."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from threading import Lock
+
+from ...core.tasks.metric_text import label, written
+from ..report.page import CHAPTERS, render
+from ..report.picture import figure
+from ..report.tables import text
+from ..report.watch import view
+from .overlay import overlay
+from .runs import FollowedRun
+
+RECENT_FAULTS = 8
+IDLE_SHARE = 4.0  # drawing takes at most a fifth of the time: the run needs the cores more
+LONGEST_REST = 15.0  # seconds; on a machine that is that slow, it takes more
+
+_drawing = Lock()  # matplotlib's settings are one for all threads
+
+
+@dataclass
+class Pictures:
+    """The pictures of a run, or of several together, drawn again when there is something new.
+
+    Attributes
+    ----------
+    parts : dict of str to str
+        Figures by name, in the report's order, as they were drawn last.
+    drawn_at : float
+        When that was.
+    """
+
+    parts: dict[str, str] = field(default_factory=dict)
+    drawn_at: float = 0.0
+    _version: int = -1
+    _not_before: float = 0.0
+
+    def due(self, runs: Sequence[FollowedRun]) -> bool:
+        """Tell whether there is something new, and drawing has rested long enough."""
+        return _version(runs) != self._version and time.monotonic() >= self._not_before
+
+    def draw(self, runs: Sequence[FollowedRun]) -> None:
+        """Draw one run as its report does, or several in one picture."""
+        begun, self._version = time.monotonic(), _version(runs)
+        with _drawing:
+            self.parts = _pictures(runs[0]) if len(runs) == 1 else _together(runs)
+        self.drawn_at = time.monotonic()
+        rest = min(IDLE_SHARE * (self.drawn_at - begun), LONGEST_REST)
+        self._not_before = self.drawn_at + rest
+
+
+def _version(runs: Sequence[FollowedRun]) -> int:
+    return hash(tuple((run.name, run.version) for run in runs))
+
+
+def _pictures(run: FollowedRun) -> dict[str, str]:
+    history = run.history()
+    drawn = ((each, each.draw(history)) for _, some in CHAPTERS for each in some)
+    return {
+        plot.name: figure(each.title, plot, each.caption)
+        for each, plot in drawn
+        if plot is not None
+    }
+
+
+def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
+    plot = overlay({run.name: run.history() for run in runs})
+    if plot is None:
+        return {}
+    caption = "Each line is a run, by its name."
+    return {"overlay": figure("Accuracy, all runs shown", plot, caption)}
+
+
+def whole_report(run: FollowedRun) -> str:
+    """Return the report of a run as it stands."""
+    with _drawing:
+        history = run.history()
+        return render(run.name, history.started.config, history)
+
+
+def head(run: FollowedRun) -> str:
+    """Return name, what runs, how far it is."""
+    state = run.state
+    most = max(1, state.total)
+    return (
+        f"<h2>{text(state.title or 'A run is starting', 200)}</h2>"
+        f'<p class="sub">{text(run.name, 100)}</p>'
+        f'<progress max="{most}" value="{min(state.done, most)}" '
+        f'aria-label="rounds done">{state.done}</progress>'
+    )
+
+
+def status(run: FollowedRun) -> str:
+    """Return one sentence; screen readers read it out when it changes."""
+    state = run.state
+    parts = [f"Round {state.done} of {state.total or '?'}"]
+    if state.scores:
+        parts.append(f"{label(state.metric)} {written(state.metric, state.scores[-1])}")
+    if state.own is not None:
+        parts.append(f"on clients' own data {written(state.metric, state.own)}")
+    if state.finish is not None:
+        parts.append(view.ending(state))
+    return escape(", ".join(parts) + ".")
+
+
+def now(run: FollowedRun) -> str:
+    """Return who trains, who is late, bytes, time left."""
+    quiet = run.tail.quiet_seconds()
+    # Tens of seconds: the piece is sent again only when it says something else.
+    lines = view.lines(run.state, 10 * (quiet // 10))
+    cells = (
+        f"<div><dt>{escape(name)}</dt><dd>{text(value, 400)}</dd></div>" for name, value in lines
+    )
+    return f'<dl class="now">{"".join(cells)}</dl>'
+
+
+def faults(run: FollowedRun) -> str:
+    """Return the last things that went wrong, the newest first; nothing if nothing did."""
+    rows = []
+    for event in reversed(run.events):
+        rows += [f"<li>{row}</li>" for row in _fault(event)]
+        if len(rows) >= RECENT_FAULTS:
+            break
+    if not rows:
+        return ""
+    return f"<h3>Faults, newest first</h3><ul class='faults'>{''.join(rows[:RECENT_FAULTS])}</ul>"
+
+
+def _fault(event: dict[str, object]) -> list[str]:
+    at = f"round {text(str(event.get('round', '?')), 8)}: "
+    kind = event.get("event")
+    if kind == "quarantined":
+        return [f"{at}{_client(event)} set aside: {text(str(event.get('reason', '')), 200)}"]
+    if kind == "cohort-failed":
+        return [f"{at}a cohort failed: {text(str(event.get('reason', '')), 200)}"]
+    if kind != "exchange":
+        return []
+    failed, late = event.get("failed"), event.get("late")
+    found = [
+        f"{at}<b>{text(str(client), 40)}</b> failed: {text(str(reason), 200)}"
+        for client, reason in (failed.items() if isinstance(failed, dict) else ())
+    ]
+    found += [
+        f"{at}<b>{text(str(client), 40)}</b> was late"
+        for client in (late if isinstance(late, list) else ())
+    ]
+    return found
+
+
+def _client(event: dict[str, object]) -> str:
+    return f"<b>{text(str(event.get('client', '?')), 40)}</b>"

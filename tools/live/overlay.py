@@ -1,0 +1,33 @@
+"""Several runs in one picture."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..report.axes import HEIGHT, finish, line, percent_axis
+from ..report.formatting import shorten
+from ..report.history import History
+from ..report.svg import SERIES, Plot, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def overlay(histories: Mapping[str, History]) -> Plot | None:
+    """Draw the accuracy of several runs over rounds; None if there is nothing to compare yet.
+
+    Where all clients were asked, their own data decide: runs with several models are among them.
+    """
+    column = "clients-accuracy-mean"
+    if not all(history.series(column)[0] for history in histories.values()):
+        column = "accuracy"
+    known = {name: each for name, each in histories.items() if each.series(column)[0]}
+    if len(known) < 2:
+        return None
+
+    def paint(axes: "Axes") -> None:
+        for position, (name, history) in enumerate(known.items()):
+            line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
+        percent_axis(axes)
+        finish(axes, "accuracy" if column == "accuracy" else "on clients' own data")
+
+    return draw("overlay", HEIGHT + 0.15 * len(known), paint)

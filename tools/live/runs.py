@@ -1,0 +1,110 @@
+"""The runs that a page can follow, each known by a name and never by a path."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...server_app.run_folder import Event
+from ..report.history import History
+from ..report.watch.state import RunState
+from ..report.watch.tail import Tail
+
+MOST_SHOWN = 4  # runs side by side, unless the user asks for others
+LONG_AGO = 600.0  # seconds without news after which a run is not taken for going on
+
+
+@dataclass
+class FollowedRun:
+    """One run: its log as far as it was read.
+
+    Attributes
+    ----------
+    name : str
+        By which the page knows it.
+    tail : Tail
+        Its log.
+    version : int
+        Rises with every event.
+    """
+
+    name: str
+    tail: Tail
+    state: RunState = field(default_factory=RunState)
+    events: list[Event] = field(default_factory=list)
+    version: int = 0
+
+    def read(self) -> None:
+        """Take in what was logged since the last call."""
+        events, restarted = self.tail.read()
+        if restarted:
+            self.state, self.events = RunState(), []
+            self.version += 1
+        if events:
+            self.state.take(events)
+            self.events += events
+            self.version += 1
+
+    def history(self) -> History:
+        """Return what happened so far."""
+        return History.from_events(self.events)
+
+    @property
+    def going_on(self) -> bool:
+        """Whether there may be more to come."""
+        return self.state.finish is None and self.tail.quiet_seconds() < LONG_AGO
+
+
+class Runs:
+    """All runs of one output folder, and those that were named.
+
+    Only `events.jsonl` in a folder directly below is read; links that lead elsewhere are not.
+
+    Parameters
+    ----------
+    output : Path
+        Where run folders lie; it need not exist yet.
+    named : iterable of Path
+        Folders of runs that the user asked for, wherever they are: these are shown at first.
+    """
+
+    def __init__(self, output: Path, named: Iterable[Path] = ()) -> None:
+        self.output = output
+        self._followed: dict[str, FollowedRun] = {}
+        self.wanted = [self._add(path.resolve() / "events.jsonl").name for path in named]
+
+    def _add(self, path: Path) -> FollowedRun:
+        name, number = path.parent.name, 2
+        while name in self._followed and self._followed[name].tail.path != path:
+            name, number = f"{path.parent.name} ({number})", number + 1
+        return self._followed.setdefault(name, FollowedRun(name, Tail(path)))
+
+    def look(self) -> list[FollowedRun]:
+        """Return all runs that there are now, the one written to last first."""
+        root = self.output.resolve()
+        for path in self.output.glob("*/events.jsonl"):
+            whole = path.resolve()
+            if whole.name == "events.jsonl" and whole.parent.parent == root:
+                self._add(whole)
+        there = [run for run in self._followed.values() if run.tail.path.exists()]
+        return sorted(there, key=lambda run: run.tail.quiet_seconds())
+
+    def shown(self, asked: Iterable[str]) -> list[FollowedRun]:
+        """Return the runs to show, brought up to date; names that there are not are left out.
+
+        Parameters
+        ----------
+        asked : iterable of str
+            Names; without any, those that were named at the start, else those going on, else the
+            newest.
+        """
+        there = self.look()
+        names = list(asked) or self.wanted
+        chosen = [run for name in names for run in there if run.name == name]
+        if not names:
+            recent = [run for run in there if run.tail.quiet_seconds() < LONG_AGO]
+            for run in recent:
+                run.read()
+            chosen = [run for run in recent if run.going_on][:MOST_SHOWN] or there[:1]
+        for run in chosen:
+            run.read()
+        return chosen

@@ -1,0 +1,124 @@
+"""The model of a finished run, to predict with."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import nn
+
+from ..core.config import read_config
+from ..core.config.reading import default_config
+from ..core.tasks import TaskError, load_task
+from ..core.tasks.models import build_model
+from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
+from ..server_app.run_folder import RunFolder, RunFolderError
+
+_BATCH = 1024
+
+
+def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "") -> nn.Module:
+    """Return the trained model of a run, in evaluation mode.
+
+    Parameters
+    ----------
+    run : str or Path
+        The run's folder, with ``model.safetensors`` and ``config.json``.
+    input_shape : tuple of int
+        Shape of one input, as in ``x.shape[1:]``.
+    cohort : str
+        Name of a cohort whose own model is wanted, where there are some.
+
+    Raises
+    ------
+    RunFolderError
+        If the folder holds no such model.
+    """
+    folder = RunFolder(run)
+    path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
+    if not path.is_file():
+        names = sorted(
+            p.stem.removeprefix("model-") for p in folder.path.glob("model-*.safetensors")
+        )
+        there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
+        raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
+    arrays = load_file(path)
+    spec = read_config(_settings(folder.read_config())).task_spec()
+    try:
+        model = load_task(spec).build_model()
+    except TaskError:  # the data are not here; a classifier's shape can be told without them
+        outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
+        name = "softmax" if spec.model == "auto" else spec.model
+        shape = tuple(input_shape)
+        model = build_model(name, shape, int(outputs), seed=spec.seed, hidden=spec.hidden)
+    try:
+        model.load_state_dict(arrays)
+    except RuntimeError as error:
+        raise RunFolderError(
+            f"{path} does not fit inputs of shape {tuple(input_shape)}: {error}"
+        ) from error
+    return model.eval()
+
+
+def problem_of_run(run: str | Path) -> Problem:
+    """Return what a run learnt; classification if its data are not here to tell."""
+    spec = read_config(_settings(RunFolder(run).read_config())).task_spec()
+    try:
+        return load_task(spec).problem
+    except TaskError:
+        return Classification()
+
+
+def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in saved.items() if key in default_config()}
+
+
+def predict(
+    model: nn.Module, x: NDArray[Any], problem: Problem | None = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return what is predicted for every input, and the scores behind it.
+
+    For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all;
+    for several labels those likelier than not and their probabilities; for numbers twice the outputs.
+
+    Parameters
+    ----------
+    model : nn.Module
+        As :func:`load_model` returns it.
+    x : array
+        One input per row.
+    problem : Problem, optional
+        What was learnt; classification by default.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
+    >>> _ = model[0].weight.data.copy_(torch.eye(2))
+    >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
+    array([1, 0])
+    """
+    problem = problem or Classification()
+    kind = np.int64 if problem.tokens else np.float32
+    inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=kind))
+    with torch.no_grad():
+        parts = [model(inputs[at : at + _BATCH]) for at in range(0, len(inputs), _BATCH)]
+    outputs = torch.cat(parts)
+    if isinstance(problem, Classification | Segmentation):
+        return outputs.argmax(dim=1).numpy(), outputs.softmax(dim=1).numpy()
+    if isinstance(problem, MultiLabel):
+        return (outputs > 0).long().numpy(), outputs.sigmoid().numpy()
+    return outputs.numpy(), outputs.numpy()
+
+
+def class_counts(classes: NDArray[np.int64]) -> str:
+    """Write how often each class was predicted, as JSON.
+
+    >>> class_counts(np.array([1, 1, 0]))
+    '{"0": 1, "1": 2}'
+    """
+    names, counts = np.unique(classes, return_counts=True)
+    return json.dumps({str(n): int(c) for n, c in zip(names, counts, strict=True)})

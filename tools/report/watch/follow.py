@@ -1,0 +1,94 @@
+"""Follow a run in the terminal until it ends."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from ...flower.announcement import starting
+from . import view
+from .state import RunState
+from .tail import LATEST, Tail, events_file
+
+
+def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = None) -> int:
+    """Follow a run until it ends; return an exit code.
+
+    Parameters
+    ----------
+    run : str
+        Its folder, or "latest".
+    runs : Path
+        Where runs lie.
+    poll : float
+        Seconds between looks at the log.
+    console : Console, optional
+        Where to write.
+
+    Raises
+    ------
+    RunFolderError
+        If `run` names a folder that does not exist.
+    """
+    console = console or Console(highlight=False, soft_wrap=True)
+    try:
+        path = _wait_for(run, runs, poll, console)
+        state = _follow(Tail(path), str(path.parent), poll, console)
+    except KeyboardInterrupt:
+        return 130
+    console.print(view.ending(state), markup=False)
+    return 0
+
+
+def _wait_for(run: str, runs: Path, poll: float, console: Console) -> Path:
+    path, said = events_file(run, runs), ""
+    while path is None:
+        coming = starting(runs) if run == LATEST else None
+        text = f"waiting for a run in {runs}"
+        if coming is not None:
+            text = f"{coming.name} is starting; Flower takes some 15 seconds"
+        if text != said:
+            console.print(text, markup=False)
+        said = text
+        time.sleep(poll)
+        path = events_file(run, runs)
+    return path
+
+
+def _follow(tail: Tail, folder: str, poll: float, console: Console) -> RunState:
+    if not console.is_terminal:
+        return _until_end(tail, poll, _Lines(console))
+    with Live(console=console, auto_refresh=False) as live:
+
+        def redraw(state: RunState) -> None:
+            live.update(view.panel(state, folder, tail.quiet_seconds()), refresh=True)
+
+        return _until_end(tail, poll, redraw)
+
+
+def _until_end(tail: Tail, poll: float, show: Callable[[RunState], None]) -> RunState:
+    state = RunState()
+    while True:
+        events, restarted = tail.read()
+        if restarted:
+            state = RunState()
+        state.take(events)
+        show(state)
+        if state.finish is not None:
+            return state
+        time.sleep(poll)
+
+
+class _Lines:
+    """A line whenever another round is over."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._shown = -1
+
+    def __call__(self, state: RunState) -> None:
+        if state.done != self._shown and (state.done or state.finish):
+            self._shown = state.done
+            self.console.print(view.line(state), markup=False)
