@@ -114,10 +114,9 @@ class ChosenCoreset(ClientHook):
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
         pool = trusted(trust, at_least=-(-self._budget(request) // _FEWEST))
-        # What the model has not learnt is drawn more often: in proportion to 1 - p
-        lacking = np.abs(rows[pool, 0])
+        lacking = np.abs(rows[pool, 0])  # 1 - p: what the model has not learnt
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
-        return Coreset(pool, lacking), more
+        return Coreset(pool, lacking**self.settings.emphasis), more
 
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings

@@ -9,7 +9,7 @@ another class's prototype than to its own.
 
 Matching a gradient with few samples prefers those that are learnt already: their gradients are
 small, like what is still missing. Here the server's gradients only rule out what contradicts them.
-Of the rest those are drawn more often that the model has not learnt: in proportion to ``1 - p``.
+Of the rest those can be drawn more often that the model has not learnt, in proportion to ``1 - p``.
 """
 
 from operator import index
