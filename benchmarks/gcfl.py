@@ -59,7 +59,6 @@ METHODS: dict[str, Settings] = {
     "gcfl-paper, plain-mean": {"data-selector": "gcfl-paper", "coreset.residual": "plain-mean"},
     "gcfl-paper, printed": {"data-selector": "gcfl-paper", "coreset.residual": "printed"},
     "gcfl, all trusted": {"data-selector": "gcfl", "coreset.budget": 1.0},
-    "gcfl, emphasis 1": {"data-selector": "gcfl", "coreset.emphasis": 1.0},
     "nearest": {"data-selector": "nearest"},
     "random, redrawn": {"data-selector": "random", "coreset.every": 1},
     "agreement": {"data-selector": "agreement"},
@@ -98,8 +97,8 @@ DEFAULT_NOISES = {
 }
 LONG = [
     *("fedavg", "random, redrawn", "gcfl-paper", "gcfl-paper, total", "gcfl-paper, printed"),
-    *("gcfl-paper, plain-mean", "nearest", "gcfl", "gcfl, emphasis 1"),
-    *("gcfl, all trusted", "skyline"),
+    *("gcfl-paper, plain-mean", "nearest", "gcfl", "gcfl, all trusted"),
+    "skyline",
 ]
 DEFAULT_METHODS = {
     "long": LONG,

@@ -114,9 +114,8 @@ class ChosenCoreset(ClientHook):
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
         pool = trusted(trust, at_least=-(-self._budget(request) // _FEWEST))
-        lacking = np.abs(rows[pool, 0])  # 1 - p: what the model has not learnt
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
-        return Coreset(pool, lacking**self.settings.emphasis), more
+        return Coreset(pool, np.ones(len(pool))), more
 
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings

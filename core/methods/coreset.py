@@ -17,7 +17,7 @@ from .base import (
 )
 
 GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
-TRUST_KEYS = ("budget", "every", "first-round", "memory", "emphasis", *GUIDANCE_KEYS)
+TRUST_KEYS = ("budget", "every", "first-round", "memory", *GUIDANCE_KEYS)
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
     *("rule", "residual", "ridge", "tolerance", "step", "nonnegative", *TRUST_KEYS[3:]),
@@ -84,11 +84,6 @@ class Coreset(Settings):
         default=0.7,
         description="share of earlier looks in the trust that agreement has in a label; 0 for the "
         "last look alone",
-    )
-    emphasis: NonNegative = Field(
-        default=0.0,
-        description="how much agreement prefers trusted samples that the model has not learnt: 0 "
-        "not at all, 1 in proportion to 1 - p; pays where classes can be told apart",
     )
     clip: Positive = Field(
         default=1.0,

@@ -28,7 +28,7 @@ OTHER: dict[str, Any] = {
     **{"coreset.tolerance": 0.5, "coreset.step": 3, "coreset.nonnegative": True},
     **{"coreset.use-weights": True, "coreset.radius": 0.1, "coreset.residual": "total"},
     **{"coreset.class-budgets": "equal", "coreset.memory": 0.1, "coreset.clip": 0.5},
-    **{"coreset.noise-multiplier": 2.0, "coreset.emphasis": 1.0},
+    **{"coreset.noise-multiplier": 2.0},
     **{"ios.share": 0.5, "ios.coverage": 0.3, "ios.most": 0.05, "ios.ema": 0.1},
     **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},

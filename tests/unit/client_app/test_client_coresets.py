@@ -166,17 +166,6 @@ def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
     assert (after["trust"][:, drawn] < expected[:, drawn] - 1e-6).any()
 
 
-def test_what_is_not_learnt_is_preferred_if_asked_for():
-    plain, keen = Client("gcfl"), Client("gcfl", coreset__emphasis=2.0)
-    for client in (plain, keen):
-        client.request(2, guided=True)
-    pool = plain.state["coreset"]["indices"]
-    assert np.array_equal(pool, keen.state["coreset"]["indices"])
-    assert (plain.state["coreset"]["weights"] == 1).all()
-    rows = sample_rows(TASK.build_model(), keen.arrays, keen.data, "gcfl", True)
-    np.testing.assert_allclose(keen.state["coreset"]["weights"], rows[pool, 0] ** 2, rtol=1e-5)
-
-
 def test_without_samples_on_the_server_labels_are_judged_by_the_clients_own_means():
     client = Client("gcfl", coreset__target="own")
     assert told(client.request(1), "round") == 0
