@@ -57,7 +57,7 @@ class ChosenCoreset(ClientHook):
         started = perf_counter()
         kept = _still_valid(request)
         if self._chooses_now(request, kept):
-            kept = self._choose_anew(request, kept)
+            kept = self._new_choice(request, kept)
         if kept is None:
             request.state.pop(_KEPT, None)
             stand_in = _random_subset(request, self._budget(request))
@@ -87,7 +87,7 @@ class ChosenCoreset(ClientHook):
         changes = self.method.looks_at != "inputs"
         return changes and request.round - int(kept["round"]) >= self.settings.every
 
-    def _choose_anew(
+    def _new_choice(
         self, request: ClientRequest, kept: dict[str, Any] | None
     ) -> dict[str, Any] | None:
         """Return what to keep of a new choice; None if no sample could be used."""
