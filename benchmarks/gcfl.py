@@ -4,8 +4,9 @@
 ``cifar --data cifar10.npz`` its main one (10 clients, Dirichlet 0.4, a two-layer CNN, six kinds and
 levels of noise), ``fashion`` the same on Fashion-MNIST with a smaller network, ``ablations`` how
 GCFL depends on its settings at 40 % flipped labels, ``better`` what else can be done with the same
-budget (both on Fashion-MNIST unless there is ``--data``). ``--noise`` and ``--methods`` run a part
-of it, ``--samples`` all of it on a part of the training data.
+budget (both on Fashion-MNIST unless there is ``--data``). ``long`` and ``long-blobs`` train wide
+networks until they know their wrong labels by heart. ``--noise`` and ``--methods`` run a part of
+it, ``--samples`` all of it on a part of the training data.
 """
 
 import sys
@@ -53,12 +54,18 @@ METHODS: dict[str, Settings] = {
     "crust": {"data-selector": "crust"},
     "gradmatch": {"data-selector": "gradmatch"},
     "gcfl": {"data-selector": "gcfl"},
+    "gcfl-paper": {"data-selector": "gcfl-paper"},
+    "gcfl-paper, total": {"data-selector": "gcfl-paper", "coreset.residual": "total"},
+    "gcfl-paper, plain-mean": {"data-selector": "gcfl-paper", "coreset.residual": "plain-mean"},
+    "gcfl-paper, printed": {"data-selector": "gcfl-paper", "coreset.residual": "printed"},
+    "gcfl, all trusted": {"data-selector": "gcfl", "coreset.budget": 1.0},
     "nearest": {"data-selector": "nearest"},
     "random, redrawn": {"data-selector": "random", "coreset.every": 1},
     "agreement": {"data-selector": "agreement"},
     "skyline": {"data-selector": "skyline"},
     "fedavg + fine-tuning": {"fine-tune.epochs": 1},
     "gcfl + fine-tuning": {"data-selector": "gcfl", "fine-tune.epochs": 1},
+    "gcfl-paper + fine-tuning": {"data-selector": "gcfl-paper", "fine-tune.epochs": 1},
 }
 NOISES: dict[str, Settings] = {
     "clean": {"noise": "none"},
@@ -74,21 +81,39 @@ EXPERIMENTS: dict[str, Settings] = {
     "fashion": {"task": "fashion-mnist", "model": "small-cnn"},
     "ablations": {"task": "fashion-mnist", "model": "mlp"},
     "better": {"task": "fashion-mnist", "model": "mlp"},
+    "long": {
+        **{"task": "digits", "model": "mlp", "net.hidden": 256, "weight-decay": 0.0},
+        **{"batch-size": 16, "local-epochs": 2, "learning-rate": 0.05},
+    },
+    "long-blobs": {
+        **{"task": "blobs", "model": "mlp", "net.hidden": 512, "partition": "iid"},
+        **{"batch-size": 16, "local-epochs": 5, "weight-decay": 0.0},
+        **{"learning-rate": 0.003, "schedule.kind": "constant"},
+    },
 }
 # What one experiment leaves out by default: figure 2 has one level of noise and few methods.
-DEFAULT_NOISES = {"motivating": ["closed-40"], "ablations": ["closed-40"], "better": ["closed-40"]}
+DEFAULT_NOISES = {
+    name: ["closed-40"] for name in ("motivating", "ablations", "better", "long", "long-blobs")
+}
+LONG = [
+    *("fedavg", "random, redrawn", "gcfl-paper", "gcfl-paper, total", "gcfl-paper, printed"),
+    *("gcfl-paper, plain-mean", "nearest", "gcfl", "gcfl, all trusted"),
+    "skyline",
+]
 DEFAULT_METHODS = {
+    "long": LONG,
+    "long-blobs": LONG,
     "motivating": [
         "fedavg",
         "random",
         "random, redrawn",
-        "gcfl",
+        "gcfl-paper",
         "nearest",
-        "agreement",
+        "gcfl",
         "skyline",
     ],
-    "ablations": ["gcfl", "agreement"],
-    "better": ["gcfl"],
+    "ablations": ["gcfl-paper", "gcfl"],
+    "better": ["gcfl-paper"],
 }
 # Steps a round of a client of average size (1000 samples, --samples 10000) at a budget of 10 %
 STEPS = 4
@@ -125,6 +150,11 @@ BETTER: dict[str, Settings] = {
     "agreement, first choice at once": {"data-selector": "agreement", "coreset.first-round": 0},
     "agreement, K = 5": {"data-selector": "agreement", "coreset.every": 5},
     "agreement, K = 20": {"data-selector": "agreement", "coreset.every": 20},
+    "agreement, last look alone": {"data-selector": "agreement", "coreset.memory": 0.0},
+    "equal parts of the budget": {"coreset.class-budgets": "equal"},
+    **{f"residual {name}": {"coreset.residual": name} for name in ("total", "plain-mean")},
+    "residual printed": {"coreset.residual": "printed"},
+    "noise on the target": {"coreset.noise-multiplier": 1.0},
 }
 CLEAN = Column("clean", final("clean-share"))
 COLUMNS = (

@@ -7,12 +7,13 @@ from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
-from ..core.learning.gradient_rows import server_targets
+from ..core.learning.gradient_rows import sample_rows, server_targets
 from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
 from ..core.methods.coreset import Coreset, CoresetMethod
@@ -22,6 +23,7 @@ from ..core.wire.events import CoresetsUsed
 from ..core.wire.keys import CORESET, TARGETS
 from ..core.wire.records import attach, detach, entries
 from ..core.wire.sizes import record_bytes
+from ..selectors.data_selectors.noisy_means import noisy_means
 from .checks import validation_data
 from .federation import BadReply
 from .layer import Layer
@@ -47,7 +49,7 @@ class Coresets(Layer):
         Returns the gradients to match at a model. Called only in rounds in which somebody needs
         them.
     every : int (default: 10)
-        Rounds after which a coreset is chosen anew.
+        Rounds after which a coreset is chosen again.
     first_round : int (default: 1)
         Rounds before the first choice, which clients train on a random subset.
     """
@@ -195,13 +197,24 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     """Return what computes the gradients of the server's validation set."""
     data = validation_data(config, str(method))
     task = load_task(config.task_spec())
-    model = task.build_model()
-
+    model, num_classes = task.build_model(), task.num_classes
     assert isinstance(method, CoresetMethod)
-    per_class = method.per_class_of(config[Coreset])
+    settings = config[Coreset]
+    per_class = method.per_class_of(settings)
+    # From the system's entropy: clients know the run's seed and could take seeded noise away
+    rng = np.random.default_rng()
 
     def at(arrays: ArrayRecord) -> ArrayRecord:
-        means = server_targets(model, from_record(arrays), data, per_class, task.problem)
-        return to_record({"means": means})
+        model_arrays = from_record(arrays)
+        if not settings.noise_multiplier:
+            means = server_targets(model, model_arrays, data, per_class, task.problem)
+            return to_record({"means": means})
+        rule = method.rule_of(settings)
+        rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
+        strata = task.problem.strata(data.y.numpy())
+        labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)
+        noise = settings.clip, settings.noise_multiplier
+        noisy = noisy_means(rows, labels, classes, *noise, rng).astype(np.float32)
+        return to_record({"means": noisy if per_class else noisy.reshape(num_classes, -1)})
 
     return at

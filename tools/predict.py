@@ -82,8 +82,8 @@ def predict(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return what is predicted for every input, and the scores behind it.
 
-    For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all;
-    for several labels those likelier than not and their probabilities; for numbers twice the outputs.
+    For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all,
+    for several labels those likelier than not and their probabilities, for numbers the outputs.
 
     Parameters
     ----------

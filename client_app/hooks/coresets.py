@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
-from ...core.learning.gradient_rows import sample_rows
+from ...core.learning.gradient_rows import rows_and_rivals, sample_rows
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import Coreset as CoresetSettings
 from ...core.methods.coreset import CoresetMethod
@@ -19,14 +19,16 @@ from ...core.tasks import Samples, Split
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import CORESET, TARGETS
 from ...core.wire.records import record_at
-from ...selectors.data_selectors.agreement import agreeing, draw
+from ...selectors.data_selectors.agreement import draw, own_means
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
+from ...selectors.data_selectors.trust import label_evidence, remembered, trusted
 from ...selectors.data_selectors.uniform import uniform
 from ..request import ClientHook, ClientRequest
 from ..training import trainer_of
 
 _KEPT = "coreset"  # section of the client's state
+_FEWEST = 10  # agreement trains on at least one in so many of the budget, trusted or not
 
 
 class ChosenCoreset(ClientHook):
@@ -34,9 +36,10 @@ class ChosenCoreset(ClientHook):
 
     A rule that matches the server's gradients chooses whenever a message brings them, any other
     rule when the coreset is old enough; facility location, which looks at inputs only, chooses
-    once. Agreement keeps a pool, from which every round draws. A client that has no coreset (before
-    the first choice, or because its data changed or nothing could be told about them) trains on a
-    random subset of the same size.
+    once. Agreement keeps a pool of trusted samples, from which every round draws, and what it has
+    learnt about all samples so far. A client that has no coreset (before the first choice, or
+    because its data changed or nothing could be told about them) trains on a random subset of the
+    same size.
     """
 
     chooses_data = True
@@ -47,33 +50,28 @@ class ChosenCoreset(ClientHook):
         self.method, self.settings = method, config[CoresetSettings]
         self.rule, self.target = method.rule_of(self.settings), method.target_of(self.settings)
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
+        self.redraws = self.rule == "agreement"
 
     def before(self, request: ClientRequest) -> None:
         """Put the coreset, or what stands in for it, in place of the client's data."""
         started = perf_counter()
         kept = _still_valid(request)
         if self._chooses_now(request, kept):
-            chosen = self._choose(request)
-            kept = {
-                "indices": chosen.indices.astype(np.int64),
-                "weights": chosen.weights.astype(np.float32),
-                "round": request.round,
-                "data": fingerprint(request.data),
-            }
-            if not len(chosen):
-                kept = None  # nothing usable
+            kept = self._new_choice(request, kept)
         if kept is None:
             request.state.pop(_KEPT, None)
             stand_in = _random_subset(request, self._budget(request))
             train_on(request, stand_in, since=0, seconds=perf_counter() - started)
             return
-        request.state[_KEPT] = kept
         indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
-        if self.method.redraws:
-            indices = indices[
-                draw(kept["weights"], self._budget(request), _rng(request, request.round))
-            ]
-            weights = None
+        if self.redraws:
+            rng = _rng(request, request.round)
+            indices, weights = indices[draw(kept["weights"], self._budget(request), rng)], None
+            if request.message.metadata.message_type == "train":
+                trained = kept["trained"].copy()  # the state may share it with what was saved
+                trained[indices] = True
+                kept = {**kept, "trained": trained}
+        request.state[_KEPT] = kept
         since = int(kept["round"])
         train_on(request, indices, weights, since=since, seconds=perf_counter() - started)
 
@@ -89,6 +87,36 @@ class ChosenCoreset(ClientHook):
         changes = self.method.looks_at != "inputs"
         return changes and request.round - int(kept["round"]) >= self.settings.every
 
+    def _new_choice(
+        self, request: ClientRequest, kept: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Return what to keep of a new choice; None if no sample could be used."""
+        chosen, more = self._trust(request, kept) if self.redraws else (self._choose(request), {})
+        if not len(chosen):
+            return None
+        return {
+            "indices": chosen.indices.astype(np.int64),
+            "weights": chosen.weights.astype(np.float32),
+            "round": request.round,
+            "data": fingerprint(request.data),
+            **more,
+        }
+
+    def _trust(
+        self, request: ClientRequest, kept: dict[str, Any] | None
+    ) -> tuple[Coreset, dict[str, NDArray[Any]]]:
+        """Look at all labels once more; return those trusted now, and what to remember."""
+        model, labels = trainer_of(request.config).model, request.data.y.numpy()
+        rows, rivals = rows_and_rivals(model, request.arrays, request.data)
+        targets = _targets(request) if self.guided else own_means(rows, labels)
+        assert targets is not None
+        evidence = label_evidence(rows, labels, targets, rivals)
+        before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
+        trust = remembered(before, evidence, trained, self.settings.memory)
+        pool = trusted(trust, at_least=-(-self._budget(request) // _FEWEST))
+        more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
+        return Coreset(pool, np.ones(len(pool))), more
+
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings
         labels = request.task.problem.strata(data.y.numpy())
@@ -97,8 +125,6 @@ class ChosenCoreset(ClientHook):
             indices = uniform(len(data), self._budget(request), rng)
             return Coreset(indices, np.ones(len(indices)))
         targets = _targets(request) if self.guided else None
-        if self.method.redraws and targets is not None:
-            return Coreset(*agreeing(self._rows(request), labels, targets, self._budget(request)))
         if targets is not None and not self.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
@@ -113,7 +139,9 @@ class ChosenCoreset(ClientHook):
                 tolerance=settings.tolerance,
                 step=settings.step,
                 nonnegative=settings.nonnegative,
+                residual=self.method.residual_of(settings),
                 radius=settings.radius,
+                equal=settings.class_budgets == "equal",
             ),
         )
 

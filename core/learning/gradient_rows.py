@@ -56,6 +56,19 @@ def sample_rows(
     return head_gradients(*head).reshape(len(data), -1)
 
 
+def rows_and_rivals(
+    model: nn.Module, arrays: Arrays, data: Samples
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return each sample's gradient in its label's neuron, and the probability of its best rival.
+
+    The rival is the likeliest of all other labels.
+    """
+    features, weight, bias, labels = _head(model, arrays, data)
+    chances = logit_gradients(features, weight, bias, labels)  # of all labels but the own one
+    chances[np.arange(len(labels)), labels] = 0
+    return class_slice_gradients(features, weight, bias, labels), chances.max(axis=1, initial=0)
+
+
 def server_targets(
     model: nn.Module,
     arrays: Arrays,

@@ -5,11 +5,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, Configured, Count, Method, NonNegative, Positive, Settings
+from .base import (
+    AtLeastOne,
+    BelowOne,
+    Configured,
+    Count,
+    Method,
+    NonNegative,
+    Positive,
+    Settings,
+)
 
+GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
+TRUST_KEYS = ("budget", "every", "first-round", "memory", *GUIDANCE_KEYS)
 MATCHING_KEYS = (
-    *("budget", "every", "first-round", "target", "per-class", "use-weights"),
-    *("rule", "ridge", "tolerance", "step", "nonnegative"),
+    *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
+    *("rule", "residual", "ridge", "tolerance", "step", "nonnegative", *TRUST_KEYS[3:]),
 )
 
 
@@ -28,11 +39,19 @@ class Coreset(Settings):
         default=1,
         description="rounds on a random subset before the first choice; 0 chooses at once",
     )
-    rule: Literal["auto", "distance", "projection", "nearest"] = Field(
+    rule: Literal["auto", "agreement", "distance", "projection", "nearest"] = Field(
         default="auto",
-        description='how matching takes the next sample: "distance" (its gradient is nearest to '
-        'what is still missing), "projection" (it explains most of that) or "nearest" (to the '
+        description='how samples are taken: "agreement" (drawn every round from those whose label '
+        'stays confirmed), or by matching one after the other: "distance" (its gradient is nearest '
+        'to what is still missing), "projection" (it explains most of that) or "nearest" (to the '
         'target, whatever was taken before); "auto" is each method\'s own',
+    )
+    residual: Literal["auto", "mean", "total", "plain-mean", "printed"] = Field(
+        default="auto",
+        description='what is still missing of the target, for "distance" and "projection": of the '
+        '"mean" gradient (the paper\'s text), of the "total" (mean times budget), for the '
+        '"plain-mean" of all taken to equal the target, or as "printed" in Alg. 2; "auto" is each '
+        "method's own",
     )
     target: Literal["auto", "server", "own"] = Field(
         default="auto",
@@ -43,6 +62,11 @@ class Coreset(Settings):
         default=True,
         description="choose within each label by the gradient of its own neuron, or among all "
         "samples by the whole head",
+    )
+    class_budgets: Literal["proportional", "equal"] = Field(
+        default="proportional",
+        description='parts of the budget that labels get: "proportional" to their samples or '
+        '"equal"',
     )
     ridge: NonNegative = Field(
         default=0.5, description="regularisation of the weights (lambda of eq. 5)"
@@ -55,6 +79,21 @@ class Coreset(Settings):
     use_weights: bool = Field(
         default=False,
         description="weigh samples in training as the match does; else all count the same",
+    )
+    memory: BelowOne = Field(
+        default=0.7,
+        description="share of earlier looks in the trust that agreement has in a label; 0 for the "
+        "last look alone",
+    )
+    clip: Positive = Field(
+        default=1.0,
+        description="norm to which the server's gradients are shortened, one by one, if there is "
+        "noise on their means",
+    )
+    noise_multiplier: NonNegative = Field(
+        default=0.0,
+        description="noise that hides the server's samples: its standard deviation on a sum of "
+        "gradients, divided by the clip; 0 sends plain means",
     )
     radius: Positive = Field(
         default=2.0,
@@ -80,8 +119,9 @@ class CoresetMethod(Method):
         Whose mean gradients samples are compared with: "server", "own" or "none".
     looks_at : str (default: "gradients")
         What samples are compared by: "gradients" of the model, "inputs" or "nothing".
-    redraws : bool (default: False)
-        Whether what is chosen is a pool, from which every round draws.
+    residual : str (default: "mean")
+        What is still missing of a target, as
+        :func:`selectors.data_selectors.matching_pursuit.matching_pursuit` calls it.
     """
 
     axis: str = "data-selector"
@@ -91,20 +131,27 @@ class CoresetMethod(Method):
     rule: str = ""
     target: Literal["server", "own", "none"] = "none"
     looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
-    redraws: bool = False
+    residual: Literal["mean", "total", "plain-mean", "printed"] = "mean"
 
     def needs_in(self, config: Configured) -> tuple[str, ...]:
         """Return what it needs: samples on the server if it matches their gradients."""
         data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
-        return (*(need for need in self.needs if need != "server data"), *data)
+        classes = ("classes",) if self.rule_of(config[Coreset]) == "agreement" else ()
+        return (*(need for need in self.needs if need != "server data"), *data, *classes)
 
     def rule_of(self, settings: Coreset) -> str:
         """Return the rule of a run: the method's own, unless the settings name another."""
         return self.rule if settings.rule == "auto" or "rule" not in self.reads else settings.rule
 
+    def residual_of(self, settings: Coreset) -> str:
+        """Return what is still missing of a target in a run, by name."""
+        own = settings.residual == "auto" or "residual" not in self.reads
+        return self.residual if own else settings.residual
+
     def per_class_of(self, settings: Coreset) -> bool:
-        """Return whether samples are chosen class by class in a run."""
-        return settings.per_class or "per-class" not in self.reads
+        """Return whether samples are compared by the neuron of their own label in a run."""
+        needed = "per-class" not in self.reads or self.rule_of(settings) == "agreement"
+        return settings.per_class or needed
 
     def target_of(self, settings: Coreset) -> str:
         """Return whose gradients are matched in a run."""

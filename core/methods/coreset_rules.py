@@ -1,7 +1,7 @@
 """Other coresets, which GCFL is compared with; the skyline knows which samples are clean."""
 
 from .base import Method
-from .coreset import MATCHING_KEYS, CoresetMethod
+from .coreset import MATCHING_KEYS, TRUST_KEYS, CoresetMethod
 
 _HEAD = ("linear head",)
 
@@ -27,20 +27,22 @@ METHODS = (
     ),
     CoresetMethod(
         name="agreement",
-        about="drawn again every round from the samples that the server's gradients confirm",
+        about="drawn every round from the samples whose label the server's gradients confirm",
         presets={"agreement": {"weighting": "uniform"}},
-        reads=("budget", "every", "first-round"),
-        core="selectors.data_selectors.agreement:agreeing",
+        reads=TRUST_KEYS,
+        core="selectors.data_selectors.trust:trusted",
         rule="agreement",
         target="server",
-        redraws=True,
-        needs=(*_HEAD, "classes", "server data"),
+        needs=(*_HEAD, "server data"),
     ),
     CoresetMethod(
         name="crust",
         about="medoids of the gradients: what a network cannot learn by heart",
         paper="Mirzasoleiman, Cao and Leskovec, 2020: CRUST",
-        reads=("budget", "every", "first-round", "per-class", "use-weights", "radius"),
+        reads=(
+            *("budget", "every", "first-round", "per-class", "class-budgets", "use-weights"),
+            "radius",
+        ),
         core="selectors.data_selectors.crust:crust",
         rule="crust",
         needs=_HEAD,
@@ -48,7 +50,7 @@ METHODS = (
     CoresetMethod(
         name="facility-location",
         about="samples whose inputs represent all others, chosen once",
-        reads=("budget", "per-class", "use-weights"),
+        reads=("budget", "per-class", "class-budgets", "use-weights"),
         core="selectors.data_selectors.facility_location:facility_location",
         rule="facility-location",
         looks_at="inputs",

@@ -1,4 +1,4 @@
-"""The samples whose label the server's gradients bear out, drawn anew whenever they are needed.
+"""The samples whose label the server's gradients confirm, drawn again whenever they are needed.
 
 A last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``: how much the
 model still lacks, times the sample's features h (*Gradient Coreset for Federated Learning*, section
@@ -9,7 +9,7 @@ another class's prototype than to its own.
 
 Matching a gradient with few samples prefers those that are learnt already: their gradients are
 small, like what is still missing. Here the server's gradients only rule out what contradicts them.
-Of the rest those are drawn more often that the model has not learnt: in proportion to ``1 - p``.
+Of the rest those can be drawn more often that the model has not learnt, in proportion to ``1 - p``.
 """
 
 from operator import index
@@ -61,6 +61,50 @@ def agreeing(
     >>> samples.tolist(), lacking.tolist()
     ([0, 1, 3], [0.5, 0.1, 0.2])
     """
+    rows, classes, goals = _checked(gradients, labels, targets)
+    if not slack > 0:
+        raise ValueError(f"slack: expected a number above 0, got {slack!r}")
+    shares = _contradictions(rows, classes, goals)
+    usable = np.count_nonzero(np.isfinite(shares))
+    count = max(np.count_nonzero(shares <= slack / (1 + slack)), min(index(at_least), usable))
+    chosen = np.sort(np.argsort(shares, kind="stable")[:count])
+    return chosen, np.abs(rows[chosen, 0])
+
+
+def confirmation(gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike) -> Floats:
+    """Return how far the targets confirm each label: 1 at its prototype, 0 at another's.
+
+    That is ``e / (d + e)`` with the squared distances d and e to the own and to the nearest other
+    prototype. One where nothing is known, NaN for rows that are not finite. Parameters are those of
+    :func:`agreeing`.
+
+    >>> gradients = [[-0.5, 0.0], [-0.9, -3.6], [-0.2, -0.4]]
+    >>> confirmation(gradients, [0, 0, 0], [[-0.5, 0.0], [-0.5, -2.0]]).tolist()
+    [1.0, 0.0, 0.5]
+    """
+    shares = _contradictions(*_checked(gradients, labels, targets))
+    return np.where(np.isfinite(shares), 1 - shares, np.nan)
+
+
+def own_means(gradients: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return the mean gradient of each label that a client has, NaN for a label without samples.
+
+    For want of the server's. Rows that are not finite are left out.
+
+    >>> own_means([[1.0], [3.0], [np.nan], [5.0]], [0, 0, 0, 2]).tolist()
+    [[2.0], [nan], [5.0]]
+    """
+    rows, classes = _matrix(gradients, "gradients"), np.asarray(labels)
+    usable = np.isfinite(rows).all(axis=1)
+    groups = [rows[usable & (classes == c)] for c in range(int(classes.max(initial=-1)) + 1)]
+    nobody = np.full(rows.shape[1], np.nan)
+    means = [group.mean(axis=0) if len(group) else nobody for group in groups]
+    return np.reshape(means, (len(groups), rows.shape[1]))
+
+
+def _checked(
+    gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike
+) -> tuple[Floats, NDArray[Any], Floats]:
     rows, goals = _matrix(gradients, "gradients"), _matrix(targets, "targets")
     classes = np.asarray(labels)
     if goals.shape[1] != rows.shape[1]:
@@ -70,13 +114,7 @@ def agreeing(
     outside = classes[(classes < 0) | (classes >= len(goals))]
     if outside.size:
         raise ValueError(f"labels: expected 0 to {len(goals) - 1}, got {outside[0]}")
-    if not slack > 0:
-        raise ValueError(f"slack: expected a number above 0, got {slack!r}")
-    shares = _contradictions(rows, classes, goals)
-    usable = np.count_nonzero(np.isfinite(shares))
-    count = max(np.count_nonzero(shares <= slack / (1 + slack)), min(index(at_least), usable))
-    chosen = np.sort(np.argsort(shares, kind="stable")[:count])
-    return chosen, np.abs(rows[chosen, 0])
+    return rows, classes, goals
 
 
 def draw(weights: ArrayLike, budget: int, rng: np.random.Generator) -> Positions:

@@ -67,18 +67,45 @@ def split_budget(counts: ArrayLike, budget: int) -> Counts:
     return parts
 
 
-def class_budgets(counts: ArrayLike, budget: int, too_few: int = TOO_FEW) -> Counts:
+def split_equally(counts: ArrayLike, budget: int) -> Counts:
+    """Return each class's part of a budget, the same for all (b / |Y|, section 5.2 of GCFL).
+
+    What a class has no samples for goes to the others, again in equal parts. What cannot be divided
+    goes to the lower classes. The parts add up as those of :func:`split_budget` do.
+
+    >>> split_equally([33, 33, 34], 10).tolist(), split_equally([1, 0, 20, 30], 10).tolist()
+    ([4, 3, 3], [1, 0, 5, 4])
+    """
+    sizes = _checked_counts(counts)
+    if index(budget) < 0:
+        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    parts, left = np.zeros_like(sizes), min(index(budget), int(sizes.sum()))
+    while left:
+        open_classes = np.flatnonzero(parts < sizes)
+        share = max(1, left // len(open_classes))
+        given = np.minimum(sizes[open_classes] - parts[open_classes], share)
+        given[left:] = 0  # fewer samples than classes: one each for the lower ones
+        parts[open_classes] += given
+        left -= int(given.sum())
+    return parts
+
+
+def class_budgets(
+    counts: ArrayLike, budget: int, too_few: int = TOO_FEW, equal: bool = False
+) -> Counts:
     """Return each class's part of a budget, without the classes of too few samples.
 
-    Their part goes to the others. They get only what the others cannot use.
+    Their part goes to the others. They get only what the others cannot use. Parts are in proportion
+    to the classes' sizes, or ``equal``.
 
     >>> class_budgets([2, 50, 50], 10).tolist(), class_budgets([2, 4, 3], 8).tolist()
     ([0, 5, 5], [1, 4, 3])
     """
     sizes = _checked_counts(counts)
+    split = split_equally if equal else split_budget
     large = np.where(sizes < too_few, 0, sizes)
-    parts = split_budget(large, budget)
-    return parts + split_budget(sizes - large, index(budget) - int(parts.sum()))
+    parts = split(large, budget)
+    return parts + split(sizes - large, index(budget) - int(parts.sum()))
 
 
 def _checked_counts(counts: ArrayLike) -> Counts:

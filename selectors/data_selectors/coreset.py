@@ -2,8 +2,8 @@
 
 Samples are grouped by their label, which may be wrong; each group gives its part of the budget
 (*Gradient Coreset for Federated Learning*, section 5.2, with parts in proportion to the groups
-instead of equal ones). For one group of all samples, let all labels be zero. Only ``agreement``
-looks at all classes together.
+unless equal ones are asked for). For one group of all samples, let all labels be zero. Only
+``agreement`` looks at all classes together.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .agreement import agreeing, draw
+from .agreement import agreeing, draw, own_means
 from .budgets import class_budgets
 from .crust import crust, neighbour_counts
 from .facility_location import cluster_sizes, facility_location
@@ -54,18 +54,22 @@ class RuleSettings:
 
     Attributes
     ----------
-    ridge, tolerance, step, nonnegative
+    ridge, tolerance, step, nonnegative, residual
         Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``distance`` and
         ``projection``. The weights of ``projection`` are never negative.
     radius : float
         Of :func:`forager.selectors.data_selectors.crust.crust`.
+    equal : bool
+        Whether classes give equal parts of the budget, not parts in proportion to their sizes.
     """
 
     ridge: float = 0.5
     tolerance: float = 1e-4
     step: int = 1
     nonnegative: bool = False
+    residual: str = "mean"
     radius: float = 2.0
+    equal: bool = False
 
 
 def choose_coreset(
@@ -121,8 +125,10 @@ def choose_coreset(
         return _drawn(values, classes, budget, goals, rng)
     groups = _groups(classes, values)
     sizes = np.array([len(group) for group in groups.values()], dtype=np.int64)
-    parts = class_budgets(sizes, int(sizes.sum()) if rule == "full" else budget)
-    chooser = _Chooser(rule, settings or RuleSettings(), rng)
+    settings = settings or RuleSettings()
+    total = int(sizes.sum()) if rule == "full" else budget
+    parts = class_budgets(sizes, total, equal=settings.equal)
+    chooser = _Chooser(rule, settings, rng)
     indices, weights = [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for (label, group), part in zip(groups.items(), parts, strict=True):
         if part:
@@ -146,10 +152,7 @@ def _drawn(
         raise ValueError("rng: expected a generator for the rule 'agreement', got none")
     usable = np.flatnonzero(np.isfinite(rows).all(axis=1))
     rows, labels = rows[usable], labels[usable]
-    if goals is None:
-        present, labels = np.unique(labels, return_inverse=True)
-        means = [rows[labels == place].mean(axis=0) for place in range(len(present))]
-        goals = np.reshape(means, (len(present), rows.shape[1]))
+    goals = own_means(rows, labels) if goals is None else goals
     samples, lacking = agreeing(rows, labels, goals, at_least=budget)
     chosen = usable[samples[draw(lacking, budget, rng)]]
     return Coreset(chosen, np.ones(len(chosen)))
@@ -197,6 +200,7 @@ class _Chooser:
             tolerance=settings.tolerance,
             step=settings.step,
             nonnegative=self.rule == "projection" or settings.nonnegative,
+            residual=settings.residual,
         )
         rest = np.setdiff1d(np.arange(len(rows)), found.indices)
         more = rest[nearest(rows[rest], target, budget - len(found.indices))]

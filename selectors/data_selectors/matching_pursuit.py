@@ -6,15 +6,26 @@ the norm squared)::
 
     ridge * ||w||^2 + || target - sum_j w_j g_j ||^2
 
-and the next sample is found by the residual ``r = target - sum_j w_j g_j``, computed anew after
-each step. (As printed, ``r_k = sum_j w_j g_j - r_{k-1}`` changes its sign every time.) Two rules:
+and the next sample is found by a residual r, by one of two rules:
 
 - ``distance``, the paper's: the gradient nearest to the residual, ``argmin ||g_j - r||``;
 - ``projection``, GradMatch's (Killamsetty et al., 2021): ``argmax <g_j, r>``.
 
-A ridge of zero makes the norm of the residual fall with every sample. A larger one makes only the
-objective fall. The target is a *mean* over samples, so the weights add up to about one, or to less
-where the ridge is large beside the squared norms of the gradients.
+What the residual is can be read in four ways. G is the mean that the server sends, k the number of
+samples chosen so far:
+
+- ``mean``: ``r = G - sum_j w_j g_j``, the paper's text. G is a *mean*, so the weights add up to
+  about one, r is soon small, and samples with small gradients follow: those learnt already.
+- ``total``: the same with ``budget * G`` in place of G. Weights are about one each, and r stays as
+  large as a gradient until the budget is nearly spent.
+- ``plain-mean``: ``r = (k + 1) G - sum_j g_j``, what the next gradient would have to be for the
+  plain mean of those chosen to equal G. Training without weights uses this mean. All weights are
+  the same, ``1 / k``; there is nothing to solve.
+- ``printed``: ``r_k = sum_j w_j g_j - r_{k-1}`` from ``r_0 = G``, Alg. 2 to the letter. It changes
+  its sign with every step.
+
+With ``mean`` and ``total`` a ridge of zero makes the norm of the residual fall with every sample. A
+larger one makes only the objective fall.
 """
 
 from dataclasses import dataclass
@@ -30,6 +41,7 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 RULES = ("distance", "projection")
+RESIDUALS = ("mean", "total", "plain-mean", "printed")
 DEPENDENT = (
     1e-12  # share of a squared norm that rounding alone may leave of a combination of others
 )
@@ -44,9 +56,10 @@ class Pursuit:
     indices : array of int
         The samples, in the order chosen; none twice.
     weights : array of float
-        One a sample: the ridge solution for these samples.
+        One per sample: the ridge solution for these samples. All the same for ``plain-mean``.
     residuals : array of float
-        Norm of the residual after each step.
+        Norm of what is missing after each step: of the residual, or for ``plain-mean`` of the
+        target minus the mean of those chosen.
     """
 
     indices: Positions
@@ -63,6 +76,7 @@ def matching_pursuit(
     tolerance: float = 1e-4,
     step: int = 1,
     nonnegative: bool = False,
+    residual: str = "mean",
 ) -> Pursuit:
     """Return at most ``budget`` samples whose weighted gradients come close to the target.
 
@@ -72,7 +86,7 @@ def matching_pursuit(
     Parameters
     ----------
     gradients : array, shape (n, d)
-        One row a sample. Rows that are not finite are never chosen.
+        One row per sample. Rows that are not finite are never chosen.
     target : array, shape (d,)
         What to match. A zero target is matched by no sample at all.
     budget : int
@@ -88,7 +102,11 @@ def matching_pursuit(
         Samples added before the weights are solved for again.
     nonnegative : bool
         Choose only gradients on the residual's side, and let a sample go for good when its weight
-        turns negative: the most negative first, as in GradMatch.
+        turns negative: the most negative first, as in GradMatch. Without effect on ``plain-mean``,
+        which has no negative weights.
+    residual : {"mean", "total", "plain-mean", "printed"}
+        What the next sample is compared with. ``plain-mean`` spends the whole budget, whatever the
+        tolerance.
 
     Examples
     --------
@@ -98,24 +116,43 @@ def matching_pursuit(
     ([1, 0], [1.0, 1.0], [1.0, 0.0])
     >>> matching_pursuit(gradients, [1.0, 2.0], budget=1, rule="projection").indices.tolist()
     [2]
+
+    The plain mean of the second and third of these is the target. A weighted sum needs only the
+    second; little is missing then, and the smallest gradient is nearest to it.
+
+    >>> gradients = [[0.1], [3.0], [1.0]]
+    >>> for residual in ("mean", "plain-mean"):
+    ...     print(matching_pursuit(gradients, [2.0], 2, residual=residual).indices.tolist())
+    [1, 0]
+    [1, 2]
     """
     rows, goal = _checked_vectors(gradients, target)
-    _check_settings(budget, rule, ridge, tolerance, step)
-    fit = _RidgeFit(goal, min(index(budget), len(rows)), ridge)
-    residuals = _pursue(rows, fit, rule, tolerance, step, nonnegative)
-    return Pursuit(fit.positions[: fit.size], fit.weights[: fit.size], np.array(residuals))
+    _check_settings(budget, rule, ridge, tolerance, step, residual)
+    room = min(index(budget), len(rows))
+    if residual == "plain-mean":
+        return _plain_mean(rows, goal, room, rule, step)
+    fit = _RidgeFit(goal * room if residual == "total" else goal, room, ridge)
+    norms = _pursue(rows, fit, rule, tolerance, step, nonnegative, residual == "printed")
+    return Pursuit(fit.positions[: fit.size], fit.weights[: fit.size], np.array(norms))
 
 
 def _pursue(
-    rows: NDArray[Any], fit: "_RidgeFit", rule: str, tolerance: float, step: int, nonnegative: bool
+    rows: NDArray[Any],
+    fit: "_RidgeFit",
+    rule: str,
+    tolerance: float,
+    step: int,
+    nonnegative: bool,
+    printed: bool,
 ) -> list[float]:
     """Add samples to the fit until it is full or good enough; return the residuals' norms."""
-    norms = [float(np.linalg.norm(fit.goal))]
+    residual = fit.goal
+    norms = [float(np.linalg.norm(residual))]
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are left out
         squares = np.einsum("ij,ij->i", rows, rows)
         closed = ~np.isfinite(squares)
         while fit.room and norms[-1] > tolerance * norms[0]:
-            products = rows @ fit.residual.astype(rows.dtype)
+            products = rows @ residual.astype(rows.dtype)
             scores = squares - 2 * products if rule == "distance" else -products
             scores[closed | (products <= 0) if nonnegative else closed] = np.inf
             chosen = _lowest(scores, min(step, fit.room))
@@ -126,8 +163,32 @@ def _pursue(
                 fit.add(position, rows[position])
             if nonnegative:
                 fit.drop_negative()
-            norms.append(fit.update_residual())
+            residual = fit.weighted_sum() - residual if printed else fit.goal - fit.weighted_sum()
+            norms.append(float(np.linalg.norm(residual)))
     return norms[1:]
+
+
+def _plain_mean(rows: NDArray[Any], goal: Floats, budget: int, rule: str, step: int) -> Pursuit:
+    """Return samples chosen so that their plain mean comes close to the goal, step by step."""
+    chosen: list[int] = []
+    total, norms = np.zeros_like(goal), []
+    with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are left out
+        squares = np.einsum("ij,ij->i", rows, rows)
+        closed = ~np.isfinite(squares)
+        while len(chosen) < budget:
+            residual = (len(chosen) + 1) * goal - total
+            products = rows @ residual.astype(rows.dtype)
+            scores = squares - 2 * products if rule == "distance" else -products
+            scores[closed] = np.inf
+            more = _lowest(scores, min(step, budget - len(chosen)))
+            if not more.size:
+                break
+            closed[more] = True
+            chosen += more.tolist()
+            total = total + rows[more].sum(axis=0, dtype=np.float64)
+            norms.append(float(np.linalg.norm(goal - total / len(chosen))))
+    weights = np.full(len(chosen), 1 / max(1, len(chosen)))
+    return Pursuit(np.array(chosen, dtype=np.intp), weights, np.array(norms))
 
 
 def _lowest(scores: NDArray[Any], count: int) -> Positions:
@@ -151,11 +212,15 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
     return rows if rows.flags.f_contiguous else np.ascontiguousarray(rows), goal
 
 
-def _check_settings(budget: int, rule: str, ridge: float, tolerance: float, step: int) -> None:
+def _check_settings(
+    budget: int, rule: str, ridge: float, tolerance: float, step: int, residual: str
+) -> None:
     if index(budget) < 0:
         raise ValueError(f"budget: expected 0 or more, got {budget}")
     if rule not in RULES:
         raise ValueError(f"rule: expected one of {RULES}, got {rule!r}")
+    if residual not in RESIDUALS:
+        raise ValueError(f"residual: expected one of {RESIDUALS}, got {residual!r}")
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge: expected a finite number from 0 on, got {ridge!r}")
     if not tolerance >= 0:
@@ -174,7 +239,6 @@ class _RidgeFit:
 
     def __init__(self, goal: Floats, budget: int, ridge: float) -> None:
         self.goal, self.ridge, self.size = goal, ridge, 0
-        self.residual = goal
         self.positions = np.zeros(budget, dtype=np.intp)
         self.weights = np.zeros(budget)
         self._rows = np.zeros((budget, goal.size))
@@ -223,7 +287,7 @@ class _RidgeFit:
             kept[last] = 0
         self.size = last
 
-    def update_residual(self) -> float:
-        """Compute the residual from the weights and return its norm."""
-        self.residual = self.goal - self.weights[: self.size] @ self._rows[: self.size]
-        return float(np.linalg.norm(self.residual))
+    def weighted_sum(self) -> Floats:
+        """Return what the samples add up to with their weights."""
+        total: Floats = self.weights[: self.size] @ self._rows[: self.size]
+        return total

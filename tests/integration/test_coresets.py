@@ -50,10 +50,10 @@ def same_model(a, b):
 
 STACKS = [
     {"strategy": "gcfl"},
-    {"strategy": "agreement"},
+    {"strategy": "gcfl-paper"},
     {"strategy": "gcfl", "uplink": "top-k", "client-selector": "cosage", "aggregator": "fedyogi"},
     {"data-selector": "crust", "coreset.use-weights": True, "fine-tune.epochs": 1},
-    {"strategy": "gcfl", "objective": "scaffold", "coreset.use-weights": True},
+    {"strategy": "gcfl-paper", "objective": "scaffold", "coreset.use-weights": True},
     {"strategy": "moon", "model": "mlp", "data-selector": "facility-location"},
     {"strategy": "scaffold", "uplink": "top-k", "momentum": 0.9, "top-k.error-feedback": True},
 ]
@@ -89,12 +89,12 @@ def test_stacked_clients_train_as_one_by_one(small, stack):
 def test_the_methods_differ_and_the_clean_samples_are_found(small):
     settings = {**small, "client-selector": "all", "partition": "iid"}
     shares = {}
-    for name in ("random", "gcfl", "nearest", "agreement", "skyline"):
+    for name in ("random", "gcfl-paper", "nearest", "gcfl", "skyline"):
         result = run_local({**settings, "data-selector": name})
         shares[name] = events(result, "coresets")[-1]["clean-share"]
     assert shares["skyline"] == 1.0
-    assert shares["nearest"] > 0.9 > shares["gcfl"] > shares["random"]
-    assert shares["agreement"] > shares["random"] + 0.1
+    assert shares["nearest"] > 0.9 > shares["gcfl-paper"] > shares["random"]
+    assert shares["gcfl"] > shares["random"] + 0.1
 
 
 def test_guidance_is_counted_apart_and_travels_only_when_it_is_needed(small):

@@ -26,7 +26,9 @@ OTHER: dict[str, Any] = {
     **{"coreset.every": 1, "coreset.first-round": 0, "coreset.rule": "projection"},
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},
     **{"coreset.tolerance": 0.5, "coreset.step": 3, "coreset.nonnegative": True},
-    **{"coreset.use-weights": True, "coreset.radius": 0.1},
+    **{"coreset.use-weights": True, "coreset.radius": 0.1, "coreset.residual": "total"},
+    **{"coreset.class-budgets": "equal", "coreset.memory": 0.1, "coreset.clip": 0.5},
+    **{"coreset.noise-multiplier": 2.0},
     **{
         "ios.at": "trained",
         "ios.share": 0.5,
@@ -118,7 +120,7 @@ def test_what_is_said_not_to_be_used_is_not(small, said, keys):
 
 def test_that_would_show(small):
     """The same comparison sees what is used."""
-    for keys in ({"data-selector": "gcfl"}, {"data-selector": "agreement"}):
+    for keys in ({"data-selector": "gcfl-paper"}, {"data-selector": "gcfl"}):
         plain, other = (
             run_local({**small, **keys, "coreset.every": every, "coreset.first-round": 0})
             for every in (1, 9)

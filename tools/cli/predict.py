@@ -65,5 +65,5 @@ def predict(
         print(f"{len(predicted)} samples ({problem.kind}); predictions of shape {scores.shape[1:]}")
     if out is not None:
         names = ("classes", "probabilities") if problem.has_classes else ("predicted", "scores")
-        np.savez(out, **dict(zip(names, (predicted, scores), strict=True)))
+        np.savez(out, allow_pickle=False, **dict(zip(names, (predicted, scores), strict=True)))
         print(f"written: {out}")

@@ -7,7 +7,7 @@ from html import escape
 from threading import Lock
 
 from ...core.tasks.metric_text import label, written
-from ..report.page import CHAPTERS, render
+from ..report.page import chapters, render
 from ..report.picture import figure
 from ..report.tables import text
 from ..report.watch import view
@@ -58,9 +58,9 @@ def _version(runs: Sequence[FollowedRun]) -> int:
 
 def _pictures(run: FollowedRun) -> dict[str, str]:
     history = run.history()
-    drawn = ((each, each.draw(history)) for _, some in CHAPTERS for each in some)
+    drawn = ((each, each.draw(history)) for _, some in chapters(history) for each in some)
     return {
-        plot.name: figure(each.title, plot, each.caption)
+        plot.name: figure(each.title, plot, each.words(history))
         for each, plot in drawn
         if plot is not None
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...core.tasks.metric_text import label
 from ..report.axes import HEIGHT, finish, line, percent_axis
 from ..report.formatting import shorten
 from ..report.history import History
@@ -13,21 +14,27 @@ if TYPE_CHECKING:
 
 
 def overlay(histories: Mapping[str, History]) -> Plot | None:
-    """Draw the accuracy of several runs over rounds; None if there is nothing to compare yet.
+    """Draw the main metric of several runs over rounds; None if there is nothing to compare yet.
 
-    Where all clients were asked, their own data decide: runs with several models are among them.
+    Runs that are judged by another metric than the first are left out. Where all clients were
+    asked, their own data decide: runs with several models are among them.
     """
-    column = "clients-accuracy-mean"
-    if not all(history.series(column)[0] for history in histories.values()):
-        column = "accuracy"
-    known = {name: each for name, each in histories.items() if each.series(column)[0]}
+    if not histories:
+        return None
+    metric = next(iter(histories.values())).metric
+    same = {name: each for name, each in histories.items() if each.metric.name == metric.name}
+    column = f"clients-{metric.name}-mean"
+    if not all(history.series(column)[0] for history in same.values()):
+        column = metric.name
+    known = {name: each for name, each in same.items() if each.series(column)[0]}
     if len(known) < 2:
         return None
 
     def paint(axes: "Axes") -> None:
         for position, (name, history) in enumerate(known.items()):
             line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
-        percent_axis(axes)
-        finish(axes, "accuracy" if column == "accuracy" else "on clients' own data")
+        if metric.share:
+            percent_axis(axes)
+        finish(axes, label(metric) if column == metric.name else "on clients' own data")
 
     return draw("overlay", HEIGHT + 0.15 * len(known), paint)

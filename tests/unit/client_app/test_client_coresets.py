@@ -32,7 +32,7 @@ def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
 class Client:
     """A client that answers messages one after the other and keeps its state."""
 
-    def __init__(self, selector: str = "gcfl", **settings: Any) -> None:
+    def __init__(self, selector: str = "gcfl-paper", **settings: Any) -> None:
         keys = {name.replace("__", ".").replace("_", "-"): v for name, v in settings.items()}
         self.config = read_config({**DATA, "data-selector": selector, **keys})
         self.data = TASK.client_data(0, 6).train
@@ -114,6 +114,74 @@ def test_agreement_keeps_a_pool_from_which_every_round_draws():
     assert float(client.clean[pool].float().mean()) > float(client.clean.float().mean()) + 0.2
 
 
+@pytest.mark.parametrize(("budget", "size"), [(0.1, round(0.1 * SIZE)), (25, 25), (1e-9, 1)])
+def test_a_budget_below_what_is_trusted_is_spent(budget, size):
+    client = Client("gcfl", coreset__budget=budget)
+    assert told(client.request(2, guided=True), "size") == size
+
+
+def test_a_larger_budget_is_spent_on_what_is_trusted_only():
+    client = Client("gcfl", coreset__budget=1.0)
+    first, second = client.request(2, guided=True), client.request(3)
+    pool = client.state["coreset"]["indices"]
+    assert SIZE / 3 < len(pool) < SIZE
+    assert torch.equal(first.chosen.y, client.data.y[pool])
+    assert same(first, second)
+    assert told(first, "clean") > float(client.clean.float().mean()) + 0.2
+
+
+def test_gcfl_draws_as_agreement_does_unless_a_rule_is_set():
+    chosen = [Client(name).request(2, guided=True) for name in ("gcfl", "agreement")]
+    assert same(*chosen)
+    plain = Client("gcfl", coreset__rule="distance").request(2, guided=True)
+    named = Client("gcfl-paper", coreset__residual="plain-mean").request(2, guided=True)
+    paper = Client("gcfl-paper").request(2, guided=True)
+    assert same(plain, named)
+    assert not same(plain, paper)
+    assert not same(plain, chosen[0])
+
+
+def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
+    client = Client("gcfl", coreset__memory=0.5)
+    client.request(2, guided=True)
+    before = client.state["coreset"]
+    drawn = before["trained"]
+    assert drawn.sum() == round(0.1 * SIZE)
+    client.request(3)
+    drawn = client.state["coreset"]["trained"]
+    assert drawn.sum() > round(0.1 * SIZE)
+    client.request(4, kind="query.summary")  # only a taste
+    assert np.array_equal(client.state["coreset"]["trained"], drawn)
+
+    # The model has learnt all labels by heart, as far as one can tell by its bias and weights
+    client.arrays = {name: 30 * array for name, array in client.arrays.items()}
+    client.request(5, guided=True)
+    after, last = client.state["coreset"], Client("gcfl", coreset__memory=0.0)
+    last.arrays = client.arrays
+    last.request(5, guided=True)
+    seen = last.state["coreset"]["trust"]
+    expected = 0.5 * before["trust"] + 0.5 * seen
+    np.testing.assert_allclose(after["trust"][:, ~drawn], expected[:, ~drawn], atol=1e-6)
+    falls = np.minimum(expected, before["trust"])
+    np.testing.assert_allclose(after["trust"][:, drawn], falls[:, drawn], atol=1e-6)
+    assert (after["trust"][:, drawn] < expected[:, drawn] - 1e-6).any()
+
+
+def test_without_samples_on_the_server_labels_are_judged_by_the_clients_own_means():
+    client = Client("gcfl", coreset__target="own")
+    assert told(client.request(1), "round") == 0
+    own = client.request(2)
+    assert (told(own, "round"), told(own, "size")) == (2, round(0.1 * SIZE))
+    assert told(own, "clean") > float(client.clean.float().mean())
+
+
+def test_classes_give_equal_parts_if_asked_for():
+    client = Client(coreset__budget=50, coreset__class_budgets="equal")
+    client.data = Split(client.data.x, (torch.arange(SIZE) < 20).long())
+    request = client.request(2, guided=True)
+    assert torch.bincount(request.chosen.y).tolist() == [30, 20]
+
+
 def test_agreement_weighs_nothing_in_training():
     assert Client("agreement", coreset__use_weights=True).request(2, guided=True).weights is None
 
@@ -139,7 +207,7 @@ def test_a_taste_of_training_chooses_nothing():
     assert told(client.request(1), "round") == 1
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement", "crust"])
 def test_data_that_changed_are_chosen_from_anew(selector):
     client = Client(selector, coreset__every=100)
     client.request(2, guided=True)
@@ -157,7 +225,7 @@ def test_data_that_changed_are_chosen_from_anew(selector):
 @pytest.mark.parametrize(
     ("budget", "size"), [(0.1, round(0.1 * SIZE)), (1.0, SIZE), (25, 25), (1e6, SIZE), (1e-9, 1)]
 )
-@pytest.mark.parametrize("selector", ["gcfl", "agreement", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "facility-location"])
 def test_the_budget_is_a_share_or_a_number(selector, budget, size):
     client = Client(selector, coreset__budget=budget)
     assert told(client.request(2, guided=True), "size") == size
@@ -166,7 +234,7 @@ def test_the_budget_is_a_share_or_a_number(selector, budget, size):
 
 
 @pytest.mark.parametrize(
-    "selector", ["gcfl", "gradmatch", "nearest", "agreement", "crust", "facility-location"]
+    "selector", ["gcfl-paper", "gradmatch", "nearest", "agreement", "crust", "facility-location"]
 )
 def test_samples_that_are_not_finite_are_never_trained_on(selector):
     client = Client(selector)
@@ -180,7 +248,7 @@ def test_samples_that_are_not_finite_are_never_trained_on(selector):
         TASK._clients._kept.clear()  # the data belong to all tests
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "agreement"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement"])
 def test_nothing_usable_leaves_a_random_subset(selector):
     client = Client(selector)
     client.data = Split(torch.full_like(client.data.x, np.nan), client.data.y)
@@ -188,7 +256,7 @@ def test_nothing_usable_leaves_a_random_subset(selector):
     assert (told(request, "round"), told(request, "size")) == (0, round(0.1 * SIZE))
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "nearest", "agreement", "crust"])
 def test_gradients_that_are_all_zero(selector):
     client = Client(selector)
     client.data = Split(client.data.x, torch.zeros_like(client.data.y))
@@ -200,7 +268,7 @@ def test_gradients_that_are_all_zero(selector):
 
 
 def test_a_class_of_one_and_classes_that_are_absent():
-    client = Client("gcfl", coreset__budget=20)
+    client = Client("gcfl-paper", coreset__budget=20)
     labels = torch.ones_like(client.data.y)
     labels[7] = 3
     client.data = Split(client.data.x, labels)
@@ -209,7 +277,7 @@ def test_a_class_of_one_and_classes_that_are_absent():
     assert (request.chosen.y == 1).all()
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "nearest", "agreement"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "nearest", "agreement"])
 def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
     client = Client(selector)
     client.unknown_to_server = 3
@@ -218,7 +286,7 @@ def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
     assert (request.chosen.y == 3).any()
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement", "crust"])
 def test_labels_out_of_range_are_an_error_that_says_so(selector):
     client = Client(selector)
     client.data = Split(client.data.x, client.data.y + 5)
@@ -226,7 +294,7 @@ def test_labels_out_of_range_are_an_error_that_says_so(selector):
         client.request(2, guided=True)
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "crust", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "crust", "facility-location"])
 def test_weights_are_used_only_if_asked_for(selector):
     assert Client(selector).request(2, guided=True).weights is None
     client = Client(selector, coreset__use_weights=True, coreset__radius=0.05)

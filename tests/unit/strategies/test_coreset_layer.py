@@ -17,9 +17,11 @@ from fakes import (
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
 from forager.core.config.combinations import unused_keys
+from forager.core.learning.trainer import read_arrays
 from forager.core.storage import tree
+from forager.core.tasks import load_task
 from forager.core.tasks.errors import TaskError
-from forager.core.wire.arrays import to_record
+from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.events import CoresetsUsed, Quarantined, Selected
 from forager.core.wire.keys import CORESET, TARGETS
 from forager.strategies.build import build_strategy
@@ -240,3 +242,48 @@ def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> Non
     with pytest.raises(TaskError, match=r"model = '.*:no_head', .*last layer is ReLU"):
         build_strategy(config)
     build_strategy(read_config({"data-selector": "random", "model": config.model}))
+
+
+def sent_means(**settings: Any) -> Any:
+    """Return what a server sends at its initial model."""
+    config = read_config({"strategy": "gcfl", "num-clients": 5, **settings})
+    layer = inside(build_strategy(config), Coresets)
+    assert layer.targets is not None
+    arrays = to_record(read_arrays(load_task(config.task_spec()).build_model()))
+    return from_record(layer.targets(arrays))["means"]
+
+
+@pytest.mark.parametrize("per_class", [True, False])
+def test_noise_hides_the_servers_gradients(per_class: bool) -> None:
+    form = {"strategy": "gcfl-paper", "coreset.per-class": per_class}
+    plain = sent_means(**form)
+    bare = sent_means(**form, **{"coreset.noise-multiplier": 1e-9, "coreset.clip": 1e9})
+    assert np.abs(bare - plain).max() > 0.001  # 1e-9 * 1e9 = 1, over the samples of a class
+    exact = sent_means(**form, **{"coreset.noise-multiplier": 1e-12, "coreset.clip": 1e6})
+    np.testing.assert_allclose(exact, plain, atol=1e-5)
+    clipped = sent_means(**form, **{"coreset.noise-multiplier": 1e-9, "coreset.clip": 0.01})
+    rows = clipped if per_class else clipped.reshape(1, -1)
+    assert np.linalg.norm(rows, axis=1).max() < 0.0101
+
+
+def test_the_noise_on_gradients_does_not_follow_from_the_seed() -> None:
+    once, again = (sent_means(**{"coreset.noise-multiplier": 1.0}) for _ in range(2))
+    assert once.shape == again.shape
+    assert not np.allclose(once, again)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("coreset.residual", "median"),
+        ("coreset.class-budgets", "half"),
+        ("coreset.memory", 1.0),
+        ("coreset.noise-multiplier", -1.0),
+        ("coreset.clip", 0.0),
+    ],
+)
+def test_values_that_are_not_allowed_are_named(key: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_config({"strategy": "gcfl", key: value})
+    assert key in str(error.value)
+    assert str(value) in str(error.value)

@@ -14,7 +14,7 @@ ONLY_A_MODEL = {
     "client-selector": {"random", "all", "round-robin", "aoi"},
     "data-selector": {
         *("full", "random", "facility-location", "crust", "skyline", "agreement"),
-        *("gcfl", "gradmatch", "nearest"),
+        *("gcfl", "gcfl-paper", "gradmatch", "nearest"),
     },
     "cohorts": {"none", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},

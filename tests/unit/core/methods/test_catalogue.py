@@ -87,6 +87,7 @@ def test_presets_are_the_published_methods() -> None:
         "moon": {"objective": "moon"},
         "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
+        "gcfl-paper": {"data-selector": "gcfl-paper", "weighting": "uniform"},
         "agreement": {"data-selector": "agreement", "weighting": "uniform"},
         "ode": {"data-selector": "ode"},
         "ode-paper": {"data-selector": "ode-paper"},
@@ -127,30 +128,31 @@ def test_a_name_that_is_not_there_is_an_error() -> None:
 
 def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> None:
     found = {
-        name: (m.rule, m.target, m.looks_at, m.redraws)
+        name: (m.rule, m.target, m.looks_at, m.residual)
         for name, m in methods("data-selector").items()
         if isinstance(m, CoresetMethod)
     }
     assert found == {
-        "gcfl": ("distance", "server", "gradients", False),
-        "gradmatch": ("projection", "own", "gradients", False),
-        "nearest": ("nearest", "server", "gradients", False),
-        "agreement": ("agreement", "server", "gradients", True),
-        "crust": ("crust", "none", "gradients", False),
-        "facility-location": ("facility-location", "none", "inputs", False),
-        "random": ("random", "none", "nothing", False),
+        "gcfl": ("agreement", "server", "gradients", "plain-mean"),
+        "gcfl-paper": ("distance", "server", "gradients", "mean"),
+        "gradmatch": ("projection", "own", "gradients", "mean"),
+        "nearest": ("nearest", "server", "gradients", "mean"),
+        "agreement": ("agreement", "server", "gradients", "mean"),
+        "crust": ("crust", "none", "gradients", "mean"),
+        "facility-location": ("facility-location", "none", "inputs", "mean"),
+        "random": ("random", "none", "nothing", "mean"),
     }
     assert {rule for rule, *_ in found.values()} <= set(RULES)
 
 
-@pytest.mark.parametrize("rule", ["distance", "projection", "nearest"])
+@pytest.mark.parametrize("rule", ["agreement", "distance", "projection", "nearest"])
 @pytest.mark.parametrize("target", ["server", "own"])
 def test_settings_take_the_place_of_a_matching_method_s_own_choice(rule: str, target: str) -> None:
     settings = Coreset(rule=rule, target=target)  # type: ignore[arg-type]
     for name, method in methods("data-selector").items():
         if not isinstance(method, CoresetMethod):
             continue
-        matches = name in ("gcfl", "gradmatch", "nearest")
+        matches = name in ("gcfl", "gcfl-paper", "gradmatch", "nearest")
         assert method.rule_of(Coreset()) == method.rule
         assert method.target_of(Coreset()) == method.target
         assert method.rule_of(settings) == (rule if "rule" in method.reads else method.rule)

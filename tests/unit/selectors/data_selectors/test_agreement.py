@@ -4,7 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forager.selectors.data_selectors.agreement import agreeing, draw
+from forager.selectors.data_selectors.agreement import (
+    agreeing,
+    confirmation,
+    draw,
+    own_means,
+)
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
 TARGETS = -0.3 * np.column_stack([np.ones(3), CENTRES])
@@ -132,3 +137,21 @@ def test_errors_name_the_argument(changes: dict, message: str) -> None:
         agreeing(**arguments)
     with pytest.raises(ValueError, match="budget: expected 0 or more, got -1"):
         draw([1.0], -1, np.random.default_rng(0))
+
+
+def test_confirmation_is_what_agreeing_goes_by() -> None:
+    rows, labels, _ = noisy(500, 0.4)
+    rows[3, 1] = np.nan
+    confirmed = confirmation(rows, labels, TARGETS)
+    assert np.isnan(confirmed[3])
+    assert (
+        np.flatnonzero(confirmed >= 1 / 3).tolist() == agreeing(rows, labels, TARGETS)[0].tolist()
+    )
+
+
+def test_own_means_leave_out_what_is_not_finite() -> None:
+    rows, labels, _ = noisy(100, 0.0)
+    broken = np.concatenate([rows, np.full((3, 3), np.nan)])
+    means = own_means(broken, np.concatenate([labels, [0, 1, 2]]))
+    np.testing.assert_allclose(means, [rows[labels == c].mean(axis=0) for c in range(3)])
+    assert own_means(rows[:0], labels[:0]).shape == (0, 3)

@@ -1,7 +1,13 @@
 from fractions import Fraction
 
+import numpy as np
 import pytest
-from forager.selectors.data_selectors.budgets import budget_count, class_budgets, split_budget
+from forager.selectors.data_selectors.budgets import (
+    budget_count,
+    class_budgets,
+    split_budget,
+    split_equally,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,3 +76,20 @@ def test_errors_name_the_argument() -> None:
         split_budget([0.5, 2.5], 1)
     with pytest.raises(ValueError, match="budget: expected 0 or more, got -1"):
         split_budget([3], -1)
+
+
+@given(counts=st.lists(st.integers(0, 30), max_size=8), budget=st.integers(0, 200))
+def test_equal_parts_add_up_and_differ_by_one_at_most_where_there_are_samples(
+    counts: list[int], budget: int
+) -> None:
+    parts = split_equally(np.array(counts, dtype=int), budget)
+    assert parts.sum() == min(budget, sum(counts))
+    assert (parts <= counts).all()
+    unfilled = [part for part, count in zip(parts, counts, strict=True) if part < count]
+    if unfilled:
+        assert parts.max() - min(unfilled) <= 1
+
+
+def test_classes_of_too_few_leave_their_equal_part_to_the_others() -> None:
+    assert class_budgets([2, 50, 10], 10, equal=True).tolist() == [0, 5, 5]
+    assert class_budgets([2, 4, 3], 8, equal=True).tolist() == [1, 4, 3]

@@ -237,3 +237,84 @@ def test_errors_name_the_argument(changes: dict, message: str) -> None:
     arguments = {"gradients": np.ones((3, 2)), "target": [1.0, 1.0], "budget": 2} | changes
     with pytest.raises(ValueError, match=message):
         matching_pursuit(**arguments)
+
+
+@pytest.mark.parametrize("rule", ["distance", "projection"])
+def test_the_total_is_the_mean_times_the_budget(rule: str) -> None:
+    rng = np.random.default_rng(5)
+    gradients = rng.normal(size=(40, 10)) + 0.5
+    target = gradients.mean(axis=0)
+    total = matching_pursuit(gradients, target, 8, rule, tolerance=0.0, residual="total")
+    chosen, weights = by_the_book(gradients, 8 * target, 8, rule, 0.5)
+    assert total.indices.tolist() == chosen
+    np.testing.assert_allclose(total.weights, weights, rtol=1e-8)
+    assert matching_pursuit(gradients[:3], target, 8, rule, residual="total").indices.size == 3
+
+
+def test_the_plain_mean_comes_closer_than_the_samples_of_a_weighted_sum() -> None:
+    """In training all samples count the same: their plain mean is the step that is made."""
+    closer = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        gradients = rng.normal(size=(200, 5)) + 1.0
+        target = gradients[:50].mean(axis=0)
+        left = {}
+        for residual in ("mean", "total", "plain-mean", "printed"):
+            found = matching_pursuit(gradients, target, 20, residual=residual)
+            left[residual] = np.linalg.norm(target - gradients[found.indices].mean(axis=0))
+        assert left["plain-mean"] < 0.1
+        closer += left["plain-mean"] == min(left.values())
+    assert closer == 10
+
+
+def test_the_plain_mean_step_by_step() -> None:
+    rng = np.random.default_rng(6)
+    gradients, target = rng.normal(size=(30, 4)), rng.normal(size=4)
+    found = matching_pursuit(gradients, target, 12, residual="plain-mean")
+    chosen: list[int] = []
+    for _ in range(12):
+        rest = [j for j in range(30) if j not in chosen]
+        wanted = (len(chosen) + 1) * target - gradients[chosen].sum(axis=0)
+        chosen.append(min(rest, key=lambda j: np.linalg.norm(gradients[j] - wanted)))
+    assert found.indices.tolist() == chosen
+    np.testing.assert_allclose(found.weights, 1 / 12)
+    left = np.linalg.norm(target - gradients[chosen].mean(axis=0))
+    np.testing.assert_allclose(found.residuals[-1], left)
+    assert len(found.residuals) == 12
+    in_steps = matching_pursuit(gradients, target, 12, residual="plain-mean", step=5)
+    assert (len(in_steps.indices), len(in_steps.residuals)) == (12, 3)
+
+
+def test_the_plain_mean_spends_the_budget_on_what_is_finite() -> None:
+    gradients = np.ones((6, 2))
+    gradients[2, 0] = np.nan
+    found = matching_pursuit(gradients, [1.0, 1.0], 9, residual="plain-mean")
+    assert found.indices.tolist() == [0, 1, 3, 4, 5]
+    nobody = matching_pursuit(gradients, [1.0, 1.0], 0, residual="plain-mean")
+    assert nobody.indices.tolist() == nobody.weights.tolist() == []
+    zero = matching_pursuit(gradients, [0.0, 0.0], 2, residual="plain-mean")
+    assert zero.indices.tolist() == [0, 1]
+
+
+def test_as_printed_the_residual_changes_its_sign() -> None:
+    """Algorithm 2 to the letter, step by step."""
+    rng = np.random.default_rng(7)
+    gradients = rng.normal(size=(30, 6))
+    target = gradients.mean(axis=0)
+    found = matching_pursuit(gradients, target, 9, tolerance=0.0, residual="printed")
+    chosen: list[int] = []
+    residual, norms = target, []
+    for _ in range(9):
+        rest = [j for j in range(30) if j not in chosen]
+        chosen.append(min(rest, key=lambda j: np.linalg.norm(gradients[j] - residual)))
+        weights = ridge_solution(gradients[chosen], target, 0.5)
+        residual = weights @ gradients[chosen] - residual
+        norms.append(np.linalg.norm(residual))
+    assert found.indices.tolist() == chosen
+    np.testing.assert_allclose(found.weights, weights, rtol=1e-8)
+    np.testing.assert_allclose(found.residuals, norms, rtol=1e-8)
+
+
+def test_an_unknown_residual_is_named() -> None:
+    with pytest.raises(ValueError, match=r"residual: expected one of .*plain-mean.*, got 'median'"):
+        matching_pursuit(np.ones((2, 2)), [1.0, 1.0], 1, residual="median")
