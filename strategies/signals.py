@@ -70,7 +70,7 @@ class Signal:
 def signal_of(config: RunConfig) -> Signal:
     """Return what the cohorts of a run are found by."""
     dimension, seed = config[Cohort].dimension, config.seed
-    if config.cohorts == "auxo" and config.similarity == "index-overlap":
+    if config.cohorts in ("auxo", "auxo-paper") and config.similarity == "index-overlap":
         return SupportSignal(SupportReader(parameter_shapes(config)), dimension, seed)
     return Signal(dimension, seed)
 

@@ -16,7 +16,7 @@ ONLY_A_MODEL = {
         *("full", "random", "facility-location", "crust", "skyline", "agreement"),
         *("gcfl", "gradmatch", "nearest"),
     },
-    "cohorts": {"none", "auxo", "cfl", "neighbours"},
+    "cohorts": {"none", "auxo", "auxo-paper", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
     "objective": {"sgd", "prox", "moon"},
     "aggregator": {
@@ -138,6 +138,7 @@ COMPARED = {
     "flexcfl": {"none"},
     "fl-hc": {"none"},
     "auxo": {"none", "index-overlap"},
+    "auxo-paper": {"none", "index-overlap"},
     "similarity": {"index-overlap", "cosine", "euclidean", "oracle"},
     "neighbours": {"index-overlap", "cosine", "euclidean", "oracle"},
 }

@@ -89,7 +89,8 @@ def test_presets_are_the_published_methods() -> None:
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
         "agreement": {"data-selector": "agreement", "weighting": "uniform"},
         "ode": {"data-selector": "ode"},
-        "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
+        "auxo": {"cohorts": "auxo"},
+        "auxo-paper": {"cohorts": "auxo-paper", "aggregator": "fedyogi"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
     }
     assert next(iter(presets())) == "fedavg"
