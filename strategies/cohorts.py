@@ -151,6 +151,7 @@ class Cohorts(Layer):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Message]] = defaultdict(list)
+        trained: dict[str, list[tuple[str, float, ArrayRecord]]] = defaultdict(list)
         seconds = 0.0
 
         def read(reply: Message) -> None:
@@ -161,6 +162,9 @@ class Cohorts(Layer):
             self.rule.hear(key, reply, sent)
             self.signal.add(cohort, key, sent, reply)
             groups[cohort].append(reply)
+            if self.own_start:  # the reply itself is changed by aggregation
+                weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
+                trained[cohort].append((key, weight, sent_arrays(reply, ARRAYS)))
             seconds += perf_counter() - started
 
         for _ in self.federation.sound(server_round, replies, read):
@@ -178,10 +182,9 @@ class Cohorts(Layer):
         regrouping = self.rule.learn(server_round, self.rounds, seen)
         seconds += perf_counter() - started
         if regrouping is not None:
-            split = {cohort: groups[cohort] for cohort in done if cohort not in regrouping}
             self._regroup(server_round, regrouping)
-            if self.own_start:
-                self._start_from_own(reply for replies in split.values() for reply in replies)
+            for cohort in set(trained) - set(regrouping):
+                self._start_from_own(trained[cohort])
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self._mean_model(), totals
@@ -323,19 +326,17 @@ class Cohorts(Layer):
         self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
 
-    def _start_from_own(self, replies: Iterable[Message]) -> None:
-        """Let the parts of a cohort start from what their own members have just trained."""
+    def _start_from_own(self, trained: Sequence[tuple[str, float, ArrayRecord]]) -> None:
+        """Let the parts of a cohort start from what their own members have just trained.
+
+        Given are the members of the cohort, each with its number of samples and its model.
+        """
         means: dict[str, RunningMean] = defaultdict(RunningMean)
-        for reply in replies:
-            key = self.federation.key_of(reply)
-            cohort = self.rule.settled({key: ""}).get(key)
-            if cohort is not None:
-                weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
-                arrays = from_record(sent_arrays(reply, ARRAYS))
-                means[cohort].add(arrays, {}, weight=weight)
-        self.leaf_models |= {
-            cohort: to_record(mean.arrays) for cohort, mean in means.items() if mean.weight
-        }
+        where = self.rule.settled({key: "" for key, _, _ in trained})
+        for key, weight, model in trained:
+            if key in where and weight > 0:
+                means[where[key]].add(from_record(model), {}, weight=weight)
+        self.leaf_models |= {cohort: to_record(mean.arrays) for cohort, mean in means.items()}
 
     def _mean_model(self) -> ArrayRecord:
         """Return the mean of the cohorts' models by their members: one model for all, if any."""

@@ -63,6 +63,7 @@ CASES |= {
     for name in ("gcfl", "gradmatch", "nearest")
     for rule in ("distance", "projection", "nearest")
 }
+CASES["auxo-paper by overlap"] = {"cohorts": "auxo-paper", "similarity": "index-overlap"}
 CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "index-overlap"}
 
 

@@ -6,9 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, answer, assert_same, honest, listening_to, small_model
+from fakes import (
+    FakeGrid,
+    answer,
+    honest,
+    honest_records,
+    listening_to,
+    rounds,
+    small_model,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from forager.core.config import read_config
+from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
@@ -207,10 +215,71 @@ def test_who_is_not_known_evaluates_the_mean_of_all_models() -> None:
     assert set(models) == set(KEYS)
     assert rule.auxo.place(scene.keys)[10:] == [MEAN, MEAN]
     name = next(iter(first))
-    np.testing.assert_allclose(models["0"][name], first[name])
-    np.testing.assert_allclose(models["1"][name], first[name] + 2)
-    np.testing.assert_allclose(models["10"][name], first[name] + 1, rtol=1e-6)
-    assert_same(models["10"], models["11"])
+    np.testing.assert_allclose(models["0"][name], first[name], rtol=1e-5)
+    np.testing.assert_allclose(models["1"][name], first[name] + 2, rtol=1e-5)
+    np.testing.assert_allclose(models["10"][name], first[name] + 1, rtol=1e-5)
+    np.testing.assert_equal(models["10"], models["11"])
+
+
+def pulling(message: Message, key: str, look: int) -> list[Message]:
+    """Even clients add one to every weight, odd ones subtract it; all but the bias."""
+    if message.metadata.message_type != "train":
+        return honest(message, key)
+    records = honest_records(message, key)
+    before = from_record(message.content.array_records[ARRAYS])
+    step = {name: 1.0 if int(key) % 2 else -1.0 for name in before if "weight" in name}
+    records[ARRAYS] = to_record(
+        {n: (a + step.get(n, 0)).astype(a.dtype) for n, a in before.items()}
+    )
+    return [answer(message, records)]
+
+
+@pytest.mark.parametrize("own_start", [True, False])
+def test_parts_start_from_what_their_members_trained_where_that_is_allowed(own_start: bool) -> None:
+    config, federation = read_config({}), Federation()
+
+    def make() -> Layer:
+        return single_model_stack(config, federation)
+
+    layer = Cohorts(make, rule_of(), Signal(8), own_start=own_start)
+    listening_to(layer)
+    rounds(layer, START, FakeGrid(KEYS, dict.fromkeys(KEYS, pulling)), range(1, 2))
+    assert list(layer.leaf_models) == ["0.0", "0.1"]
+    first = from_record(START)["layer.weight"]
+    moved = {
+        leaf: from_record(model)["layer.weight"] - first
+        for leaf, model in layer.leaf_models.items()
+    }
+    even, odd = layer.members["0"], layer.members["1"]
+    if own_start:
+        np.testing.assert_allclose(moved[even], -1.0, atol=1e-5)
+        np.testing.assert_allclose(moved[odd], 1.0, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(moved[even], moved[odd])
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, True),
+        ({"aggregator": "median"}, False),
+        ({"uplink": "top-k"}, False),
+        ({"privacy": "local-dp"}, False),
+        ({"cohorts": "cfl"}, False),
+    ],
+)
+def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: bool) -> None:
+    config = read_config({"cohorts": "auxo", **keys})
+    layer = Cohorts.of_run(lambda: single_model_stack(config, Federation()), config)
+    assert layer.own_start == expected
+
+
+@pytest.mark.parametrize("name", ["parts", "split-rounds", "min-participants"])
+def test_no_part_at_all_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"cohort.{name} = 0: must be -1 or at least 1"):
+        read_config({"cohorts": "auxo", f"cohort.{name}": 0})
+    with pytest.raises(ConfigError, match=f"cohort.{name}"):
+        read_config({"cohorts": "auxo", f"cohort.{name}": -2})
 
 
 def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
