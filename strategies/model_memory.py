@@ -81,7 +81,8 @@ class ModelMemory:
         first = self._first[name]
         if first.dtype.kind != "f":
             return kept
-        return (first + np.float32(scale) * kept.astype(np.float32)).astype(first.dtype)
+        restored: NDArray[Any] = first + np.float32(scale) * kept.astype(np.float32)
+        return restored.astype(first.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the models as they are kept."""

@@ -121,7 +121,7 @@ class Evidence:
     @property
     def dimension(self) -> int:
         """Length of the observations; 0 before the first."""
-        return self._points.shape[1]
+        return int(self._points.shape[1])
 
     def add(self, keys: Sequence[str], updates: ArrayLike) -> None:
         """Take in one round; updates of zero have no direction and are left out."""

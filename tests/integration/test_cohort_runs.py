@@ -112,7 +112,7 @@ def test_fewer_clients_than_cohorts(planted, rule, clients):
 
 
 def test_clients_whose_replies_always_come_too_late_are_asked_where_they_fit(planted):
-    """One device in five never makes it, so its cohort is anybody's guess unless it is asked."""
+    """One device in five never makes it into the common cohort; none is left without its own."""
     keys = {**planted, "cohorts": "auxo", "clients-per-round": 16, "num-server-rounds": 12}
     keys |= {"cohort.first-split": 1}
     keys |= {"devices.slow": True, "round.over-commit": 0.25}
@@ -124,7 +124,7 @@ def test_clients_whose_replies_always_come_too_late_are_asked_where_they_fit(pla
         asked = [e for e in events(result, "exchange") if e["kind"] == "query.losses"]
         assert bool(asked) == bool(after)
         assert all(e["sent"] < 20 for e in asked)  # who is known and fits is not asked
-    assert found[0] < 0.9 < found[3]
+    assert min(found.values()) > 0.9  # who is not asked tries
 
 
 def test_what_baselines_ask_is_counted(planted):
