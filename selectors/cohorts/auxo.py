@@ -342,8 +342,9 @@ class Auxo:
         self.tree, self._leaves = tree, {}
         for name in tree.leaves():
             kept = state["leaves"][name]
-            numbers = {what: int(kept[what]) for what in ("round", "streak", "parts")}
-            leaf = Leaf(**numbers)
+            leaf = Leaf(
+                round=int(kept["round"]), streak=int(kept["streak"]), parts=int(kept["parts"])
+            )
             leaf.evidence.load_state_dict(kept["evidence"])
             self._leaves[name] = leaf
         self._homes = {str(key): str(leaf) for key, leaf in state["homes"].items()}
