@@ -45,10 +45,14 @@ COMMON: Changes = {
     "evaluate-every": 5,
     "devices.slow": True,
     "round.over-commit": 0.25,
+    "checkpoint.every": 0,
+}
+# The paper's defaults are for hundreds of participants and of rounds.
+PAPER: Changes = {
+    "cohorts": "auxo-paper",
     "cohort.first-clustering": 5,
     "cohort.first-split": 10,
     "cohort.min-participants": 5,
-    "checkpoint.every": 0,
 }
 PLANTED: dict[str, Changes] = {
     "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},
@@ -63,11 +67,10 @@ AGGREGATION: dict[str, Changes] = {
     "qfedavg": {"aggregator": "qfedavg"},
 }
 AUXO: Changes = {"cohorts": "auxo"}
-ASKING: Changes = {"cohorts": "auxo", "cohort.ask-newcomers": 5}
 METHODS: dict[str, Changes] = {
     **AGGREGATION,
     **{f"auxo ({name})": AUXO | changes for name, changes in AGGREGATION.items()},
-    **{f"auxo, asks ({name})": ASKING | changes for name, changes in AGGREGATION.items()},
+    **{f"auxo-paper ({name})": PAPER | changes for name, changes in AGGREGATION.items()},
     "auxo, indices only": {**AUXO, "similarity": "index-overlap", "ios.samples": 64},
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl"},
@@ -75,11 +78,11 @@ METHODS: dict[str, Changes] = {
     "fl+hc": {"cohorts": "fl-hc"},
 }
 BASELINE = {  # of each method with cohorts, the same without
-    f"{auxo} ({name})": name for auxo in ("auxo", "auxo, asks") for name in AGGREGATION
+    f"{auxo} ({name})": name for auxo in ("auxo", "auxo-paper") for name in AGGREGATION
 } | dict.fromkeys(["auxo, indices only", "ifca", "cfl", "flexcfl", "fl+hc"], "fedavg")
 SENSITIVITY: dict[str, Changes] = {
     "no cohorts": {"cohorts": "none"},
-    "auxo": {},
+    "auxo-paper": {},
     "clusters from round 0": {"cohort.first-clustering": 0},
     "clusters from round 15": {"cohort.first-clustering": 15, "cohort.first-split": 20},
     "split from round 5": {"cohort.first-split": 5},
@@ -122,7 +125,8 @@ def varied(setting: str, rounds: int) -> dict[str, Changes]:
         return privacy(rounds)
     if setting == "lost":
         lost: dict[str, Changes] = {
-            f"auxo, {share:.0%} lost": {"records-lost": share} for share in (0.0, 0.05, 0.1, 0.2)
+            f"auxo-paper, {share:.0%} lost": {"records-lost": share}
+            for share in (0.0, 0.05, 0.1, 0.2)
         }
         return {"no cohorts": {"cohorts": "none"}, **lost}
     shares = (0.0, 0.05, 0.1, 0.15)
@@ -165,7 +169,8 @@ def cells(
     elif setting in PLANTED:
         common |= PLANTED[setting]
     else:
-        common |= {**PLANTED["permuted"], **AUXO, "round.over-commit": 0.0}
+        method = PAPER if setting in ("sensitivity", "lost") else AUXO
+        common |= {**PLANTED["permuted"], **method, "round.over-commit": 0.0}
         return [Cell(name, common | changes) for name, changes in varied(setting, rounds).items()]
     return [Cell(name, common | changes) for name, changes in METHODS.items()]
 

@@ -198,13 +198,13 @@ def cohorts(seeds: int) -> None:
             "faked affinity, four groups",
             fake_affinity,
             "auxo, nobody barred",
-            {**PLANTED, "cohorts": "auxo", "cohort.lies-allowed": 1000},
+            {**PLANTED, "cohorts": "auxo-paper", "cohort.lies-allowed": 1000},
         ),
         (
             "faked affinity, four groups",
             fake_affinity,
             "auxo, barred after 3 lies",
-            {**PLANTED, "cohorts": "auxo", "cohort.lies-allowed": 3},
+            {**PLANTED, "cohorts": "auxo-paper", "cohort.lies-allowed": 3},
         ),
     ]
     for name, attack, way, config in ways:

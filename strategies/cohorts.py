@@ -19,14 +19,15 @@ from ..core.methods.catalogue import methods
 from ..core.methods.cohort import CohortMethod
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
-from ..core.wire.keys import CONFIG, NUM_EXAMPLES
-from ..core.wire.records import attach, entries, records_of
+from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
+from ..core.wire.records import attach, entries, records_of, sent_arrays
 from ..selectors.cohorts.matching import equal_shares
-from .cohort_rules.base import CohortRule, CohortSignals, Regrouping, Scene
+from .cohort_rules.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
 from .flower_aggregator import RunningMean
 from .grids import GridView
 from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
 from .metric_spread import metric_spread
+from .observations import metrics_in
 from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
@@ -53,6 +54,9 @@ class Cohorts(Layer):
         Clients a round in all cohorts together; 0 takes ``fraction`` instead.
     fraction : float (default: 1.0)
         Share of the connected clients that train in a round.
+    own_start : bool (default: False)
+        Whether a part of a split cohort starts from the mean of what its own members have just
+        trained instead of the whole cohort's model. Only where models are averaged anyway.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Cohorts(Layer):
         *,
         count: int = 0,
         fraction: float = 1.0,
+        own_start: bool = False,
     ) -> None:
         self.first = make_inner()
         super().__init__(self.first)
@@ -71,6 +76,7 @@ class Cohorts(Layer):
         self.signal = signal
         self.count = count
         self.fraction = fraction
+        self.own_start = own_start
         self.own_records = (*rule.own_records, *signal.own_records)
         self._wanted: int | None = None
         self.leaf_models: dict[str, ArrayRecord] = {}
@@ -87,7 +93,10 @@ class Cohorts(Layer):
         assert isinstance(method, CohortMethod)
         count, fraction = config.participation()
         rule: CohortRule = load(method.rule)(config)
-        return cls(make_inner, rule, signal_of(config), count=count, fraction=fraction)
+        plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
+        own_start = plain and config.cohorts == "auxo"
+        signal = signal_of(config)
+        return cls(make_inner, rule, signal, count=count, fraction=fraction, own_start=own_start)
 
     def wrapped(self) -> list[Strategy]:
         """Return Flower's strategies of all cohorts."""
@@ -142,6 +151,7 @@ class Cohorts(Layer):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Message]] = defaultdict(list)
+        trained: dict[str, list[tuple[str, float, ArrayRecord]]] = defaultdict(list)
         seconds = 0.0
 
         def read(reply: Message) -> None:
@@ -152,6 +162,9 @@ class Cohorts(Layer):
             self.rule.hear(key, reply, sent)
             self.signal.add(cohort, key, sent, reply)
             groups[cohort].append(reply)
+            if self.own_start:  # the reply itself is changed by aggregation
+                weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
+                trained[cohort].append((key, weight, sent_arrays(reply, ARRAYS)))
             seconds += perf_counter() - started
 
         for _ in self.federation.sound(server_round, replies, read):
@@ -170,6 +183,8 @@ class Cohorts(Layer):
         seconds += perf_counter() - started
         if regrouping is not None:
             self._regroup(server_round, regrouping)
+            for cohort in set(trained) - set(regrouping):
+                self._start_from_own(trained[cohort])
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self._mean_model(), totals
@@ -204,7 +219,8 @@ class Cohorts(Layer):
             return []
         nodes = self.federation.nodes(grid)  # with those that came while others trained
         scene = self._scene(server_round, nodes, grid, training=False)
-        views = self._views(nodes, self.rule.place(scene))
+        placed = self.rule.place(scene)
+        views = self._views(nodes, placed)
         messages: list[Message] = []
         for cohort, own in views.items():
             if own:
@@ -213,6 +229,11 @@ class Cohorts(Layer):
                     messages += self.strategies[cohort].configure_evaluate(
                         server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
                     )
+        unknown = [node for node, cohort in zip(nodes, placed, strict=True) if cohort == MEAN]
+        if unknown:
+            messages += next(iter(self.strategies.values())).configure_evaluate(
+                server_round, self._mean_model(), config, GridView(grid, unknown)
+            )
         return messages
 
     def aggregate_evaluate(
@@ -282,7 +303,7 @@ class Cohorts(Layer):
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
         views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
         for node, cohort in zip(nodes, cohorts, strict=True):
-            if cohort:  # some may have no place
+            if cohort in views:  # some may have no place
                 views[cohort].append(node)
                 # It may have told its name since
                 self.members.pop(self.federation.roster.nameless(node), None)
@@ -308,6 +329,18 @@ class Cohorts(Layer):
                 load_strategy_state(self.strategies[cohort], state)
         self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
+
+    def _start_from_own(self, trained: Sequence[tuple[str, float, ArrayRecord]]) -> None:
+        """Let the parts of a cohort start from what their own members have just trained.
+
+        Given are the members of the cohort, each with its number of samples and its model.
+        """
+        means: dict[str, RunningMean] = defaultdict(RunningMean)
+        where = self.rule.settled({key: "" for key, _, _ in trained})
+        for key, weight, model in trained:
+            if key in where and weight > 0:
+                means[where[key]].add(from_record(model), {}, weight=weight)
+        self.leaf_models |= {cohort: to_record(mean.arrays) for cohort, mean in means.items()}
 
     def _mean_model(self) -> ArrayRecord:
         """Return the mean of the cohorts' models by their members: one model for all, if any."""

@@ -2,7 +2,8 @@
 
 Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
 from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
-their similarity, where theta_j is what client j trained last.
+their similarity, where theta_j is what client j trained last. Models are kept in bounded memory:
+with large models, clients that have not trained for long are nobody's neighbours.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from .client_similarity import ClientSimilarity, client_similarity, matrix_event
 from .cohort_rules.base import ONLY
 from .flower_aggregator import RunningMean
 from .layer import Layer
+from .model_memory import ModelMemory
 
 
 class Neighbours(Layer):
@@ -60,7 +62,7 @@ class Neighbours(Layer):
         self.similarity = similarity
         self.count = count
         self.first, self.every = first, every
-        self.trained: dict[str, dict[str, NDArray[Any]]] = {}  # what each client trained last
+        self.trained = ModelMemory()  # what each client trained last
         self._news = False  # whether clients have said anything since they were compared
         self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
         self._matrix: NDArray[np.float64] = np.empty((0, 0))  # of the clients in it
@@ -119,8 +121,7 @@ class Neighbours(Layer):
         sent = self.federation.sent_model(reply.metadata.src_node_id)
         key = self.federation.key_of(reply)
         self.similarity.hear(key, reply, sent)
-        arrays = from_record(sent_arrays(reply, ARRAYS))
-        self.trained[key] = {name: np.array(array) for name, array in arrays.items()}
+        self.trained.keep(key, from_record(sent_arrays(reply, ARRAYS)))
         self._news = True
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
@@ -174,7 +175,11 @@ class Neighbours(Layer):
             return message
         mean = RunningMean()
         for key, weight in weights.items():
-            mean.add(self.trained[key], {}, weight=max(weight, 1e-12))
+            trained = self.trained.get(key)
+            if trained is not None:  # forgotten since the graph was made
+                mean.add(trained, {}, weight=max(weight, 1e-12))
+        if not mean.weight:
+            return message
         attach(message, ARRAYS, to_record(mean.arrays))
         return message
 
@@ -184,9 +189,10 @@ class Neighbours(Layer):
 
     def own_state(self) -> dict[str, Any]:
         """Return every client's model and what it told."""
-        return {"models": self.trained, "similarity": self.similarity.state_dict()}
+        return {"models": self.trained.state_dict(), "similarity": self.similarity.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
-        self.trained, self._news = dict(state["models"]), True
+        self.trained.load_state_dict(state["models"])
+        self._news = True
         self.similarity.load_state_dict(state["similarity"])

@@ -144,7 +144,7 @@ _BY_SUPPORTS: dict[str, tuple[type[SupportSignal], type[SupportReader]]] = {
 def signal_of(config: RunConfig) -> Signal:
     """Return what the cohorts of a run are found by."""
     dimension, seed = config[Cohort].dimension, config.seed
-    if config.cohorts == "auxo" and config.similarity in _BY_SUPPORTS:
+    if config.cohorts in ("auxo", "auxo-paper") and config.similarity in _BY_SUPPORTS:
         signal, reader = _BY_SUPPORTS[config.similarity]
         return signal(reader(parameter_shapes(config)), dimension, seed)
     return Signal(dimension, seed)

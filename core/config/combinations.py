@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
+from ..methods.cohort import AUTO
 from .run_config import RunConfig, Scalar
 
 Found = list[Method]
@@ -124,7 +125,7 @@ def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[
             f"{method}: {key} = {flat[key]} has clients send more than a noisy model ({what}); "
             "allowed is 0"
             for key, what in other.sends_with.items()
-            if flat[key]
+            if flat[key] not in (0, AUTO)
         ]
     return problems
 

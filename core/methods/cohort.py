@@ -7,35 +7,68 @@ from pydantic import Field
 
 from .base import AtLeastOne, Count, Method, NonNegative, Positive, Settings, Share
 
+AUTO = -1  # what suits the method and the run
+
+_Auto = Annotated[int, Field(ge=AUTO)]
+
+
+@dataclass(frozen=True)
+class SplitTimes:
+    """When a cohort may be split and into how many, with nothing left to choose."""
+
+    parts: int
+    first_clustering: int
+    first_split: int
+    last_split: int
+    split_rounds: int
+    min_participants: int
+
 
 class Cohort(Settings):
     """How cohorts are found, and when they change."""
 
     section = "cohort"
-    parts: AtLeastOne = Field(default=4, description="most parts that a cohort is split into (K)")
+    parts: _Auto = Field(
+        default=AUTO,
+        description="most parts that a cohort is split into (K); -1 for 8, and 4 with auxo-paper",
+    )
     dimension: Annotated[int, Field(ge=5)] = Field(
         default=256, description="length of the sketches that updates are compared by"
     )
-    first_clustering: Count = Field(
-        default=5, description="rounds of a cohort before clusters are looked for"
+    first_clustering: _Auto = Field(
+        default=AUTO,
+        description="rounds of a cohort before auxo-paper looks for clusters; -1 for 5",
     )
-    first_split: Count = Field(default=20, description="rounds of a cohort before it may be split")
+    first_split: _Auto = Field(
+        default=AUTO,
+        description="rounds of a cohort before it may be split; -1 for 1 with auxo, 20 with "
+        "auxo-paper, and a quarter of the run but at most 20 with cfl and fl-hc",
+    )
     last_split: Count = Field(
         default=0, description="rounds of a cohort after which it is not split; 0 means no limit"
     )
-    split_rounds: AtLeastOne = Field(
-        default=3, description="rounds in a row in which a split must be worth it"
+    split_rounds: _Auto = Field(
+        default=AUTO,
+        description="rounds in a row in which a split must be worth it; -1 for 2, and 3 with "
+        "auxo-paper",
+    )
+    within_groups: Share = Field(
+        default=0.15,
+        description="auxo splits where at most this share of the variance between clients, along "
+        "its main directions, is within groups",
     )
     split_exponent: NonNegative = Field(
         default=0.5,
         description="a split into K parts must reduce heterogeneity by K to this power: 0.5 as "
-        "lemma 4.1 says of J, 1 for its square root",
+        "lemma 4.1 says of J, 1 for its square root (auxo-paper)",
     )
-    min_participants: AtLeastOne = Field(
-        default=10, description="participants per round that each part must keep"
+    min_participants: _Auto = Field(
+        default=AUTO,
+        description="participants per round that each part must keep; -1 for a tenth of those of "
+        "the run, and 10 with auxo-paper",
     )
     exploration: Share = Field(
-        default=0.3, description="share of clients that try another cohort at first"
+        default=0.3, description="share of clients that try another cohort at first (auxo-paper)"
     )
     exploration_decay: Share = Field(default=0.99, description="factor of that share per round")
     reward_rate: Share = Field(
@@ -44,10 +77,11 @@ class Cohort(Settings):
     lies_allowed: AtLeastOne = Field(
         default=3, description="requests that contradict the update before a client is barred"
     )
-    ask_newcomers: Count = Field(
-        default=0,
-        description="rounds after a split before clients that no cohort knows are asked for the "
-        "loss of each cohort's model; 0 means never, as in the paper",
+    ask_newcomers: _Auto = Field(
+        default=AUTO,
+        description="rounds after a split before clients that no cohort knows, or that do not fit "
+        "theirs, are asked for the loss of each cohort's model; 0 means never: they try cohorts; "
+        "-1 for 1, and 0 with local-dp",
     )
     number: AtLeastOne = Field(default=3, description="number of cohorts, for ifca and flexcfl")
     pretrain_steps: AtLeastOne = Field(
@@ -60,6 +94,61 @@ class Cohort(Settings):
         default=0.4,
         description="cfl splits when the mean update is shorter than this share of the longest",
     )
+    longest_norm: Share = Field(
+        default=0.5,
+        description="cfl splits while the longest update is longer than this share of the longest "
+        "of all rounds; 0 means always",
+    )
+
+    def problems(self) -> list[str]:
+        """Return which numbers must not be 0."""
+        values = {name: getattr(self, name) for name in _AT_LEAST_ONE}
+        return [
+            f"cohort.{name.replace('_', '-')} = 0: must be -1 or at least 1"
+            for name, value in values.items()
+            if value == 0
+        ]
+
+    def for_auxo(self, participants: int) -> SplitTimes:
+        """Return what auxo does in a run with this many participants per round.
+
+        >>> Cohort().for_auxo(30)  # doctest: +ELLIPSIS
+        SplitTimes(parts=8, ..., split_rounds=2, min_participants=3)
+        """
+        return SplitTimes(
+            parts=_or(self.parts, 8),
+            first_clustering=1,
+            first_split=_or(self.first_split, 1),
+            last_split=self.last_split,
+            split_rounds=_or(self.split_rounds, 2),
+            min_participants=_or(self.min_participants, max(1, participants // 10)),
+        )
+
+    def for_paper(self) -> SplitTimes:
+        """Return what auxo-paper does."""
+        return SplitTimes(
+            parts=_or(self.parts, 4),
+            first_clustering=_or(self.first_clustering, 5),
+            first_split=_or(self.first_split, 20),
+            last_split=self.last_split,
+            split_rounds=_or(self.split_rounds, 3),
+            min_participants=_or(self.min_participants, 10),
+        )
+
+    def joint_rounds(self, rounds: int) -> int:
+        """Return for how many rounds of a run cfl and fl-hc train one model.
+
+        >>> Cohort().joint_rounds(40), Cohort().joint_rounds(200)
+        (10, 20)
+        """
+        return _or(self.first_split, min(20, rounds // 4))
+
+
+_AT_LEAST_ONE = ("parts", "split_rounds", "min_participants")
+
+
+def _or(value: int, usual: int) -> int:
+    return usual if value == AUTO else value
 
 
 @dataclass(frozen=True, kw_only=True)

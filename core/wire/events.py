@@ -317,6 +317,7 @@ class CohortsTrained(Event):
     moved: dict[str, str] = {}
     seconds: Number = None
     heterogeneity: Mapping[str, Number] | None = None
+    reasons: dict[str, str] | None = None  # why a cohort was not split
     liars: list[str] | None = None
     barred: list[str] | None = None
     strange: list[str] | None = None

@@ -1,134 +1,101 @@
 """Auxo on the server: cohorts found by the updates that clients send anyway.
 
-The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back. Affinity
-records live with the clients: feedback goes out with a client's next training message, its records
-come back with the reply.
+The algorithm is ``selectors.cohorts.auxo``; this hands it updates and losses, and says in the log
+and in the journal why a cohort is not split.
 """
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
-
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
-from ...core.wire.keys import AFFINITY
-from ...core.wire.records import entries, record_at
-from ...selectors.cohorts.affinity import Affinity
+from ...core.methods.cohort import AUTO, Cohort
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
-from ..federation import BadReply
-from .base import (
-    CohortRule,
-    CohortSignals,
-    Regrouping,
-    Scene,
-    asked_losses,
-)
+from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
 
-_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
+_log = logging.getLogger("forager")
 
 
 class AuxoRule(CohortRule):
-    """Algorithm 1 of Auxo as a rule of the Cohorts layer."""
-
-    own_records = (AFFINITY,)
+    """Cohorts that are split where there are groups, and that clients are asked about."""
 
     def __init__(self, config: RunConfig) -> None:
         settings = config[Cohort]
+        count, share = config.participation()
+        self.participants = count or max(1, round(share * config.num_clients))
+        chosen = settings.for_auxo(self.participants)
+        self.ask_after = settings.ask_newcomers
+        if self.ask_after == AUTO:
+            self.ask_after = int(config.privacy != "local-dp")
         self.auxo = Auxo(
-            parts=settings.parts,
+            parts=chosen.parts,
             rule=SplitRule(
-                first_round=settings.first_split,
-                last_round=settings.last_split,
-                rounds=settings.split_rounds,
-                participants=settings.min_participants,
-                exponent=settings.split_exponent,
+                first_round=chosen.first_split,
+                last_round=chosen.last_split,
+                rounds=chosen.split_rounds,
+                participants=chosen.min_participants,
             ),
-            first_cluster_round=settings.first_clustering,
-            exploration=settings.exploration,
-            decay=settings.exploration_decay,
+            limit=settings.within_groups,
             rate=settings.reward_rate,
-            strikes=settings.lies_allowed,
+            asks=self.ask_after > 0,
             seed=config.seed,
         )
-        self.ask_after = settings.ask_newcomers
+        self.rounds = config.num_server_rounds
         self.last_split = 0  # round of the server
-        self._requests: dict[str, Affinity | None] = {}
+        self._population = config.num_clients
         self._report: dict[str, Any] = {}
 
     def place(self, scene: Scene) -> list[str]:
-        """Match requests to leaves; who is on the blacklist gets no place."""
-        groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
-        where = _by_key(groups)
-        return [where.get(key, "") for key in scene.keys]
+        """Return each client's cohort, the mean of all or none for one that is not known."""
+        return self.auxo.place(scene.keys, scene.training, scene.round)
 
     def regroup(self, scene: Scene) -> Regrouping | None:
-        """Ask clients that no cohort knows which model suits them, once the models differ."""
+        """Ask clients that no cohort knows, or that do not fit, which model suits them."""
+        self._population = len(scene.keys)
         since = scene.round - self.last_split
         if self.ask_after and self.last_split and since > self.ask_after:
-            told = asked_losses(scene, self.auxo.undecided(scene.keys))
+            most = max(20, 2 * self.participants)
+            asked = self.auxo.to_ask(scene.keys, scene.round, most)
+            answers = asked_losses(scene, asked)
             leaves = self.auxo.leaves()
-            if told:
-                rows = [[told[key].get(leaf, math.nan) for leaf in leaves] for key in told]
-                self.auxo.suggest(list(told), rows)
+            losses = {
+                key: [told.get(leaf, math.nan) for leaf in leaves] for key, told in answers.items()
+            }
+            self.auxo.told(asked, losses, scene.round)
         return None
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Return the leaf that suits each client best."""
-        return _by_key(self.auxo.members(list(placed)))
-
-    def guidance(self, key: str) -> dict[str, ConfigRecord]:
-        """Return what the last round found about a client, and the leaves there are."""
-        message: dict[str, Any] = {"leaves": self.auxo.leaves()}
-        feedback = self.auxo.feedback_for(key)
-        if feedback is not None:
-            message |= {"cohort": feedback.cohort, "reward": feedback.reward}
-            message |= {"index": feedback.index, "serial": feedback.serial}
-        return {AFFINITY: ConfigRecord(message)}
-
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Take the records that a client sends with its reply: they are its request."""
-        self._requests[key] = None
-        if AFFINITY not in reply.content:
-            return
-        record = record_at(reply.content, AFFINITY, ConfigRecord)
-        try:
-            claimed = dict(entries(record)) if record is not None else {}
-            if len(claimed["cohorts"]) > _MOST_RECORDS:
-                raise BadReply(f"{len(claimed['cohorts'])} cohorts")
-            request = Affinity()
-            request.load_state_dict(claimed)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise BadReply(f"affinity records that cannot be read: {error}") from error
-        self._requests[key] = request
+        """Return the cohorts of the clients that are known."""
+        homes = {key: self.auxo.home(key) for key in placed}
+        return {key: leaf for key, leaf in homes.items() if leaf is not None}
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
-        """Cluster the participants of every leaf, reward them, and split what is due."""
+        """Look for groups in every leaf, and split those that have some."""
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
-        self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
+        self._report = {"heterogeneity": {}, "reasons": {}}
         for leaf, observed in seen.items():
-            requests = [self._requests.get(key) for key in observed.keys]
-            found = self.auxo.observe(leaf, observed.keys, observed.signals, requests)
-            if found.gain.before > 0:
-                fall = found.gain.after / found.gain.before
-                self._report["heterogeneity"][leaf] = fall if math.isfinite(fall) else None
-            for name in ("liars", "barred", "strange"):
-                self._report[name] += getattr(found, name)
+            found = self.auxo.observe(leaf, observed.keys, observed.signals, self._population)
+            if found.groups is not None and found.groups.parts > 1:
+                self._report["heterogeneity"][leaf] = found.groups.within
             if found.children:
                 del regrouping[leaf]
                 regrouping |= {child: {leaf: 1.0} for child in found.children}
-        self._requests.clear()
-        if regrouping.keys() == rounds.keys():
-            return None
-        self.last_split = server_round
-        return regrouping
+            else:
+                self._report["reasons"][leaf] = found.reason
+        if regrouping.keys() != rounds.keys():
+            self.last_split = server_round
+            return regrouping
+        if server_round >= self.rounds and not self.last_split:
+            reasons = self._report["reasons"].values()
+            _log.info("auxo did not split: %s", "; ".join(reasons) or "nobody took part")
+        return None
 
     def report(self) -> dict[str, Any]:
-        """Return how much heterogeneity a split would leave, and who contradicted itself."""
+        """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
 
     def leaves(self) -> list[str]:
@@ -136,14 +103,10 @@ class AuxoRule(CohortRule):
         return self.auxo.leaves()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, the cache of requests, the generator, and when the last split was."""
+        """Return the tree, what is known of clients, and when the last split was."""
         return self.auxo.state_dict() | {"last-split": self.last_split}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.auxo.load_state_dict(state)
         self.last_split = int(state["last-split"])
-
-
-def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    return {key: leaf for leaf, keys in groups.items() for key in keys}

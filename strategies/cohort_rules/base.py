@@ -14,6 +14,7 @@ from ..federation import BadReply, silent
 from ..observations import metrics_in
 
 ONLY = "0"  # the cohort that everyone starts in
+MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
 
 # The new cohorts, each with the old ones that its model is the weighted mean of
 Regrouping = dict[str, dict[str, float]]
@@ -84,7 +85,10 @@ class CohortRule:
         return {ONLY: arrays}
 
     def place(self, scene: Scene) -> list[str]:
-        """Return the cohort of each client, an empty name for one that has no place."""
+        """Return the cohort of each client, an empty name for one that has no place.
+
+        To evaluate, :data:`MEAN` stands for the mean of all cohorts' models.
+        """
         return [ONLY] * len(scene.keys)
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:

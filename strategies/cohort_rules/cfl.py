@@ -14,14 +14,18 @@ from .base import CohortRule, CohortSignals, Regrouping, Scene
 class CflRule(CohortRule):
     """Sattler's recursive bipartition.
 
-    The lengths it compares with depend on the model and the learning rate. Here the mean update
-    must be shorter than a share of the round's longest. A client that was absent when its cohort
-    was split goes to the largest part and is sorted when it next takes part in a split.
+    The two lengths it compares with depend on the model and the learning rate. Here the mean update
+    must be shorter than a share of the round's longest (epsilon 1), and that must be longer than a
+    share of the longest of all rounds (epsilon 2): clients that have converged are not split. A
+    client that was absent when its cohort was split goes to the largest part and is sorted when it
+    next takes part in a split.
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.share = config[Cohort].mean_norm
-        self.cfl = Cfl(max_above=0.0, after_round=config[Cohort].first_split)
+        settings = config[Cohort]
+        self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
+        self.longest = 0.0  # of all updates so far
+        self.cfl = Cfl(after_round=settings.joint_rounds(config.num_server_rounds))
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort."""
@@ -35,8 +39,10 @@ class CflRule(CohortRule):
         """Split every cohort that is due."""
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
         for leaf, observed in seen.items():
-            longest = np.linalg.norm(observed.signals, axis=1).max(initial=0.0)
-            self.cfl.mean_below = self.share * float(longest)
+            longest = float(np.linalg.norm(observed.signals, axis=1).max(initial=0.0))
+            self.longest = max(self.longest, longest)
+            self.cfl.mean_below = self.mean_share * longest
+            self.cfl.max_above = self.longest_share * self.longest
             children = self.cfl.observe(leaf, observed.keys, observed.signals, rounds[leaf])
             if children:
                 del regrouping[leaf]
@@ -48,9 +54,10 @@ class CflRule(CohortRule):
         return self.cfl.members.tree.leaves()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree and who is where."""
-        return self.cfl.state_dict()
+        """Return the tree, who is where, and the longest update."""
+        return self.cfl.state_dict() | {"longest": self.longest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.cfl.load_state_dict(state)
+        self.longest = float(state["longest"])

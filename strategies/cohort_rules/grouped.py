@@ -105,7 +105,8 @@ class FlHcRule(GroupedRule):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.hc = FlHc(config[Cohort].first_split, config[Cohort].distance, metric="cosine")
+        joint = config[Cohort].joint_rounds(config.num_server_rounds)
+        self.hc = FlHc(joint, config[Cohort].distance, metric="cosine")
         super().__init__(config, self.hc, steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:

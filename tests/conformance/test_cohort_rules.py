@@ -10,6 +10,7 @@ import pytest
 from forager.core.storage import tree
 from forager.selectors.cohorts.affinity import Affinity
 from forager.selectors.cohorts.auxo import Auxo
+from forager.selectors.cohorts.auxo_paper import AuxoPaper
 from forager.selectors.cohorts.cfl import Cfl
 from forager.selectors.cohorts.fl_hc import FlHc
 from forager.selectors.cohorts.flexcfl import FlexCfl
@@ -24,10 +25,25 @@ _EAGER = SplitRule(first_round=2, rounds=1, participants=2)
 
 
 class Auxos:
-    """Auxo, driven as a layer would, with clients that keep their records."""
+    """Auxo, driven as a layer would, with clients that are not asked."""
 
     def __init__(self) -> None:
-        self.core = Auxo(parts=3, rule=_EAGER, first_cluster_round=1)
+        self.core = Auxo(parts=3, rule=_EAGER, asks=False)
+
+    def play(self, number: int, keys: Sequence[str], updates: Updates) -> Groups:
+        places = np.array(self.core.place(keys, training=True, order=number), dtype=object)
+        groups = {leaf: np.flatnonzero(places == leaf) for leaf in self.core.leaves()}
+        found = {leaf: [keys[row] for row in rows] for leaf, rows in groups.items()}
+        for leaf, rows in groups.items():
+            self.core.observe(leaf, found[leaf], updates[rows], population=len(keys))
+        return found
+
+
+class AuxoPapers:
+    """Auxo to the letter, with clients that keep their records."""
+
+    def __init__(self) -> None:
+        self.core = AuxoPaper(parts=3, rule=_EAGER, first_cluster_round=1)
         self.records: dict[str, Affinity] = {}
 
     def play(self, number: int, keys: Sequence[str], updates: Updates) -> Groups:
@@ -96,6 +112,7 @@ class Ifcas:
 
 RULES: dict[str, Callable[[], Any]] = {
     "auxo": Auxos,
+    "auxo-paper": AuxoPapers,
     "cfl": Cfls,
     "flexcfl": FlexCfls,
     "fl-hc": FlHcs,
@@ -115,12 +132,20 @@ def play(rule: Any, rounds: range, **options: Any) -> list[Groups]:
     return [rule.play(number, *round_of(number, **options)) for number in rounds]
 
 
+def grouped(places: Sequence[str], keys: Sequence[str]) -> Groups:
+    return {p: [k for k, q in zip(keys, places, strict=True) if q == p] for p in set(places)}
+
+
 @rules
 def test_the_groups_are_found(name: str) -> None:
     rule = RULES[name]()
     play(rule, range(8))
-    members = rule.core.members
-    found = members(round_of(0)[0]) if name == "auxo" else members.of(round_of(0)[0])
+    keys = round_of(0)[0]
+    if name == "auxo":
+        found = grouped(rule.core.place(keys), keys)
+    else:
+        members = rule.core.members
+        found = members(keys) if name == "auxo-paper" else members.of(keys)
     pure = [{int(key[1:]) % 3 for key in keys} for keys in found.values()]
     assert len(found) >= 3
     assert all(len(group) == 1 for group in pure)
@@ -236,8 +261,17 @@ def test_names_may_be_any_text(name: str) -> None:
     np.testing.assert_equal(fresh.core.state_dict(), rule.core.state_dict())
 
 
-def test_auxo_forgets_names_that_never_come_back() -> None:
-    auxo = Auxo(capacity=100)
+def test_auxo_forgets_updates_of_those_who_never_come_back() -> None:
+    auxo = Auxo(parts=1)
+    for number in range(200):
+        keys, updates = round_of(number, prefix=f"life-{number}-")
+        auxo.observe("0", keys, updates, population=24)
+    state = auxo.state_dict()["leaves"]["0"]["evidence"]
+    assert len(state["keys"]) == len(state["points"]) == 2048
+
+
+def test_auxo_paper_forgets_names_that_never_come_back() -> None:
+    auxo = AuxoPaper(capacity=100)
     for number in range(40):
         keys, updates = round_of(number, prefix=f"life-{number}-")
         auxo.observe("0", keys, updates, [Affinity()] * len(keys))

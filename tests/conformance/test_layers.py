@@ -212,6 +212,7 @@ EVERY_LAYER: list[dict[str, int | float | str | bool]] = [
     {"privacy": "central-dp"},
     {"cohorts": "ifca"},
     {"cohorts": "auxo"},
+    {"cohorts": "auxo-paper"},
     {"cohorts": "neighbours", "similarity": "index-overlap"},
     {"cohorts": "neighbours", "similarity": "signed-overlap"},
 ]

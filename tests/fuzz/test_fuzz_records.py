@@ -75,6 +75,7 @@ def _methods() -> dict[str, dict[str, Any]]:
         if similarity in ("index-overlap", "signed-overlap"):
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
     found["auxo-splits"] = {"cohorts": "auxo", "cohort.ask-newcomers": 1, **SPLITS}
+    found["auxo-paper-splits"] = {"cohorts": "auxo-paper", **SPLITS}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
     found["ode-exact"] = {"data-selector": "ode", "ode.estimator": "exact"}
     found["ode-every-round"] = {"data-selector": "ode", "stream.ingest": "every-round"}

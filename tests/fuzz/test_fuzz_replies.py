@@ -42,7 +42,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "power-of-choice": {"client-selector": "power-of-choice"},
     "gcfl": {"strategy": "gcfl", "coreset.first-round": 0},
     "ode": {"strategy": "ode"},
-    "auxo": {"strategy": "auxo", "cohort.first-clustering": 1, "cohort.first-split": 1},
+    "auxo": {"strategy": "auxo"},
+    "auxo-paper": {
+        **{"strategy": "auxo-paper", "cohort.first-clustering": 1},
+        "cohort.first-split": 1,
+    },
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl"},
     "flexcfl": {"cohorts": "flexcfl"},

@@ -95,7 +95,13 @@ def test_all_at_once_and_in_turn(small):
         **MORE["gradmatch"],
         **MORE["top-k"],
     }
-    turns = [together, {"strategy": "moon"}, {"strategy": "ode"}, {"strategy": "auxo"}, together]
+    turns = [
+        together,
+        {"strategy": "moon"},
+        {"strategy": "ode"},
+        {"strategy": "auxo-paper"},
+        together,
+    ]
     first, *_, last = [play(grid, small | turn) for turn in turns]
     assert same_model(first, last)
 

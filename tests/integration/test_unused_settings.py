@@ -22,7 +22,8 @@ OTHER: dict[str, Any] = {
     **{"cohort.split-exponent": 0.1, "cohort.min-participants": 1, "cohort.exploration": 0.9},
     **{"cohort.exploration-decay": 0.5, "cohort.reward-rate": 0.9, "cohort.lies-allowed": 1},
     **{"cohort.ask-newcomers": 1, "cohort.number": 2, "cohort.pretrain-steps": 3},
-    **{"cohort.distance": 0.01, "cohort.mean-norm": 5.0},
+    **{"cohort.distance": 0.01, "cohort.mean-norm": 5.0, "cohort.longest-norm": 0.9},
+    **{"cohort.within-groups": 0.9},
     **{"coreset.every": 1, "coreset.first-round": 0, "coreset.rule": "projection"},
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},
     **{"coreset.tolerance": 0.5, "coreset.step": 3, "coreset.nonnegative": True},
@@ -72,6 +73,7 @@ CASES |= {
     for name in ("gcfl", "gradmatch", "nearest")
     for rule in ("distance", "projection", "nearest")
 }
+CASES["auxo-paper by overlap"] = {"cohorts": "auxo-paper", "similarity": "index-overlap"}
 CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "index-overlap"}
 CASES["auxo by signs"] = {"cohorts": "auxo", "similarity": "signed-overlap"}
 

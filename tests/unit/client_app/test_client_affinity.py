@@ -13,7 +13,7 @@ from forager.core.wire.keys import AFFINITY
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
-PART = AffinityRecords(read_config({"cohorts": "auxo"}))
+PART = AffinityRecords(read_config({"cohorts": "auxo-paper"}))
 CHILDREN = {"leaves": ["0.0", "0.1"]}
 
 

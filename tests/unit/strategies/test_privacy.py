@@ -282,6 +282,7 @@ RELEASING: list[dict[str, Any]] = [
     {"cohorts": "neighbours", "similarity": "index-overlap"},
     {"cohorts": "similarity", "similarity": "index-overlap"},
     {"cohorts": "auxo"},
+    {"cohorts": "auxo-paper"},
     {"cohorts": "cfl"},
     {"cohorts": "flexcfl"},
     {"cohorts": "fl-hc"},

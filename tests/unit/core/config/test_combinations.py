@@ -16,7 +16,7 @@ ONLY_A_MODEL = {
         *("full", "random", "facility-location", "crust", "skyline", "agreement"),
         *("gcfl", "gcfl-paper", "gradmatch", "nearest"),
     },
-    "cohorts": {"none", "auxo", "cfl", "neighbours"},
+    "cohorts": {"none", "auxo", "auxo-paper", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
     "objective": {"sgd", "prox", "moon", "per-fedavg"},
     "aggregator": {
@@ -142,6 +142,7 @@ COMPARED = {
     "flexcfl": {"none"},
     "fl-hc": {"none"},
     "auxo": {"none", *SUPPORTS},
+    "auxo-paper": {"none", *SUPPORTS},
     "similarity": {*SUPPORTS, "cosine", "euclidean", "oracle"},
     "neighbours": {*SUPPORTS, "cosine", "euclidean", "oracle"},
 }

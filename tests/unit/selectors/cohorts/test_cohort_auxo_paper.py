@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from cohort_playground import Playground
 from forager.selectors.cohorts.affinity import Affinity, Record
-from forager.selectors.cohorts.auxo import Auxo
+from forager.selectors.cohorts.auxo_paper import AuxoPaper
 from forager.selectors.cohorts.split import SplitRule
 from sklearn.datasets import make_blobs
 
 EAGER = SplitRule(first_round=0, rounds=1, participants=1, smallest_share=0.0)
 
 
-def eager(**options: object) -> Auxo:
+def eager(**options: object) -> AuxoPaper:
     """Cohorts that split as soon as they see two groups."""
-    return Auxo(**({"parts": 2, "rule": EAGER, "first_cluster_round": 0} | options))  # type: ignore[arg-type]
+    return AuxoPaper(**({"parts": 2, "rule": EAGER, "first_cluster_round": 0} | options))  # type: ignore[arg-type]
 
 
 def two_groups(count: int) -> tuple[list[str], np.ndarray]:
@@ -24,7 +24,7 @@ def two_groups(count: int) -> tuple[list[str], np.ndarray]:
     return [f"c{i}" for i in range(count)], ways + noise
 
 
-def split_in_two(**options: object) -> tuple[Auxo, list[str], np.ndarray]:
+def split_in_two(**options: object) -> tuple[AuxoPaper, list[str], np.ndarray]:
     auxo = eager(**options)
     keys, updates = two_groups(12)
     assert auxo.observe("0", keys, updates, [None] * 12).children == ["0.0", "0.1"]
@@ -34,7 +34,7 @@ def split_in_two(**options: object) -> tuple[Auxo, list[str], np.ndarray]:
 def test_the_cache_holds_what_the_clients_will_hold() -> None:
     """Every client applies by itself what the server applied to its copy."""
     points, _ = make_blobs(120, 16, centers=4, cluster_std=2.0, random_state=0)
-    ground = Playground(Auxo(rule=SplitRule(first_round=6)), points)
+    ground = Playground(AuxoPaper(rule=SplitRule(first_round=6)), points)
     ground.play(rounds=40, participants=60)
     assert len(ground.auxo.leaves()) >= 4
     leaves, claims = ground.auxo.leaves(), ground.auxo.requests.of(ground.keys)
@@ -77,7 +77,7 @@ def test_who_just_tries_a_cohort_is_no_cluster_of_it() -> None:
 
 
 def test_there_are_no_rewards_while_there_is_one_cohort() -> None:
-    auxo = Auxo()
+    auxo = AuxoPaper()
     keys, updates = two_groups(6)
     feedback = auxo.observe("0", keys, updates, [Affinity()] * 6).feedback
     assert all(np.isnan(one.reward) and one.index == -1 for one in feedback.values())
@@ -92,10 +92,10 @@ def test_children_count_on_from_the_round_of_their_parent() -> None:
 
 def test_a_run_that_was_stopped_continues_identically() -> None:
     points, _ = make_blobs(100, 16, centers=3, cluster_std=2.0, random_state=1)
-    whole = Playground(Auxo(rule=SplitRule(first_round=6)), points)
+    whole = Playground(AuxoPaper(rule=SplitRule(first_round=6)), points)
     whole.play(rounds=12, participants=40)
     stopped = copy.deepcopy(whole)
-    stopped.auxo = Auxo(rule=SplitRule(first_round=6), seed=99)
+    stopped.auxo = AuxoPaper(rule=SplitRule(first_round=6), seed=99)
     stopped.auxo.load_state_dict(whole.auxo.state_dict())
     for ground in (whole, stopped):
         ground.play(rounds=12, participants=40)
@@ -133,7 +133,7 @@ def test_one_client_nobody_and_fewer_than_cohorts() -> None:
     alone = auxo.observe("0.0", keys[:1], updates[:1], [None])
     assert alone.feedback[keys[0]].reward == 1.0  # it is the centre
     assert sum(len(group) for group in auxo.match(keys[:1]).values()) == 1
-    assert Auxo().observe("0", ["only"], [[1.0, 2.0]], [None]).children == []
+    assert AuxoPaper().observe("0", ["only"], [[1.0, 2.0]], [None]).children == []
 
 
 def test_a_cohort_whose_members_left_takes_in_new_ones() -> None:
@@ -184,7 +184,7 @@ def test_what_cannot_be_observed_is_refused() -> None:
 
 def test_a_checkpoint_of_another_tree_is_refused() -> None:
     auxo, _, _ = split_in_two()
-    state, other = auxo.state_dict(), Auxo()
+    state, other = auxo.state_dict(), AuxoPaper()
     with pytest.raises(ValueError, match=r"leaves \['0'\]"):
         other.load_state_dict(state | {"tree": {"leaves": ["0"]}})
     with pytest.raises(ValueError, match="requests are for 1 leaves"):
@@ -196,4 +196,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     bad = {"parts": 0, "exploration": 1.5, "rate": -1, "retry": 0, "margin": -1, "strikes": -1}
     for name, value in bad.items():
         with pytest.raises(ValueError, match=f"{name}|initial"):
-            Auxo(**{name: value})  # type: ignore[arg-type]
+            AuxoPaper(**{name: value})  # type: ignore[arg-type]

@@ -1,0 +1,388 @@
+"""Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
+
+Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
+Client Clustering*, read to the letter; :mod:`selectors.cohorts.auxo` is what we found to work
+better. This is the server's side, without models and messages: which leaf each client trains with
+(:meth:`AuxoPaper.match`), and what a round of one leaf says about its participants and about the
+leaf (:meth:`AuxoPaper.observe`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .affinity import Affinity, Feedback
+from .exploration import exploration_rate, predicted
+from .heterogeneity import Gain
+from .lies import LieCounter, wrong_cluster, wrong_cohort
+from .matching import Claims, RequestCache, choose_leaves, grouped
+from .online import OnlineClusters, distances_to
+from .projection import unit_rows
+from .rewards import decayed, instant_reward, known_centre
+from .split import SplitRule, SplitWatch
+from .tree import CohortTree
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Leaf:
+    """What the server remembers of one leaf besides its model."""
+
+    clusters: OnlineClusters
+    watch: SplitWatch
+    round: int = 0
+
+
+@dataclass
+class Round:
+    """One round of one leaf, while it is looked at.
+
+    Attributes
+    ----------
+    leaf, column : str, int
+        Its name, and its place among the leaves.
+    points : array of float, one row a participant
+        Directions of their updates.
+    claims : Claims
+        What they said before.
+    members : array of bool
+        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
+    rewards : array of float
+        Instant ones.
+    labels : array of int
+        Clusters within the leaf; -1 for none.
+    gain : Gain
+        What a split along them would gain.
+    """
+
+    leaf: str
+    column: int
+    points: Floats
+    claims: Claims
+    members: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    labels: NDArray[np.intp] = field(init=False)
+    gain: Gain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = np.full(len(self.points), -1, dtype=np.intp)
+        self.gain = Gain(0.0, 0.0, 0, 0.0)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one round of one leaf showed.
+
+    Attributes
+    ----------
+    feedback : dict of str to Feedback
+        For each participant, to be sent with its next message.
+    children : list of str
+        What the leaf was split into; empty if it was not.
+    gain : Gain
+        Heterogeneity before and after a split along the clusters.
+    liars : list of str
+        Whose requests contradict their updates.
+    barred : list of str
+        Who came onto the blacklist by that.
+    strange : list of str
+        Who named cohorts that never existed.
+    """
+
+    feedback: dict[str, Feedback]
+    children: list[str]
+    gain: Gain
+    liars: list[str] = field(default_factory=list)
+    barred: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
+
+
+class AuxoPaper:
+    """The cohorts of one run.
+
+    Parameters
+    ----------
+    parts : int
+        A cohort is split into at most so many (K); 1 for never.
+    rule : SplitRule
+        When a cohort is split.
+    first_cluster_round : int
+        Round of a cohort from which on clusters are looked for.
+    exploration, decay : float
+        Of the share of clients that try another cohort; :func:`exploration_rate`.
+    rate : float
+        Weight of a new reward against those before.
+    retry : int
+        See :class:`OnlineClusters`.
+    margin, strikes : float, int
+        When a request is a lie, and how many are too many; see :mod:`selectors.cohorts.lies`.
+    capacity : int
+        Number of clients whose requests are remembered.
+    seed : int
+
+    Examples
+    --------
+    >>> auxo = AuxoPaper(parts=2, rule=SplitRule(first_round=0, rounds=1, participants=2),
+    ...             first_cluster_round=0)
+    >>> auxo.match(["a", "b", "c", "d"])
+    {'0': ['a', 'b', 'c', 'd']}
+    >>> sketches = [[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> seen = auxo.observe("0", ["a", "b", "c", "d"], sketches, [None] * 4)
+    >>> seen.children, [seen.feedback[key].index for key in "abcd"]
+    (['0.0', '0.1'], [0, 1, 0, 1])
+    >>> auxo.members(["a", "b", "c", "d"])
+    {'0.0': ['a', 'c'], '0.1': ['b', 'd']}
+    """
+
+    def __init__(
+        self,
+        parts: int = 4,
+        rule: SplitRule | None = None,
+        first_cluster_round: int = 5,
+        exploration: float = 0.3,
+        decay: float = 0.99,
+        rate: float = 0.2,
+        retry: int = 20,
+        margin: float = 0.25,
+        strikes: int = 3,
+        capacity: int = 1_000_000,
+        seed: int = 0,
+    ) -> None:
+        least = {"parts": (parts, 1), "first_cluster_round": (first_cluster_round, 0)}
+        for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
+            if not value >= bound:
+                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        exploration_rate(0, exploration, decay)  # refuses what is not a share
+        decayed(0.0, 0.0, rate)
+        self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry
+        self.first_cluster_round, self.rate, self.margin = first_cluster_round, rate, margin
+        self.exploration, self.decay, self.seed = exploration, decay, seed
+        self.tree = CohortTree()
+        self.lies = LieCounter(strikes)
+        self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
+        self.requests = RequestCache(capacity)
+        self._rng = np.random.default_rng(seed)
+        self._serial = 0
+
+    def _new_leaf(self, round: int = 0) -> Leaf:
+        clusters = OnlineClusters(self.parts, self.rule, self.retry)
+        return Leaf(clusters, SplitWatch(self.rule), round)
+
+    def leaves(self) -> list[str]:
+        """Return the cohorts that train."""
+        return self.tree.leaves()
+
+    def round_of(self, leaf: str) -> int:
+        """Return how many rounds a leaf has had; it counts on from its parent's."""
+        return self._leaf(leaf).round
+
+    def _leaf(self, leaf: str) -> Leaf:
+        if leaf not in self._leaves:
+            raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
+        return self._leaves[leaf]
+
+    def match(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return which clients train with which leaf, now and then another than their best.
+
+        Clients on the blacklist are left out.
+        """
+        rates = [self._exploration_of(leaf) for leaf in self.leaves()]
+        return self._matched(self.lies.allowed(keys), rates, self._rng)
+
+    def members(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return each client's best leaf; a seeded one for clients without a preference."""
+        rates = [0.0] * len(self.leaves())
+        return self._matched(keys, rates, np.random.default_rng(self.seed))
+
+    def _exploration_of(self, leaf: str) -> float:
+        return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
+
+    def _matched(
+        self, keys: Sequence[str], rates: list[float], rng: np.random.Generator
+    ) -> dict[str, list[str]]:
+        chosen = choose_leaves(self.requests.rewards_of(keys), rates, rng)
+        return grouped(keys, chosen, self.leaves())
+
+    def feedback_for(self, key: str) -> Feedback | None:
+        """Return what to send to a client with its next message."""
+        return self.requests.feedback(key)
+
+    def observe(
+        self,
+        leaf: str,
+        keys: Sequence[str],
+        sketches: ArrayLike,
+        requests: Sequence[Affinity | None],
+    ) -> Observed:
+        """Take in one round of a leaf, and split it if it is time.
+
+        Parameters
+        ----------
+        leaf : str
+        keys : sequence of str
+            The participants whose updates were aggregated.
+        sketches : array of float, one row a participant
+            Of their updates, in any scale, by one projection.
+        requests : sequence of Affinity or None
+            The records that they sent with their updates; none if a client sent nothing, and then
+            what it said last counts.
+        """
+        self._leaf(leaf)
+        if not keys:  # nothing was seen: no round
+            return Observed({}, [], Gain(0.0, 0.0, 0, 0.0))
+        updates = self._checked(keys, sketches, requests)
+        strange = self._hear(keys, requests)
+        this = self._round(leaf, keys, updates)
+        self._cluster(this)
+        lied = self._lied(this)
+        indices = self._leaves[leaf].clusters.indices_of(this.labels)
+        found = [
+            Feedback(leaf, float(reward), int(index), self._serial)
+            for reward, index in zip(this.rewards, indices, strict=True)
+        ]
+        self._apply(this, keys, found)
+        barred = self.lies.count(keys, lied, self._leaves[leaf].round)
+        liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
+        children = self._split_if_due(this)
+        feedback = dict(zip(keys, found, strict=True))
+        return Observed(feedback, children, this.gain, liars, barred, strange)
+
+    def _checked(
+        self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
+    ) -> Floats:
+        """Return the sketches as a matrix, after a look at the arguments."""
+        if len(requests) != len(keys) or len(set(keys)) != len(keys):
+            raise ValueError(f"requests: expected one a key, {len(keys)}, and no key twice")
+        rows = np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1)
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("sketches: expected finite numbers")
+        known = {leaf.clusters.centroids.shape[1] for leaf in self._leaves.values()} - {0}
+        if known - {rows.shape[1]}:
+            raise ValueError(f"sketches: expected dimension {known}, got {rows.shape[1]}")
+        return rows
+
+    def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
+        """Put requests into the cache and return who named cohorts that never existed."""
+        leaves, claims = self.leaves(), self.requests.of(keys)
+        told = [row for row, request in enumerate(requests) if request is not None]
+        if told:
+            records = [request.inherited(self.tree).records for request in requests if request]
+            columns = [[each[leaf] for leaf in leaves] for each in records]
+            claims.rewards[told] = [[record.reward for record in row] for row in columns]
+            claims.indices[told] = [[record.index for record in row] for row in columns]
+            claims.known[told] = [[record.known for record in row] for row in columns]
+        self.requests.tell(keys, claims)
+        pairs = zip(keys, requests, strict=True)
+        return [key for key, request in pairs if request and request.strange(self.tree)]
+
+    def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
+        """Count a round and return it, with who belongs to the leaf and the rewards."""
+        claims = self.requests.of(keys)
+        self._leaves[leaf].round += 1
+        self._serial += 1
+        alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
+        fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
+        members = fits | alone
+        points = unit_rows(updates)
+        rewards = np.full(len(updates), np.nan, dtype=np.float32)
+        lengths = rewards.copy()
+        if not alone:  # line 23; by direction, as clusters are: a long update is no outlier
+            rewards[:] = _rewards_of(points, members)
+            lengths[:] = _rewards_of(updates, members)
+        return Round(leaf, column, points, claims, members, rewards, lengths)
+
+    def _cluster(self, this: Round) -> None:
+        """Find the clusters of the members; of the others none, and none in the first rounds.
+
+        Clients that just try the leaf would look like a cluster of their own.
+        """
+        leaf, members = self._leaves[this.leaf], this.members
+        if leaf.round >= self.first_cluster_round:
+            indices = this.claims.indices[members, this.column]
+            this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
+
+    def _lied(self, this: Round) -> NDArray[np.bool_]:
+        """Return whose request contradicts its update."""
+        claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
+        known, rewards = claims.known[:, column], claims.rewards[:, column]
+        # By lengths: where a cohort has converged, honest updates are short and point anywhere.
+        lied = wrong_cohort(this.lengths, rewards, known, self.margin)
+        if self.rule.gains(this.gain):  # else the clusters mean little
+            claimed = clusters.labels_of(claims.indices[:, column])
+            distances = distances_to(this.points, clusters.centroids)
+            lied |= wrong_cluster(distances, claimed, self.margin)
+        return np.asarray(lied & np.any(this.points != 0, axis=1))
+
+    def _apply(self, this: Round, keys: Sequence[str], found: Sequence[Feedback]) -> None:
+        """Update the cache as the clients will update their records, and keep the feedback."""
+        claims, own = this.claims, this.column
+        rewarded = np.isfinite(this.rewards)
+        for column, name in enumerate(self.leaves()):
+            untried = rewarded & ~claims.known[:, column] & (column != own)
+            distance = self.tree.distance(this.leaf, name)
+            claims.rewards[untried, column] = predicted(this.rewards[untried], distance, self.rate)
+        before = claims.rewards[rewarded, own]
+        claims.rewards[rewarded, own] = decayed(before, this.rewards[rewarded], self.rate)
+        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
+        claims.indices[indices >= 0, own] = indices[indices >= 0]
+        claims.known[:, own] = True
+        self.requests.tell(keys, claims)
+        self.requests.post(keys, found)
+
+    def _split_if_due(self, this: Round) -> list[str]:
+        """Split a leaf if it is time, and return its children."""
+        leaf, parts = self._leaves[this.leaf], this.gain.parts
+        leaves = len(self._leaves)
+        left = np.count_nonzero(this.members) * leaves / (leaves + max(parts - 1, 0))
+        if not leaf.watch.due(leaf.round, this.gain, left):
+            return []
+        children = self.tree.split(this.leaf, parts, leaf.clusters.first)
+        numbers = range(leaf.clusters.first, leaf.clusters.first + parts)
+        self.requests.split(this.column, numbers)
+        del self._leaves[this.leaf]
+        self._leaves |= {child: self._new_leaf(leaf.round) for child in children}
+        return children
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree, what is known of its leaves and of the clients, and the generator."""
+        leaves = {
+            name: {
+                "round": leaf.round,
+                "clusters": leaf.clusters.state_dict(),
+                "watch": leaf.watch.state_dict(),
+            }
+            for name, leaf in self._leaves.items()
+        }
+        state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
+        state |= {"cache": self.requests.state_dict(), "lies": self.lies.state_dict()}
+        return state | {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        tree = CohortTree.of_leaves(state["tree"]["leaves"])
+        columns = np.asarray(state["cache"]["rewards"]).shape[1]
+        if set(state["leaves"]) != set(tree.leaves()) or columns != len(tree.leaves()):
+            raise ValueError(
+                f"state: a tree with the leaves {tree.leaves()}, but what is known is of "
+                f"{sorted(state['leaves'])} and requests are for {columns} leaves"
+            )
+        self.tree, self._serial = tree, int(state["serial"])
+        self._leaves = {
+            name: self._new_leaf(int(s["round"])) for name, s in state["leaves"].items()
+        }
+        for name, leaf in self._leaves.items():
+            leaf.clusters.load_state_dict(state["leaves"][name]["clusters"])
+            leaf.watch.load_state_dict(state["leaves"][name]["watch"])
+        self.requests.load_state_dict(state["cache"])
+        self.lies.load_state_dict(state["lies"])
+        self._rng.bit_generator.state = state["rng"]
+
+
+def _rewards_of(points: Floats, members: NDArray[np.bool_]) -> Floats:
+    """Return the reward of each row by its distance to the centre of the members."""
+    return instant_reward(np.linalg.norm(points - known_centre(points, members), axis=1))

@@ -1,0 +1,165 @@
+"""What several rounds of one cohort tell about its clients, free of noise within clients.
+
+An update is the sum of what its round has in common, of what its client always does differently,
+and of noise: ``x[i, t] = a[t] + b[i] + e[i, t]``. Only the ``b`` are a reason to split a cohort.
+Noise is independent between rounds, so the products of a client's differences in two rounds have
+no part of it. :func:`additive` estimates ``a`` and ``b`` from whoever took part when; what it
+leaves unexplained says how much of each estimate is noise, and is subtracted where variances are
+compared (:mod:`selectors.cohorts.separation`). The two are the same estimate: the square of a mean
+over T rounds, less the noise's variance over T, is the mean product of two different rounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .projection import unit_rows
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+_SWEEPS = 10
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What clients always do differently.
+
+    Attributes
+    ----------
+    keys : list of str
+        The clients.
+    means : array of float, one row per client
+        Estimates of ``b``, centred.
+    counts : array of int
+        In how many rounds each client was seen.
+    noise : array of float, one row per observation
+        What is left of the observations.
+    degrees : int
+        Degrees of freedom of the noise; 0 where no client was seen twice.
+    """
+
+    keys: list[str]
+    means: Floats
+    counts: Positions
+    noise: Floats
+    degrees: int
+
+    def noise_along(self, directions: ArrayLike) -> float:
+        """Return the noise's variance within the space of some orthonormal directions (columns)."""
+        if self.degrees < 1:
+            return 0.0
+        return float(np.sum((self.noise @ np.asarray(directions)) ** 2) / self.degrees)
+
+
+def additive(rows: Floats, clients: Positions, rounds: Positions) -> tuple[Floats, Floats]:
+    """Return the effects of clients, and what neither clients nor rounds explain.
+
+    Least squares by turns: the mean of a round depends on who took part, so effects are removed
+    from it before it is removed from the observations.
+
+    Examples
+    --------
+    Clients 0 and 1 were seen in round 0, clients 1 and 2 in round 1:
+
+    >>> rows = np.array([[1.0], [3.0], [13.0], [15.0]])  # clients 1, 3, 5; rounds 0, 10
+    >>> effects, left = additive(rows, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]))
+    >>> effects.round(1).ravel().tolist(), bool(np.abs(left).max() < 0.1)
+    ([-2.0, 0.0, 2.0], True)
+    """
+    seen, met = np.bincount(clients)[:, None], np.bincount(rounds)[:, None]
+    effects = np.zeros((len(seen), rows.shape[1]))
+    common = np.zeros((len(met), rows.shape[1]))
+    for _ in range(_SWEEPS):
+        common[:] = 0.0
+        np.add.at(common, rounds, rows - effects[clients])
+        common /= met
+        effects[:] = 0.0
+        np.add.at(effects, clients, rows - common[rounds])
+        effects /= seen
+        effects -= effects.mean(axis=0)
+    common[:] = 0.0
+    np.add.at(common, rounds, rows - effects[clients])
+    return effects, rows - effects[clients] - (common / met)[rounds]
+
+
+class Evidence:
+    """The last observations of one cohort: which client, in which round, in what direction.
+
+    Parameters
+    ----------
+    capacity : int
+        Most observations that are kept; the oldest go first.
+
+    Examples
+    --------
+    >>> evidence = Evidence()
+    >>> evidence.add(["a", "b"], [[2.0, 0.0], [0.0, 3.0]])
+    >>> evidence.add(["a", "b"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> found = evidence.differences()
+    >>> found.keys, found.means.tolist(), found.counts.tolist()
+    (['a', 'b'], [[0.5, -0.5], [-0.5, 0.5]], [2, 2])
+    """
+
+    def __init__(self, capacity: int = 2048) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity: expected 1 or more, got {capacity}")
+        self.capacity = capacity
+        self.rounds = 0
+        self._keys: list[str] = []
+        self._rounds: list[int] = []
+        self._points: NDArray[np.float32] = np.empty((0, 0), dtype=np.float32)
+
+    @property
+    def clients(self) -> int:
+        """How many clients are remembered."""
+        return len(set(self._keys))
+
+    @property
+    def dimension(self) -> int:
+        """Length of the observations; 0 before the first."""
+        return int(self._points.shape[1])
+
+    def add(self, keys: Sequence[str], updates: ArrayLike) -> None:
+        """Take in one round; updates of zero have no direction and are left out."""
+        points = unit_rows(updates)
+        there = np.flatnonzero(np.any(points != 0, axis=1)).tolist()
+        self.rounds += 1
+        if not there:
+            return
+        new = points[there].astype(np.float32)
+        kept = self._points if self._points.size else new[:0]
+        self._keys += [keys[row] for row in there]
+        self._rounds += [self.rounds] * len(there)
+        self._keys, self._rounds = self._keys[-self.capacity :], self._rounds[-self.capacity :]
+        self._points = np.concatenate([kept, new])[-self.capacity :]
+
+    def differences(self) -> Differences:
+        """Return what is known of each client."""
+        keys = list(dict.fromkeys(self._keys))
+        place = {key: row for row, key in enumerate(keys)}
+        clients = np.array([place[key] for key in self._keys], dtype=np.intp)
+        met, rounds = np.unique(self._rounds, return_inverse=True)
+        if not keys:
+            empty = np.empty((0, 0))
+            return Differences([], empty, clients, empty, 0)
+        means, noise = additive(self._points.astype(np.float64), clients, rounds)
+        degrees = max(0, len(self._keys) - len(keys) - len(met) + 1)
+        return Differences(keys, means, np.bincount(clients), noise, degrees)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the observations."""
+        state = {"keys": list(self._keys), "rounds": list(self._rounds), "round": self.rounds}
+        return state | {"points": self._points.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        points = np.array(state["points"], dtype=np.float32)
+        keys, rounds = [str(key) for key in state["keys"]], [int(r) for r in state["rounds"]]
+        if not len(points) == len(keys) == len(rounds):
+            raise ValueError(f"state: {len(points)} observations of {len(keys)} clients")
+        self._keys, self._rounds, self._points = keys, rounds, points
+        self.rounds = int(state["round"])

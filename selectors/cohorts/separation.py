@@ -1,0 +1,162 @@
+"""Whether the clients of a cohort fall into groups, or are just different from each other.
+
+Clients always differ: each has data of its own. Groups are another matter: along the few directions
+in which clients differ most, they leave gaps. So clients are looked at along the ``K - 1`` main
+directions of their differences, clustered into K, and the share of variance that stays within the
+clusters is compared with two limits: a fixed one, and what chance finds in clients without groups,
+normally distributed with as much variance along every direction (as the test SigClust does: Liu,
+Hayes, Nobel, Marron: *Statistical Significance of Clustering for High-Dimension, Low-Sample Size
+Data*). Variances are those between clients, without the noise within them.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import Differences
+from .many_kmeans import many_kmeans
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+_FEWEST = 6  # clients: among fewer, chance makes gaps as clear as any
+_ALIKE = 0.01  # shares within groups below this are equally small
+_MARGIN = 0.5  # of what chance leaves within groups: cohorts are looked at in many rounds
+_MOST_DRAWS, _FEWEST_DRAWS = 99, 19  # of clients without groups; fewer of many clients
+_POINTS_DRAWN = 20_000
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How clearly clients fall into groups.
+
+    Attributes
+    ----------
+    labels : array of int
+        The group of each client.
+    parts : int
+        How many groups; 1 if there are too few clients to tell.
+    within : float
+        Share of the variance between clients, along the main directions, within the groups.
+    chance : float
+        The smallest such share among draws without groups; not a number if it was not needed.
+    smallest : int
+        Clients in the smallest group.
+    rivalled : bool
+        Whether another number of groups is almost as clear.
+    """
+
+    labels: Labels
+    parts: int
+    within: float
+    chance: float
+    smallest: int
+    rivalled: bool = False
+
+    def clear(self, limit: float) -> bool:
+        """Return whether there are groups.
+
+        >>> Separation(np.array([0, 1]), 2, 0.05, 0.2, 1).clear(limit=0.15)
+        True
+        """
+        # Where noise leaves next to nothing to compare, nothing within groups means nothing.
+        within = max(self.within, _ALIKE)
+        return self.parts > 1 and within <= limit and within < _MARGIN * self.chance
+
+    def very_clear(self, limit: float) -> bool:
+        """Return whether twice as much could be within the groups, and their number is sure."""
+        twice = 2 * max(self.within, _ALIKE) < _MARGIN * self.chance
+        return self.clear(limit) and twice and not self.rivalled
+
+
+def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0) -> Separation:
+    """Return the groups, ``most`` at most, that separate clients most clearly.
+
+    The best number is that which leaves the smallest share within the groups, compared with what
+    chance leaves. Every group has two clients or more.
+
+    Examples
+    --------
+    >>> from .evidence import Evidence
+    >>> evidence, rng = Evidence(), np.random.default_rng(0)
+    >>> for _ in range(3):
+    ...     noise = 0.2 * rng.normal(size=(12, 5))
+    ...     evidence.add([str(i) for i in range(12)], np.eye(5)[np.arange(12) % 3] + noise)
+    >>> groups = separation(evidence.differences(), most=4)
+    >>> groups.labels.tolist(), groups.clear(0.15)
+    ([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2], True)
+    """
+    count = len(found.keys)
+    none = Separation(np.zeros(count, dtype=np.intp), 1, 1.0, np.nan, count)
+    if count < _FEWEST:
+        return none
+    left, lengths, right = np.linalg.svd(found.means, full_matrices=False)
+    lengths = lengths[lengths > 1e-9 * max(lengths[0], 1e-300)]
+    best, costs, rng = none, [np.inf], np.random.default_rng(seed)
+    for parts in range(2, min(most, count // 2, len(lengths) + 1) + 1):
+        scores = left[:, : parts - 1] * lengths[: parts - 1]
+        noise = found.noise_along(right[: parts - 1].T) / found.counts
+        labels = many_kmeans(scores[None], parts, rng)[0]
+        sizes = np.bincount(labels, minlength=parts)
+        within = share_within(scores, labels, noise)
+        if sizes.min() < 2:
+            continue
+        chance = by_chance(lengths, parts, noise, seed) if within <= limit else np.nan
+        this = Separation(labels, parts, within, chance, int(sizes.min()))
+        # Clear groups before others; then by how much less is within them than chance leaves.
+        cost = max(within, _ALIKE) / max(chance, _ALIKE) if this.clear(limit) else 1 + within
+        if cost < min(costs):
+            best = this
+        costs.append(cost)
+    first, second = sorted([*costs, np.inf])[:2]
+    return replace(best, rivalled=second < 2 * first)
+
+
+def share_within(scores: Floats, labels: Labels, noise: Floats) -> float:
+    """Return the share of the variance between clients that is within groups, at most 1.
+
+    Per degree of freedom, without the noise's part. 1 where noise explains all of it.
+
+    >>> scores, labels = np.array([[-1.0], [-3.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> share_within(scores, labels, np.zeros(4)), share_within(scores, labels, np.ones(4))
+    (0.3, 0.176...)
+    """
+    total = _variance(scores, noise)
+    if total <= 0:
+        return 1.0
+    groups = [labels == label for label in np.unique(labels)]
+    inside = sum(_variance(scores[own], noise[own]) for own in groups)
+    count, parts = len(scores), len(groups)
+    return float(np.clip(inside / (count - parts) / (total / (count - 1)), 0.0, 1.0))
+
+
+def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> float:
+    """Return the smallest share within groups that is found among clients without groups.
+
+    Parameters
+    ----------
+    lengths : array of float
+        Of the clients' differences along their main directions (singular values).
+    parts : int
+        Number of clusters to look for.
+    noise : array of float
+        Variance of each client's mean along the first ``parts - 1`` directions.
+    seed : int
+    """
+    rng, count = np.random.default_rng([seed, parts]), len(noise)
+    draws = int(np.clip(_POINTS_DRAWN / count, _FEWEST_DRAWS, _MOST_DRAWS))
+    spread = lengths[: 3 * parts] / np.sqrt(count - 1)
+    drawn = rng.standard_normal((draws, count, len(spread))) * spread
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    left, sizes, _ = np.linalg.svd(drawn, full_matrices=False)
+    scores = (left * sizes[:, None, :])[:, :, : parts - 1]
+    labels = many_kmeans(scores, parts, rng)
+    return min(share_within(s, own, noise) for s, own in zip(scores, labels, strict=True))
+
+
+def _variance(scores: Floats, noise: Floats) -> float:
+    """Return the sum of squared distances to the mean, less what noise adds to it."""
+    count = len(scores)
+    squares = float(np.sum((scores - scores.mean(axis=0)) ** 2))
+    return squares - float(noise.sum()) * (count - 1) / count

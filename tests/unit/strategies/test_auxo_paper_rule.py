@@ -1,0 +1,209 @@
+"""Auxo's rule in the layer: what goes over the wire, and what clients cannot break."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest,
+    honest_records,
+    listening_to,
+    never,
+    one_round,
+    rounds,
+    small_model,
+)
+from flwr.app import ConfigRecord, Message, RecordDict
+from forager.core.config import read_config
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.events import CohortFailed, CohortsTrained, Quarantined
+from forager.core.wire.keys import AFFINITY, ARRAYS
+from forager.strategies.build import single_model_stack
+from forager.strategies.cohort_rules.auxo_paper import AuxoPaperRule
+from forager.strategies.cohort_rules.base import CohortSignals, Scene
+from forager.strategies.cohorts import Cohorts
+from forager.strategies.federation import BadReply, Federation
+from forager.strategies.layer import Layer
+from forager.strategies.signals import Signal
+
+KEYS = [str(i) for i in range(12)]
+START = to_record(small_model())
+EAGER = {
+    "first-clustering": 0,
+    "first-split": 0,
+    "last-split": 1,
+    "split-rounds": 1,
+    "min-participants": 1,
+}
+
+
+def rule_of(**settings: int | float) -> AuxoPaperRule:
+    """A rule that splits as soon as it sees groups, and whose clients do not explore."""
+    chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
+    return AuxoPaperRule(
+        read_config({f"cohort.{k.replace('_', '-')}": v for k, v in chosen.items()})
+    )
+
+
+def two_ways(keys: Sequence[str]) -> CohortSignals:
+    """Even clients pull one way, odd ones another."""
+    ways = np.array([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])[[int(key) % 2 for key in keys]]
+    noise = 0.05 * np.random.default_rng(0).normal(size=ways.shape)
+    return CohortSignals(list(keys), (ways + noise).astype(np.float32))
+
+
+def split_rule(**settings: int | float) -> AuxoPaperRule:
+    """A rule after the first ten clients were sorted into two cohorts in round 1."""
+    rule = rule_of(**settings)
+    regrouping = rule.learn(1, {"0": 1}, {"0": two_ways(KEYS[:10])})
+    assert regrouping == {"0.0": {"0": 1.0}, "0.1": {"0": 1.0}}
+    return rule
+
+
+def scene_of(number: int, cohorts: Sequence[str] = ("0.0", "0.1")) -> Scene:
+    models = dict.fromkeys(cohorts, START)
+    return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, nobody_is_asked)
+
+
+def nobody_is_asked(*_: Any) -> dict[str, Any]:
+    raise AssertionError("a question")
+
+
+def layer_of(rule: AuxoPaperRule, **settings: Any) -> tuple[Cohorts, Notes]:
+    config, federation = read_config({}), Federation()
+
+    def make() -> Layer:
+        return single_model_stack(config, federation)
+
+    layer = Cohorts(make, rule, Signal(8), **settings)
+    return layer, listening_to(layer)
+
+
+def pulling(message: Message, key: str, look: int) -> list[Message]:
+    """Train in the direction of one's side."""
+    if message.metadata.message_type != "train":
+        return honest(message, key)
+    records = honest_records(message, key)
+    before = from_record(message.content.array_records[ARRAYS])
+    step = {"layer.weight": 0.1, "layer.bias": 0.0 if int(key) % 2 else -0.4}
+    after = {
+        n: a + np.asarray(step.get(n, 0) * (1 + 0.01 * int(key)), a.dtype)
+        for n, a in before.items()
+    }
+    after["layer.weight"] *= -1.0 if int(key) % 2 else 1.0
+    records[ARRAYS] = to_record(after)
+    return [answer(message, records)]
+
+
+def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
+    """Its round is repeated: nobody is rewarded for it, and the others' rounds count."""
+
+    def broken(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != "train":
+            return honest(message, key)
+        records = honest_records(message, key)
+        arrays = from_record(records[ARRAYS])
+        records[ARRAYS] = to_record({n: np.full_like(a, np.inf) for n, a in arrays.items()})
+        return [answer(message, records)]
+
+    rule = rule_of()
+    layer, notes = layer_of(rule)
+    behaviours = dict.fromkeys(KEYS, pulling)
+    arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))
+    assert list(layer.leaf_models) == ["0.0", "0.1"]
+    sides = rule.auxo.members(KEYS)
+    odd = next(leaf for leaf, keys in sides.items() if "1" in keys)
+    even = next(leaf for leaf, keys in sides.items() if "0" in keys)
+    before = {leaf: rule.auxo.round_of(leaf) for leaf in (odd, even)}
+    grid = FakeGrid(KEYS, behaviours | dict.fromkeys(sides[odd], broken))
+    result, _ = one_round(layer, arrays, grid, 2)
+    assert result is not None
+    assert [event.cohort for event in notes.of(CohortFailed)] == [odd]
+    assert rule.auxo.round_of(odd) == before[odd]
+    assert rule.auxo.round_of(even) == before[even] + 1
+    assert layer.rounds == {odd: 1, even: 2}
+
+
+def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
+    layer, _ = layer_of(rule_of())
+    rounds(layer, START, FakeGrid(KEYS, dict.fromkeys(KEYS, pulling)), range(1, 2))
+    state = layer.state_dict()
+    fresh, _ = layer_of(rule_of())
+    only_one = {**state, "cohorts": [{**state["cohorts"][0], "name": "0"}]}
+    with pytest.raises(ValueError, match=r"models of \['0'\].*tree has \['0.0', '0.1'\]"):
+        fresh.load_state_dict(only_one)
+    assert fresh.leaf_models == {}
+    fresh.load_state_dict(state)
+    assert list(fresh.leaf_models) == ["0.0", "0.1"]
+
+
+def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
+    rule = split_rule(lies_allowed=1)
+    side = rule.auxo.members(KEYS)["0.0"]
+    liar = side[0]
+    reply = answer(
+        Message(RecordDict({}), dst_node_id=1, message_type="train"),
+        {
+            AFFINITY: ConfigRecord(
+                {
+                    "cohorts": ["0.0"],
+                    "rewards": [0.9],
+                    "indices": [-1],
+                    "known": [True],
+                    "serial": 1,
+                }
+            )
+        },
+    )
+    rule.hear(liar, reply, START)
+    seen = two_ways(side)
+    seen.signals[0] = [-9.0, 9.0, 9.0]
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": seen})
+    assert rule.report()["liars"] == rule.report()["barred"] == [liar]
+    places = dict(zip(KEYS, rule.place(scene_of(3)), strict=True))
+    assert places[liar] == ""
+    assert all(places[key] for key in KEYS if key != liar)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {},
+        {"cohorts": ["0"], "rewards": [math.nan], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0", "0.0"], "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": 3, "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0"], "rewards": ["x"], "indices": [0], "known": [True], "serial": 1},
+    ],
+)
+def test_records_that_cannot_be_read_are_refused_and_change_nothing(
+    records: dict[str, Any],
+) -> None:
+    rule = split_rule()
+    question = Message(RecordDict({}), dst_node_id=1, message_type="train")
+    with pytest.raises(BadReply, match="affinity records that cannot be read"):
+        rule.hear("0", answer(question, {AFFINITY: ConfigRecord(records)}), START)
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
+    assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
+
+
+def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_on() -> None:
+    def garbled(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        return [answer(message, {**records, AFFINITY: ConfigRecord({"cohorts": 3})})]
+
+    layer, notes = layer_of(rule_of())
+    got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": garbled}))
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, "3")
+    assert "affinity records that cannot be read" in event.reason
+    assert dict(layer.federation.strikes) == {"3": 1}
+    silent, _ = layer_of(rule_of())
+    wanted, _ = one_round(silent, START, FakeGrid(KEYS, {"3": never}))
+    assert_same(got, wanted)
+    assert notes.of(CohortsTrained)[0].participants == {"0": 11}
