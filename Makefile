@@ -109,3 +109,7 @@ clean: stop ## Remove the environment and all caches; results in runs/ stay
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 include docker/docker.mk
+
+wheel: $(STAMP) ## Build the wheel of the library, forager-fl, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl

@@ -14,6 +14,7 @@ from ..core.config.combinations import unused_keys
 from ..core.learning.trainer import evaluate, read_arrays
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
+from ..core.tasks.errors import advice
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, RunStarted
 from ..strategies.build import build_strategy
@@ -36,7 +37,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run one federated training, as Flower starts it."""
     configure_logging()
-    folder, reason = run(grid, context.run_config)
+    try:
+        folder, reason = run(grid, context.run_config)
+    except ImportError as error:
+        raise RuntimeError(advice(error) or str(error)) from error
     _log.info("run %s\n%s", reason, load("tools.report:summary_table")(folder))
 
 

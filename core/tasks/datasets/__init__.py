@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..errors import invalid
+from ..errors import invalid, optional_packages
 from ..spec import TaskSpec
 from . import blobs, cifar, digits, fashion_mnist, newsgroups, npz, own, synthetic
 from .raw import RawData, rows, tidied
@@ -34,7 +34,8 @@ def load_raw(spec: TaskSpec) -> RawData:
     (60,)
     """
     load = own.load if ":" in spec.task else DATASETS[spec.task]
-    raw = tidied(load(spec), spec.path or spec.task)
+    with optional_packages(f"task = {spec.task!r}"):
+        raw = tidied(load(spec), spec.path or spec.task)
     if not spec.num_classes:
         return raw
     if spec.num_classes < raw.num_classes:
