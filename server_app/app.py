@@ -23,6 +23,7 @@ from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint
 from .callbacks.early_stop import EarlyStop
+from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
@@ -57,6 +58,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     before any client is asked for anything.
     """
     config = read_config(run_config)
+    own_callbacks = load_callbacks(config.callbacks)
     task = load_task(config.task_spec())
     model = task.build_model()
     evaluate_model = _evaluator(task, model)
@@ -83,7 +85,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
-        callbacks=_callbacks(config, folder),
+        callbacks=_callbacks(config, folder, own_callbacks),
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -132,7 +134,7 @@ def _evaluator(task: Task, model: Any) -> Evaluate:
     return on_test_set
 
 
-def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
+def _callbacks(config: RunConfig, folder: RunFolder, own: dict[str, Make]) -> list[Callback]:
     callbacks: list[Callback] = [
         EarlyStop(
             config.early_stop.patience, config.early_stop.min_delta, config.early_stop.target
@@ -141,6 +143,8 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
     ]
     if config.tensorboard:
         callbacks.append(load("tools.report.tensorboard:TensorBoard")(folder))
+    others = OwnCallbacks(own, folder)
+    callbacks.append(others)
     callbacks.append(
         Checkpoints(
             folder.checkpoints,
@@ -150,6 +154,7 @@ def _callbacks(config: RunConfig, folder: RunFolder) -> list[Callback]:
         )
     )
     callbacks.append(Artifacts(folder, report=config.report))
+    callbacks.append(others.at_the_end())
     return callbacks
 
 

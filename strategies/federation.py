@@ -10,10 +10,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ..core.wire.events import Event, Quarantined
-from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, WANTS
 from ..core.wire.records import filled, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
+from .questions import Route, question
 from .roster import Roster
 
 _log = logging.getLogger("forager")
@@ -49,6 +50,8 @@ class Federation:
         What clients know the run by and keep its state under; if empty, they go by Flower's run id.
     allowed : collection of str (default: everyone)
         Keys of the clients that may take part.
+    route : str (default: "query")
+        How questions reach clients: see :mod:`strategies.questions`.
     """
 
     def __init__(
@@ -59,8 +62,9 @@ class Federation:
         identify_timeout: float = 60.0,
         run: str = "",
         allowed: Collection[str] = (),
+        route: Route = "query",
     ) -> None:
-        self.roster = Roster()
+        self.roster = Roster(route)
         self.deadline = deadline
         self.quorum = quorum
         self.identify_timeout = identify_timeout
@@ -138,8 +142,8 @@ class Federation:
     ) -> dict[int, Message]:
         """Ask clients a question and return the answers by node.
 
-        Who does not answer in time is left out, and asked less and less often. Errors are counted
-        where they arrive.
+        Who does not answer in time is left out, and asked less and less often. Who is known not
+        to have an answer is not asked. Errors are counted where they arrive.
 
         Parameters
         ----------
@@ -155,18 +159,20 @@ class Federation:
             The records to send, or a function of the node that returns them. Settings under
             ``"config"`` are a plain dict, to which the round is added.
         """
-        asked = self.awake(nodes, server_round)
-        if not asked:
-            return {}
+        awake = self.awake(nodes, server_round)
         # Most clients are asked the same. What was asked is kept: an id is unique among the living.
         made: dict[int, tuple[Mapping[str, Any], RecordDict]] = {}
-        messages = []
-        for node in asked:
+        messages, asked = [], []
+        for node in awake:
             records = content(node) if callable(content) else content
+            if not self.roster.can_answer(node, records.get(CONFIG, {}).get(WANTS, kind)):
+                continue
             if id(records) not in made:
                 made[id(records)] = (records, self._question(server_round, records))
-            _, question = made[id(records)]
-            messages.append(Message(question, dst_node_id=node, message_type=kind))
+            messages.append(question(made[id(records)][1], node, kind, self.roster.route))
+            asked.append(node)
+        if not asked:
+            return {}
         if isinstance(grid, GridWrapper):
             replies = grid.ask(messages, self.deadline, self.quorum)
         else:

@@ -36,7 +36,10 @@ class AuxoRule(CohortRule):
     own_records = (AFFINITY,)
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[Cohort]
+        self.set_up(config[Cohort], config.seed)
+
+    def set_up(self, settings: Cohort, seed: int) -> None:
+        """Begin with one cohort."""
         self.auxo = Auxo(
             parts=settings.parts,
             rule=SplitRule(
@@ -51,7 +54,7 @@ class AuxoRule(CohortRule):
             decay=settings.exploration_decay,
             rate=settings.reward_rate,
             strikes=settings.lies_allowed,
-            seed=config.seed,
+            seed=seed,
         )
         self.ask_after = settings.ask_newcomers
         self.last_split = 0  # round of the server
