@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp.typing import ClientAppCallable
 
 from ..core.wire import sparse
 from ..core.wire.arrays import flat_change, from_record
@@ -52,6 +51,7 @@ from .identity import client_key
 from .state import ClientState
 
 if TYPE_CHECKING:
+    from flwr.clientapp.typing import ClientAppCallable
     from torch import nn
 
     from .own_app import Hooks
@@ -80,7 +80,9 @@ class ClientMod:
             raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
         return Hooks(**self._given)
 
-    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def __call__(
+        self, message: Message, context: Context, call_next: "ClientAppCallable"
+    ) -> Message:
         """Answer a question, or add to what the app answers."""
         asked = record_at(message.content, QUESTION, ConfigRecord)
         kind = str(asked[KIND]) if asked is not None else message.metadata.message_type
@@ -92,11 +94,15 @@ class ClientMod:
         return _signed(Message(answer, reply_to=message), context)
 
     def _answer(
-        self, kind: str, message: Message, context: Context, call_next: ClientAppCallable
+        self, kind: str, message: Message, context: Context, call_next: "ClientAppCallable"
     ) -> RecordDict:
         if kind == IDENTIFY:
             answers = [*_ALWAYS, *(_NEED_HOOKS if self._complete else ())]
-            said = {CLIENT_KEY: client_key(context), VERSIONS: versions(), ANSWERS: answers}
+            said: dict[str, Any] = {
+                CLIENT_KEY: client_key(context),
+                VERSIONS: versions(),
+                ANSWERS: answers,
+            }
             return RecordDict({CLIENT: ConfigRecord(said)})
         if kind == ASK_UPDATE:
             detach(message, QUESTION, ConfigRecord)
@@ -112,7 +118,7 @@ class ClientMod:
             return own_app.support(self.hooks, message, context)
         raise ValueError(f"a question that this version does not know: {kind}")
 
-    def _train(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def _train(self, message: Message, context: Context, call_next: "ClientAppCallable") -> Message:
         started = perf_counter()
         told = _config(message)
         state = ClientState(
@@ -267,7 +273,8 @@ def coreset(message: Message, data: Data) -> Data:
 
     record[_USED] = True
     positions: Any = record[_INDICES]
-    return subset(data, positions)
+    chosen: Data = subset(data, positions)
+    return chosen
 
 
 def _config(message: Message) -> dict[str, Any]:

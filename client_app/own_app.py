@@ -219,7 +219,7 @@ def _proxy_change(
         gradients = torch.autograd.grad(value, parameters)
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= settings["learning_rate"] * gradient
+                parameter.sub_(gradient, alpha=settings["learning_rate"])
     return flat_change(arrays, read_arrays(model))
 
 

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo  # what Grid.get_nodes returns
 from flwr.serverapp import Grid
 
+from ..core.wire.flower_private import NodeInfo
 from ..core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
 from ..core.wire.records import record_at
 from ..core.wire.versions import differences

@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ...core.config import ConfigError, Scalar, default_config, read_config
 from ...core.config.overrides import parse_overrides, toml_value
 from ...core.tasks import TaskError, load_task
+from ...core.tasks.errors import advice
 from ...server_app.interrupt import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder, new_name
 from ..report import summary_table, write_report
@@ -215,6 +217,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "-c", "--run-config", action="append", default=[], metavar="'KEY=VALUE ...'"
     )
+    if find_spec("ray") is None:  # Flower would end with code 701, and call that a success
+        missing = advice(ModuleNotFoundError(name="ray"))
+        print(f"a simulation needs Ray: {missing}", file=sys.stderr)
+        return REFUSED
     try:
         run = plan(parse_overrides(parser.parse_args(arguments).run_config))
     except (ConfigError, TaskError) as error:
