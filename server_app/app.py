@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..core.config import RunConfig, default_config, read_config
 from ..core.config.combinations import unused_keys
 from ..core.learning.trainer import evaluate, read_arrays
+from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
@@ -19,6 +20,7 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, RunStarted
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
+from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint
@@ -76,12 +78,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     title = f"{config.strategy} on {config.task}"
     loop = Loop(
         strategy,
-        PatientGrid(
-            grid,
-            federation,
-            deadline=config.round.deadline,
-            poll=config.round.poll,
-        ),
+        _patient(grid, federation, config),
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
@@ -101,6 +98,13 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     layers = strategy.describe()
     federation.note(RunStarted(strategy=title, layers=layers, config=config.flat()))
     return folder, loop
+
+
+def _patient(grid: Grid, federation: Federation, config: RunConfig) -> PatientGrid:
+    waits = {"deadline": config.round.deadline, "poll": config.round.poll}
+    if config[Aggregation].buffer:
+        return BufferedGrid(grid, federation, buffer=config[Aggregation].buffer, **waits)
+    return PatientGrid(grid, federation, **waits)
 
 
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:

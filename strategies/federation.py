@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from ..core.wire.events import Event, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, WANTS
-from ..core.wire.records import filled, sent_arrays
+from ..core.wire.records import filled, record_at, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
 from .questions import Route, question
@@ -72,6 +72,7 @@ class Federation:
         self.allowed = frozenset(allowed)
         self._strangers: set[str] = set()
         self.journal: Journal = silent
+        self.busy: set[int] = set()  # nodes that still train for an earlier round
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
@@ -89,7 +90,7 @@ class Federation:
             node, key = self.roster.doubles.pop()
             reason = f"node {node} calls itself {key}, as another does"
             self.note(Quarantined(client=self.key(node), reason=reason))
-        nodes = self.roster.in_order(grid.get_node_ids())
+        nodes = self.roster.in_order(n for n in grid.get_node_ids() if n not in self.busy)
         if not self.allowed:
             return nodes
         strangers = [node for node in nodes if self.key(node) not in self.allowed]
@@ -122,7 +123,8 @@ class Federation:
         """
         messages = list(messages)
         if occasion != self._occasion:
-            self._occasion, self._sent = occasion, {}
+            kept = {node: sent for node, sent in self._sent.items() if node in self.busy}
+            self._occasion, self._sent = occasion, kept
         self._sent.update((message.metadata.dst_node_id, message) for message in messages)
         return messages
 
@@ -131,6 +133,11 @@ class Federation:
         if node_id not in self._sent:
             raise BadReply("nobody asked for it")
         return sent_arrays(self._sent[node_id], ARRAYS)
+
+    def sent_round(self, node_id: int) -> int:
+        """Return the round in which a client was sent its model."""
+        config = record_at(self._sent[node_id].content, CONFIG, ConfigRecord)
+        return int(str(config[ROUND])) if config is not None else 0
 
     def ask(
         self,

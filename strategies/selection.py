@@ -164,9 +164,13 @@ class Selection(Layer):
         started = perf_counter()
         available = list(grid.get_node_ids())
         wanted = self.count or max(1, round(self.fraction * len(available)))
+        busy = sum(node in self.federation.busy for node in available)
+        if wanted <= busy > 0:  # as many train already
+            return []
+        wanted -= busy
         self._say_if_short(wanted, len(available))
         # Not one more because 50 * 1.1 is a hair above 55
-        asked = min(len(available), math.ceil(wanted * (1 + self.over_commit) - 1e-9))
+        asked = min(len(available) - busy, math.ceil(wanted * (1 + self.over_commit) - 1e-9))
         if not asked:
             self._say_if_empty(server_round)
             return []

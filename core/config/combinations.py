@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
 from .run_config import RunConfig, Scalar
+from .with_buffer import problems_of_buffer
 
 Found = list[Method]
 
@@ -22,6 +23,7 @@ def impossible(config: RunConfig) -> list[str]:
         *_of_axes(active),
         *(line for method in active for line in _unmet_needs(method, config, active)),
         *_of_fine_tuning(config),
+        *problems_of_buffer(config, participants(config)),
     ]
 
 
