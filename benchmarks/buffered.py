@@ -24,7 +24,6 @@ WAYS: dict[str, dict[str, int | float]] = {
 SELECTORS: dict[str, dict[str, str]] = {
     "random": {"client-selector": "random"},
     "cosage, piggyback": {"client-selector": "cosage", "summary.mode": "piggyback"},
-    "random, auxo": {"client-selector": "random", "cohorts": "auxo"},
 }
 
 

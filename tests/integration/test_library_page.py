@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Error, Message
+from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.events import CoresetsUsed, Event, Quarantined, Selected
 from forager.core.wire.keys import KIND, QUESTION
-from forager.tools.engine.local_grid import LocalGrid
+from forager.tools.engine.app_grid import AppGrid
 
 import forager
 
@@ -45,37 +45,28 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         del sys.modules[name]
 
 
-class OwnAppGrid(LocalGrid):
-    """Runs somebody's ClientApp in this process, as Flower does: an exception is an error reply."""
+class OwnAppGrid(AppGrid):
+    """Remembers what clients were asked; some may have another app."""
 
-    def __init__(self, client_app: Any, without_mod: Iterable[int] = (), **run_config: Any) -> None:
-        super().__init__(CLIENTS, {"lr": 0.1, **run_config}, check_wire=True)
-        self.client_app = client_app
-        self.others: dict[int, Any] = dict.fromkeys(without_mod)
+    def __init__(self, client_app: Any) -> None:
+        super().__init__(client_app, CLIENTS, {"lr": 0.1})
+        self.others: dict[int, Any] = {}
         self.asked: Counter[str] = Counter()
-        self.trained: list[
-            dict[str, Any]
-        ] = []  # records and examples, before layers take them apart
+        self.trained: list[dict[str, Any]] = []  # records and examples, before layers read them
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        replies = []
-        for message_id in [i for i in message_ids if i in self._pending]:
-            message = self._pending.pop(message_id)
-            context = self.contexts[message.metadata.dst_node_id]
-            record = message.content.get(QUESTION)
-            kind = str(record[KIND]) if record is not None else message.metadata.message_type
-            partition = int(context.node_config["partition-id"])
-            app = self.others.get(partition, self.client_app)
-            try:
-                reply = app(message, context)
-            except Exception as error:
-                reply = Message(Error(2, repr(error)), reply_to=message)
-            self.asked[kind if reply.has_content() else f"{kind} failed"] += 1
-            if kind == "train" and reply.has_content():
-                examples = reply.content["metrics"]["num-examples"]
-                self.trained.append({"records": set(reply.content), "examples": examples})
-            replies.append(reply)
-        return replies
+    def answer(self, message: Message) -> Message:
+        record = message.content.get(QUESTION)
+        kind = str(record[KIND]) if record is not None else message.metadata.message_type
+        own = self.app
+        node_config = self.contexts[message.metadata.dst_node_id].node_config
+        self.app = self.others.get(int(node_config["partition-id"]), own)
+        reply = super().answer(message)
+        self.app = own
+        self.asked[kind if reply.has_content() else f"{kind} failed"] += 1
+        if kind == "train" and reply.has_content():
+            examples = reply.content["metrics"]["num-examples"]
+            self.trained.append({"records": set(reply.content), "examples": examples})
+        return reply
 
 
 class Run:
