@@ -219,6 +219,15 @@ def test_prometheus_is_served_while_the_run_goes_on(
     assert {n: v for n, _, v in LINE.findall(Scrapes.text)}["forager_round"] == "2"
 
 
+def test_the_callback_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "trackers.md").read_text()
+    (code,) = re.findall(r"```python\n# my_callbacks.py\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_callbacks.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = played(tmp_path / "runs", "my_callbacks:Slow")
+    assert (path / "rounds.csv").exists()
+
+
 def test_the_dashboard_shows_only_what_is_exported() -> None:
     board = json.loads((ROOT / "docker" / "grafana" / "forager.json").read_text())
     used = set(re.findall(r"forager_\w+", json.dumps(board["panels"])))
