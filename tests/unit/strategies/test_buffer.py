@@ -78,8 +78,12 @@ def played(tmp_path: Path, **keys: Any) -> tuple[Any, list[dict[str, Any]]]:
             "groups.kind": "label-permutation",
         },
         {"aggregator": "median"},
+        {"cohorts": "ifca"},
+        {"cohorts": "cfl", "objective": "prox"},
+        {"data-selector": "gcfl"},
+        {"privacy": "local-dp"},
     ],
-    ids=["random", "cosage", "top-k", "auxo", "median"],
+    ids=["random", "cosage", "top-k", "auxo", "median", "ifca", "cfl", "gcfl", "local-dp"],
 )
 def test_rounds_end_with_the_buffer_and_nobodys_work_is_lost(
     tmp_path: Path, keys: dict[str, Any]
