@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,7 @@ def environment(
     programs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     home = tmp_path_factory.mktemp("home")
+    ray = tempfile.mkdtemp(prefix="ray-")  # with a short path: sockets lie below it
     env = {
         key: value for key, value in os.environ.items() if not key.startswith(("FLWR", "PYTHON"))
     }
@@ -73,6 +75,7 @@ def environment(
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_TELEMETRY_ENABLED": "0",
         "NO_PROXY": "127.0.0.1,localhost",
+        "RAY_TMPDIR": ray,  # a Ray of its own, whatever else runs on this machine
     }
     yield env
     found = subprocess.run(
