@@ -17,12 +17,7 @@ Route = Literal["query", "train"]
 
 
 def question(content: RecordDict, node: int, kind: str, route: Route) -> Message:
-    """Return the message that asks a node.
-
-    >>> message = question(RecordDict(), 7, "query.identify", "train")
-    >>> message.metadata.message_type, message.content["question"]["kind"]
-    ('train', 'query.identify')
-    """
+    """Return the message that asks a node."""
     if route == "query":
         return Message(content, dst_node_id=node, message_type=kind)
     asked = {**entries(content), QUESTION: ConfigRecord({KIND: kind})}

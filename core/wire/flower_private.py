@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 else:
     NodeInfo = Run = Any
 
+__all__ = [
+    "NodeInfo",
+    "Run",
+    "TaskIdentity",
+    "by_wire",
+    "context_from_bytes",
+    "context_to_bytes",
+    "empty_run",
+    "message_from_bytes",
+    "message_to_bytes",
+    "parse_config_args",
+]
+
 _PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
 
 try:  # Message(...) refuses to work in a process that is no task of Flower's

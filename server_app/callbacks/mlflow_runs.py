@@ -7,12 +7,6 @@ Where they go is MLflow's affair: the environment variables ``MLFLOW_TRACKING_UR
 import os
 from typing import Any
 
-# A server that is down would otherwise be tried for minutes, in every round.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-
-import mlflow
-
 from .tracker import Tracker
 
 
@@ -21,6 +15,11 @@ class MlflowRuns(Tracker):
 
     def open(self, config: dict[str, Any], title: str) -> str:
         """Begin a run, or go on with the one before."""
+        # A server that is down would otherwise be tried for minutes, in every round.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        import mlflow
+
         if not os.environ.get("MLFLOW_EXPERIMENT_NAME"):
             mlflow.set_experiment("forager")
         name = self.folder.path.resolve().name
@@ -32,10 +31,14 @@ class MlflowRuns(Tracker):
 
     def log(self, server_round: int, values: dict[str, float]) -> None:
         """Log the numbers of a round as metrics of that step."""
+        import mlflow
+
         mlflow.log_metrics(values, step=server_round)
 
     def close(self, completed: bool) -> None:
         """Add what the run left behind, and end it."""
+        import mlflow
+
         for path in (self.folder.rounds_path, self.folder.report_path, self.folder.model_path):
             if path.exists():
                 mlflow.log_artifact(str(path))

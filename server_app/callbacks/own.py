@@ -26,6 +26,8 @@ SHIPPED = {
     "wandb": f"{_ROOT}.wandb_runs:WandbRuns",
 }
 
+_PACKAGES = {"mlflow": "mlflow", "wandb": "wandb"}  # what some of them need
+
 Make = Callable[[RunFolder], Callback]
 
 
@@ -51,6 +53,8 @@ def _loaded(name: str) -> Make:
             f"run config: callbacks = {name!r}: expected module:attribute, or one of {shipped}"
         )
     try:
+        if name in _PACKAGES:
+            import_module(_PACKAGES[name])
         make: Make = attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
         told = (advice(error) if isinstance(error, ImportError) else "") or str(error)

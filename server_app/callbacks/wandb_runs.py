@@ -7,8 +7,6 @@ Where they go is W&B's affair: ``WANDB_PROJECT``, ``WANDB_ENTITY``, ``WANDB_API_
 import os
 from typing import Any
 
-import wandb
-
 from .tracker import Tracker
 
 
@@ -17,6 +15,8 @@ class WandbRuns(Tracker):
 
     def open(self, config: dict[str, Any], title: str) -> str:
         """Begin a run, or go on with the one before."""
+        import wandb
+
         self.run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "forager"),
             name=self.folder.path.resolve().name,

@@ -69,7 +69,7 @@ class LocalGrid(Grid):
         devices: SimulatedDevices | None = None,
     ) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, _SERVER, 1
-        self._run = empty_run()
+        self._run: Run = empty_run()
         self.check_wire = check_wire
         self.devices = devices
         self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
