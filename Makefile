@@ -136,3 +136,24 @@ clean: stop ## Remove the environment and all caches; results in runs/ stay
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 include docker/docker.mk
+
+wheel: $(STAMP) ## Build the wheel of the library, forager-fl, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+test-wheel: $(STAMP) ## Install the wheel elsewhere and run the app of docs/library.md on it by `flwr run`
+	$(BIN)/python -m pytest tests/wheel
+
+# Flower's newest version over the packages of $(VENV), in an environment of its own.
+NEWEST := .cache/newest
+# The tests of deployments are about gRPC, which SuperNodes speak up to 1.39.
+NEWEST_TESTS := tests/unit tests/conformance tests/integration
+
+test-newest: $(STAMP) ## Run unit and integration tests with the newest Flower, where the index has it
+	@$(PYTHON) -m venv $(NEWEST)
+	@echo $(abspath $(BIN))/../lib/python3.*/site-packages > $(NEWEST)/over.txt
+	@cp $(NEWEST)/over.txt $$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-over.pth
+	@$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'flwr[simulation]<2' \
+		|| $(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps 'flwr<2'
+	@$(NEWEST)/bin/python -c 'import flwr; print("flwr", flwr.__version__)'
+	PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n 2 $(NEWEST_TESTS)

@@ -14,6 +14,7 @@ from time import perf_counter
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from ..core.tasks.errors import advice
 from ..core.wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
 from .device_log import describe, write
 
@@ -72,6 +73,8 @@ def _advice(error: Exception) -> str:
     >>> _advice(OSError(errno.ENOSPC, "No space left on device"))
     '; make room on the disk of this device (state-dir)'
     """
+    if isinstance(error, ImportError) and advice(error):
+        return f"; {advice(error)}"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "; make room on the disk of this device (state-dir)" if full else ""
 

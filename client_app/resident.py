@@ -26,7 +26,7 @@ from pathlib import Path
 
 from flwr.app import Context, Error, Message
 
-from ..core.wire.flower_bytes import (
+from ..core.wire.flower_private import (
     context_from_bytes,
     context_to_bytes,
     message_from_bytes,

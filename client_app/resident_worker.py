@@ -8,9 +8,8 @@ import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
-
-from ..core.wire.flower_bytes import (
+from ..core.wire.flower_private import (
+    TaskIdentity,
     context_from_bytes,
     context_to_bytes,
     message_from_bytes,

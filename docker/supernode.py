@@ -19,6 +19,7 @@ import threading
 import zipfile
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 CREDENTIALS = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/credentials"))  # as systemd says it
@@ -53,6 +54,14 @@ _REASONS = {
 _WRONG_CLOCK = (
     "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
     "refused. Set it, best by NTP"
+)
+_ATTEMPT = "Connection attempt failed"
+_ATTEMPTS = 8  # in a row, after which the versions are suspected
+_OTHER_VERSION = (
+    "{server} does not answer Flower's SuperNode of version {version}. If the server is up, the "
+    "versions differ: up to 1.39 SuperNodes speak gRPC with the SuperLink, from 1.40 on HTTP. "
+    "Install the server's version of flwr here (constraints.txt), or start the SuperLink with its "
+    "gRPC Fleet API (--fleet-api-type grpc-rere). It is tried again and again"
 )
 _SHUT_OUT = (
     "the server has ended the session: the device was revoked, or the clock of one of them has "
@@ -183,6 +192,14 @@ def reason(lines: Iterable[str], name: str, server: str) -> str:
     return ""
 
 
+def flower_version() -> str:
+    """Return the version of Flower that is installed here."""
+    try:
+        return version("flwr")
+    except PackageNotFoundError:
+        return "unknown"
+
+
 def run(arguments: Sequence[str], name: str, server: str) -> int:
     """Run the SuperNode, show what it says and explain its end; return its exit code."""
     node = subprocess.Popen(
@@ -191,6 +208,7 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
     asked: list[int] = []  # signals that told us to end
     let_in = threading.Event()
     last: deque[str] = deque(maxlen=_LAST_LINES)
+    attempts = 0
 
     def pass_on(number: int, frame: object) -> None:
         asked.append(number)
@@ -200,10 +218,15 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
         signal.signal(number, pass_on)
 
     def show() -> None:
+        nonlocal attempts
         assert node.stdout is not None
         for line in node.stdout:
             print(line, end="", flush=True)
             last.append(line)
+            attempts = attempts + 1 if _ATTEMPT in line else 0
+            if attempts == _ATTEMPTS:
+                told = _OTHER_VERSION.format(server=server, version=flower_version())
+                print(f"{name}: {told}", flush=True)
             if "SuperNode ID" in line:
                 let_in.set()
 

@@ -2,12 +2,77 @@
 
 In a checkout and in a Flower bundle the folders stand beside this one; in a wheel, below it. Either
 way they are imported under one name, as in ``forager.strategies`` or ``forager.selectors``.
+
+What an app of your own needs is here: ``from forager import CosAge, Selection, client_mod``. It is
+imported when it is first used, so that a device does not load what only servers need.
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 _HERE = Path(__file__).resolve().parent
 if not (_HERE / "core").is_dir():
     __path__.append(str(_HERE.parent))
+
+if TYPE_CHECKING:
+    from .client_app.mod import client_mod, coreset
+    from .selectors.client_selectors.age import OldestFirst
+    from .selectors.client_selectors.base import Candidates, ClientSelector
+    from .selectors.client_selectors.cosage import CosAge
+    from .selectors.client_selectors.dissimilarity import MostDissimilar
+    from .selectors.client_selectors.local_loss import LocalLoss
+    from .selectors.client_selectors.oort import Oort
+    from .selectors.client_selectors.power_of_choice import PowerOfChoice
+    from .selectors.client_selectors.round_robin import RoundRobin
+    from .selectors.client_selectors.uniform import Uniform
+    from .server_app.callbacks.base import Callback
+    from .strategies.library import Auxo, Cohorts, Coresets, Selection
+
+_SELECTORS = "selectors.client_selectors"
+_PLACES = {
+    "Auxo": "strategies.library",
+    "Callback": "server_app.callbacks.base",
+    "Candidates": f"{_SELECTORS}.base",
+    "ClientSelector": f"{_SELECTORS}.base",
+    "Cohorts": "strategies.library",
+    "Coresets": "strategies.library",
+    "CosAge": f"{_SELECTORS}.cosage",
+    "LocalLoss": f"{_SELECTORS}.local_loss",
+    "MostDissimilar": f"{_SELECTORS}.dissimilarity",
+    "OldestFirst": f"{_SELECTORS}.age",
+    "Oort": f"{_SELECTORS}.oort",
+    "PowerOfChoice": f"{_SELECTORS}.power_of_choice",
+    "RoundRobin": f"{_SELECTORS}.round_robin",
+    "Selection": "strategies.library",
+    "Uniform": f"{_SELECTORS}.uniform",
+    "client_mod": "client_app.mod",
+    "coreset": "client_app.mod",
+}
+__all__ = [
+    "Auxo",
+    "Callback",
+    "Candidates",
+    "ClientSelector",
+    "Cohorts",
+    "Coresets",
+    "CosAge",
+    "LocalLoss",
+    "MostDissimilar",
+    "OldestFirst",
+    "Oort",
+    "PowerOfChoice",
+    "RoundRobin",
+    "Selection",
+    "Uniform",
+    "client_mod",
+    "coreset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

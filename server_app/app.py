@@ -17,18 +17,22 @@ from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arra
 from ..core.learning.optimisers import check_optimiser
 from ..core.learning.placement import chosen_device
 from ..core.learning.trial import try_out
+from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.tasks import Task, load_task
+from ..core.tasks.errors import advice
 from ..core.tasks.metric_text import check_metrics
 from ..core.tasks.metrics import Metric
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, JudgedBy, RunStarted
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
+from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.early_stop import EarlyStop
+from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
@@ -44,7 +48,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run one federated training, as Flower starts it."""
     configure_logging()
-    folder, reason = run(grid, context.run_config)
+    try:
+        folder, reason = run(grid, context.run_config)
+    except ImportError as error:
+        raise RuntimeError(advice(error) or str(error)) from error
     _log.info("run %s\n%s", reason, load("tools.report:summary_table")(folder))
 
 
@@ -61,6 +68,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     before any client is asked for anything.
     """
     config = read_config(run_config)
+    own_callbacks = load_callbacks(config.callbacks)
     task = load_task(config.task_spec())
     metrics = task.metrics
     check_metrics(metrics)
@@ -84,16 +92,13 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     title = run_title(config)
     loop = Loop(
         strategy,
-        PatientGrid(
-            grid,
-            federation,
-            deadline=config.round.deadline,
-            poll=config.round.poll,
-        ),
+        _patient(grid, federation, config),
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=evaluate_model,
-        callbacks=_callbacks(config, metrics[0], folder, lambda: frozen_arrays(model)),
+        callbacks=_callbacks(
+            config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)
+        ),
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -125,6 +130,13 @@ def _check_target(target: float, metric: Metric) -> None:
             f"early-stop.target = {target!r} is not allowed: use a number in [0, 1], "
             f"since {metric.name} is a share"
         )
+
+
+def _patient(grid: Grid, federation: Federation, config: RunConfig) -> PatientGrid:
+    waits = {"deadline": config.round.deadline, "poll": config.round.poll}
+    if config[Aggregation].buffer:
+        return BufferedGrid(grid, federation, buffer=config[Aggregation].buffer, **waits)
+    return PatientGrid(grid, federation, **waits)
 
 
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +174,7 @@ def _callbacks(
     config: RunConfig,
     metric: Metric,
     folder: RunFolder,
+    own: dict[str, Make],
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
@@ -171,6 +184,8 @@ def _callbacks(
     ]
     if config.tensorboard:
         callbacks.append(load("tools.report.tensorboard:TensorBoard")(folder))
+    others = OwnCallbacks(own, folder)
+    callbacks.append(others)
     callbacks.append(
         Checkpoints(
             folder.checkpoints,
@@ -180,6 +195,7 @@ def _callbacks(
         )
     )
     callbacks.append(Artifacts(folder, report=config.report, frozen=frozen))
+    callbacks.append(others.at_the_end())
     return callbacks
 
 

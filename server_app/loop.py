@@ -242,7 +242,7 @@ class Loop:
         except Exception as error:  # whatever a client has said or not, the run goes on
             _log.exception("round %d could not be prepared", server_round)
             raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
-        if not messages:
+        if not messages and not self.federation.busy:
             raise _RoundFailed("no client is connected, or none could be chosen")
         replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
         # So many are kept before the first is given away; the rest may be summed up one by one.

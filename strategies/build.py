@@ -5,8 +5,10 @@ from functools import partial
 from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
+from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
+from .buffer import Buffer
 from .checks import check_model
 from .federation import Federation
 from .fine_tune import FineTune
@@ -43,6 +45,8 @@ def single_model_stack(config: RunConfig, federation: Federation) -> Layer:
     aggregator = load(methods("aggregator")[config.aggregator].core)
     equal = config.weighting == "uniform"
     stack: Strategy = aggregator(config, equal_weights=equal, federation=federation)
+    if config[Aggregation].buffer:
+        stack = Buffer(stack, config[Aggregation].staleness)
     if config.fine_tune.epochs:
         stack = FineTune(stack, config)
     for axis in _EACH_MODEL:

@@ -23,6 +23,7 @@ from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, records_of, sent_arrays
 from ..selectors.cohorts.matching import equal_shares
 from .cohort_rules.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
+from .federation import BadReply
 from .flower_aggregator import RunningMean
 from .grids import GridView
 from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
@@ -122,9 +123,14 @@ class Cohorts(Layer):
             self._regroup(server_round, regrouping)
             scene = self._scene(server_round, nodes, grid, training=True)
         views = self._views(nodes, self.rule.place(scene))
-        total = self.count or max(1, round(self.fraction * len(nodes)))
+        busy = len(self.federation.busy)
+        total = self.count or max(1, round(self.fraction * (len(nodes) + busy)))
+        total = max(1, total - busy)
         messages: list[Message] = []
-        self._where = {}
+        started = self._where = {
+            node: cohort for node, cohort in self._where.items() if node in self.federation.busy
+        }
+        already = len(started)
         ready = [cohort for cohort in self.leaf_models if views[cohort]]
         for cohort, share in zip(ready, equal_shares(total, max(1, len(ready))), strict=False):
             # Where everyone is to train, also in a cohort that is larger than others.
@@ -136,7 +142,7 @@ class Cohorts(Layer):
                 messages += strategy.configure_train(
                     server_round, self.leaf_models[cohort], own_config, view
                 )
-            for message in messages[len(self._where) :]:
+            for message in messages[len(self._where) - already :]:
                 self._where[message.metadata.dst_node_id] = cohort
         for message in messages:
             key = self.federation.key(message.metadata.dst_node_id)
@@ -159,6 +165,10 @@ class Cohorts(Layer):
             started = perf_counter()
             node, key = reply.metadata.src_node_id, self.federation.key_of(reply)
             sent, cohort = self.federation.sent_model(node), self._where[node]
+            if cohort not in self.leaf_models:  # it was split while the client trained
+                cohort = self.members.get(key, "")
+            if cohort not in self.leaf_models:
+                raise BadReply("its cohort is gone")
             self.rule.hear(key, reply, sent)
             self.signal.add(cohort, key, sent, reply)
             groups[cohort].append(reply)

@@ -11,10 +11,11 @@ from flwr.serverapp import Grid
 
 from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.events import Event, Quarantined
-from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
-from ..core.wire.records import filled, node_of, sender_of, sent_arrays
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, WANTS
+from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
+from .questions import Route, question
 from .response_times import ResponseTimes
 from .roster import Roster
 
@@ -54,6 +55,8 @@ class Federation:
         Keys of the clients that may take part.
     metrics : sequence of Metric (default: accuracy)
         What models are judged by; the first is the one that matters.
+    route : str (default: "query")
+        How questions reach clients: see :mod:`strategies.questions`.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Federation:
         run: str = "",
         allowed: Collection[str] = (),
         metrics: Sequence[Metric] = (ACCURACY,),
+        route: Route = "query",
     ) -> None:
-        self.roster = Roster()
+        self.roster = Roster(route)
         self.deadline = deadline
         self.quorum = quorum
         self.identify_timeout = identify_timeout
@@ -75,6 +79,7 @@ class Federation:
         self.metrics = tuple(metrics)
         self._strangers: set[str] = set()
         self.journal: Journal = silent
+        self.busy: set[int] = set()  # nodes that still train for an earlier round
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
@@ -94,7 +99,10 @@ class Federation:
             node, key = self.roster.doubles.pop()
             reason = f"node {node} calls itself {key}, as another does"
             self.note(Quarantined(client=self.key(node), reason=reason))
-        nodes = self.roster.view_in_order(grid.get_node_ids())
+        here = grid.get_node_ids()
+        if self.busy:
+            here = [node for node in here if node not in self.busy]
+        nodes = self.roster.view_in_order(here)
         if not self.allowed:
             return nodes
         strangers = [node for node in nodes if self.key(node) not in self.allowed]
@@ -136,7 +144,8 @@ class Federation:
         """
         messages = list(messages)
         if occasion != self._occasion:
-            self._occasion, self._sent = occasion, {}
+            kept = {node: sent for node, sent in self._sent.items() if node in self.busy}
+            self._occasion, self._sent = occasion, kept
         self._sent.update((node_of(message), message) for message in messages)
         return messages
 
@@ -160,6 +169,11 @@ class Federation:
             else:
                 self._held.pop(node, None)
 
+    def sent_round(self, node_id: int) -> int:
+        """Return the round in which a client was sent its model."""
+        config = record_at(self._sent[node_id].content, CONFIG, ConfigRecord)
+        return int(str(config[ROUND])) if config is not None else 0
+
     def ask(
         self,
         grid: Grid,
@@ -170,8 +184,8 @@ class Federation:
     ) -> dict[int, Message]:
         """Ask clients a question and return the answers by node.
 
-        Who does not answer in time is left out, and asked less and less often. Errors are counted
-        where they arrive.
+        Who does not answer in time is left out, and asked less and less often. Who is known not
+        to have an answer is not asked. Errors are counted where they arrive.
 
         Parameters
         ----------
@@ -187,18 +201,20 @@ class Federation:
             The records to send, or a function of the node that returns them. Settings under
             ``"config"`` are a plain dict, to which the round is added.
         """
-        asked = self.awake(nodes, server_round)
-        if not asked:
-            return {}
+        awake = self.awake(nodes, server_round)
         # Most clients are asked the same. What was asked is kept: an id is unique among the living.
         made: dict[int, tuple[Mapping[str, Any], RecordDict]] = {}
-        messages = []
-        for node in asked:
+        messages, asked = [], []
+        for node in awake:
             records = content(node) if callable(content) else content
+            if not self.roster.can_answer(node, records.get(CONFIG, {}).get(WANTS, kind)):
+                continue
             if id(records) not in made:
                 made[id(records)] = (records, self._question(server_round, records))
-            _, question = made[id(records)]
-            messages.append(Message(question, dst_node_id=node, message_type=kind))
+            messages.append(question(made[id(records)][1], node, kind, self.roster.route))
+            asked.append(node)
+        if not asked:
+            return {}
         if isinstance(grid, GridWrapper):
             replies = grid.ask(messages, self.deadline, self.quorum)
         else:

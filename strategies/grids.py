@@ -3,12 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from flwr.app import Message, RecordDict
-from flwr.proto.node_pb2 import (
-    NodeInfo,  # what Grid.get_nodes returns; Flower has no public name for it
-)
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run  # only for the signature of Grid.run
 
+from ..core.wire.flower_private import NodeInfo, Run
 from .numbered import NumberedNodes
 
 

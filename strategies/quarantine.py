@@ -159,7 +159,8 @@ class Quarantine(Layer):
     def _remember(self, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)
         models: dict[int, SentModel] = {}  # most messages carry the same record
-        self._sent = {}
+        busy = self.federation.busy
+        self._sent = {node: sent for node, sent in self._sent.items() if node in busy}
         for message in messages:
             record = sent_arrays(message, ARRAYS)
             if id(record) not in models:

@@ -2,22 +2,24 @@
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo  # what Grid.get_nodes returns
 from flwr.serverapp import Grid
 
-from ..core.wire.keys import CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
+from ..core.wire.flower_private import NodeInfo
+from ..core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
 from ..core.wire.records import record_at, sender_of
 from ..core.wire.versions import differences
 from .grids import all_node_ids, as_sequence
 from .numbered import NumberedNodes
+from .questions import Route, question
 
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log
 _LONGEST = 200  # characters of a name
+_RAISED = 2  # Flower's code for an exception in a ClientApp
 
 
 def key_order(key: str) -> tuple[int, int, str]:
@@ -38,9 +40,16 @@ class Roster:
     A name belongs to the node that used it first, as long as that is connected: whoever else claims
     it goes by its public key or node id, so that nobody spoils another's record or takes its turn.
     When the holder is gone, as after a restart that gave it a new node id, the claim is granted.
+
+    Parameters
+    ----------
+    route : str (default: "query")
+        How questions reach clients: see :mod:`strategies.questions`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, route: Route = "query") -> None:
+        self.route = route
+        self._answers: dict[int, frozenset[str]] = {}  # of those who cannot answer everything
         self._keys: dict[int, str] = {}
         self._ranks: dict[int, tuple[tuple[int, int, str], int]] = {}  # sorting a thousand is slow
         self._asked: set[int] = set()
@@ -74,6 +83,10 @@ class Roster:
         """Return the keys of clients that have been here, but were not when it was last looked."""
         gone = (key for node, key in self._keys.items() if node not in self._connected)
         return list(islice(gone, at_most))
+
+    def can_answer(self, node_id: int, name: str) -> bool:
+        """Tell whether a node can answer a question, as far as is known."""
+        return node_id not in self._answers or name in self._answers[node_id]
 
     @staticmethod
     def nameless(node_id: int) -> str:
@@ -173,18 +186,47 @@ class Roster:
         if not unknown:
             return
         self._asked.update(unknown)
-        questions = [
-            Message(RecordDict(), dst_node_id=node, message_type=IDENTIFY) for node in unknown
-        ]
-        replies = [r for r in grid.send_and_receive(questions, timeout=timeout) if r.has_content()]
+        questions = [question(RecordDict(), node, IDENTIFY, self.route) for node in unknown]
+        arrived = list(grid.send_and_receive(questions, timeout=timeout))
+        replies = [r for r in arrived if r.has_content() and CLIENT in r.content]
         for reply in replies:
             self.learn(reply)
+            self._learn_abilities(reply)
         self._compare_versions(replies)
         for node in grid.get_nodes():
             if node.node_id not in self._keys:
                 name = self._official_name(node)
                 if name and not self._is_taken(name, node.node_id):
                     self._note(node.node_id, name)
+        if self.route == "train":
+            self._say_who_has_no_mod({m.metadata.dst_node_id: m for m in questions}, arrived)
+
+    def _learn_abilities(self, reply: Message) -> None:
+        claimed = record_at(reply.content, CLIENT, ConfigRecord)
+        answers = claimed.get(ANSWERS) if claimed is not None else None
+        if isinstance(answers, list):
+            known = frozenset(name for name in answers if isinstance(name, str))
+            self._answers[reply.metadata.src_node_id] = known
+
+    def _say_who_has_no_mod(
+        self, questions: Mapping[int, Message], arrived: Sequence[Message]
+    ) -> None:
+        """Name those whose app answered for itself: it takes no questions."""
+        nodes = {m.metadata.message_id: node for node, m in questions.items()}
+        without = []
+        for reply in arrived:
+            raised = reply.has_error() and reply.error.code == _RAISED
+            if raised or (reply.has_content() and CLIENT not in reply.content):
+                node = nodes.get(reply.metadata.reply_to_message_id)
+                if node is not None:
+                    self._answers[node] = frozenset()
+                    without.append(self.key(node))
+        if without:
+            _log.warning(
+                "client %s has no forager.client_mod, or it failed: it is asked nothing, and "
+                "chosen by its age alone",
+                ", ".join(without[:_NAMED]) + (" and others" if len(without) > _NAMED else ""),
+            )
 
     @staticmethod
     def _official_name(node: NodeInfo) -> str:

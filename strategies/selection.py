@@ -166,12 +166,16 @@ class Selection(Layer):
         started = perf_counter()
         available = as_sequence(grid.get_node_ids())
         wanted = self.count or max(1, round(self.fraction * len(available)))
+        busy = len(self.federation.busy.intersection(available)) if self.federation.busy else 0
+        if wanted <= busy > 0:  # as many train already
+            return []
+        wanted -= busy
         self._say_if_short(wanted, len(available))
-        if not available:
+        if len(available) <= busy:
             self._say_if_empty(server_round)
             return []
         nodes = self.federation.nodes(GridView(grid, available))
-        asked = min(len(available), self._how_many(wanted, nodes, server_round))
+        asked = min(len(available) - busy, self._how_many(wanted, nodes, server_round))
         self._before = from_record(arrays)
         eligible = self._eligible(nodes, asked, server_round)
         pool = self._candidates(eligible, asked, server_round, arrays, grid)

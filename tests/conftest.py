@@ -10,7 +10,7 @@ import pytest
 from forager.server_app import app
 
 # The fakes of the strategies' tests, and Flower as real processes, are of use to others.
-for _folder in ("unit/strategies", "deployment"):
+for _folder in ("unit/strategies", "deployment", "integration"):
     sys.path.insert(0, str(Path(__file__).parent / _folder))
 
 

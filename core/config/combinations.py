@@ -10,6 +10,7 @@ from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import AUTO
 from .run_config import RunConfig, Scalar
+from .with_buffer import problems_of_buffer
 
 Found = list[Method]
 
@@ -23,6 +24,7 @@ def impossible(config: RunConfig) -> list[str]:
         *_of_axes(active),
         *(line for method in active for line in _unmet_needs(method, config, active)),
         *_of_fine_tuning(config),
+        *problems_of_buffer(config, participants(config)),
     ]
 
 

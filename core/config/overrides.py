@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from click import ClickException
-from flwr.common.config import parse_config_args
 
+from ..wire.flower_private import parse_config_args
 from .run_config import ConfigError, Scalar
 
 _PAIR = re.compile(r"\S+?=('[^']*'|\"[^\"]*\"|\S+)")  # what Flower takes for a key and its value

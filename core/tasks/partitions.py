@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .datasets.raw import RawData
 from .datasets.storage import Arrays, cache_folder, cached_arrays
-from .errors import TaskError, invalid
+from .errors import TaskError, invalid, optional_packages
 from .groups import group_of
 from .many_partitions import MANY, MANY_PARTITIONS
 from .spec import TaskSpec
@@ -69,11 +69,12 @@ def partition(spec: TaskSpec, raw: RawData, num_partitions: int) -> Partitions:
     """
     groups = user_groups(raw, num_partitions) if spec.partition == "natural" else raw.y_train
     _check_possible(spec, groups, num_partitions)
-    arrays = cached_arrays(
-        cache_folder(spec.cache_dir) / "partitions",
-        _key(spec, groups, num_partitions),
-        lambda: _spread(spec, groups, num_partitions),
-    )
+    with optional_packages(f"partition = {spec.partition!r}"):
+        arrays = cached_arrays(
+            cache_folder(spec.cache_dir) / "partitions",
+            _key(spec, groups, num_partitions),
+            lambda: _spread(spec, groups, num_partitions),
+        )
     return Partitions(arrays["order"], arrays["offsets"])
 
 

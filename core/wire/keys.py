@@ -20,6 +20,7 @@ SECONDS = "seconds"
 CLIENT_KEY = "key"
 NOTE = "note"  # entry of CLIENT: what a client wants its operator to know
 VERSIONS = "versions"  # entry of CLIENT in the answer to IDENTIFY
+ANSWERS = "answers"  # likewise, where a client cannot answer everything: what it can
 PAYLOAD = "payload"
 DENSITY = "uplink-density"
 VALUES = "uplink-values"
@@ -46,6 +47,11 @@ SIGNATURE = "signature"
 # Streams: who stores what (from the server), how fast labels come (from clients), gradients (both)
 PLAN = "plan"
 ESTIMATE = "estimate"
+
+# A question to a client whose app has train functions only: a training message with this record
+QUESTION = "question"
+KIND = "kind"
+BUDGET = "coreset-budget"  # entry of CONFIG: samples to train on, up to 1 a share of all
 
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"

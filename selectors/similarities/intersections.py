@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 Indices = NDArray[np.int64]
 Counts = NDArray[np.int64]
@@ -147,6 +146,8 @@ def _count(blocks: Sequence[_Block], number: int, layout: _Layout) -> Counts:
 
 def _sparse_rows(block: _Block, layout: _Layout) -> Any:
     """Return the block of A, one row a set."""
+    from scipy.sparse import csr_array  # only servers compare sets: a device need not have scipy
+
     slices = zip(block.supports, block.starts.tolist(), block.stops.tolist(), strict=True)
     members = np.concatenate([support[start:stop] for support, start, stop in slices])
     ends = np.cumsum(block.stops - block.starts, dtype=np.int32)
@@ -158,6 +159,8 @@ def _sparse_rows(block: _Block, layout: _Layout) -> Any:
 
 def _first_rows(rows: Any, number: int) -> Any:
     """Return the first rows, without a copy."""
+    from scipy.sparse import csr_array
+
     end = rows.indptr[number]
     parts = (rows.data[:end], rows.indices[:end], rows.indptr[: number + 1])
     return csr_array(parts, shape=(number, rows.shape[1]))
@@ -165,6 +168,8 @@ def _first_rows(rows: Any, number: int) -> Any:
 
 def _dense_panels(rows: Any, panels: int, layout: _Layout) -> NDArray[np.floating[Any]]:
     """Return the transpose with three sets in one number, cut into panels of columns."""
+    from scipy.sparse import coo_array
+
     number, length = rows.shape
     sizes = np.diff(rows.indptr)
     panel, column = np.divmod(np.arange(number, dtype=np.int32) // _SHARING, layout.width)

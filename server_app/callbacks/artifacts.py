@@ -10,6 +10,7 @@ from safetensors.numpy import save
 from ...core.methods.base import load
 from ...core.storage import tree
 from ...core.storage.files import write_atomically
+from ...core.tasks.errors import advice
 from ...core.wire.arrays import from_record
 from ..loop import Loop
 from ..run_folder import SUPPORTS, RunFolder
@@ -61,6 +62,9 @@ class Artifacts(Callback):
                 _log.warning("%s could not be written: %s", self.folder.path / name, error)
                 if name == "model.safetensors":
                     loop.unwritten.append(name)
+            except ImportError as error:
+                told = advice(error) or error
+                _log.warning("%s is not written: %s", self.folder.path / name, told)
             except Exception:  # a fault of this program: the run has done its work all the same
                 _log.exception("%s could not be written", self.folder.path / name)
 

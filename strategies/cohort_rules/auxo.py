@@ -6,6 +6,7 @@ and in the journal why a cohort is not split.
 
 import logging
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,13 +23,45 @@ class AuxoRule(CohortRule):
     """Cohorts that are split where there are groups, and that clients are asked about."""
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[Cohort]
         count, share = config.participation()
-        self.participants = count or max(1, round(share * config.num_clients))
-        chosen = settings.for_auxo(self.participants)
+        self.set_up(
+            config[Cohort],
+            config.seed,
+            participants=count or max(1, round(share * config.num_clients)),
+            rounds=config.num_server_rounds,
+            private=config.privacy == "local-dp",
+        )
+        self._population = config.num_clients
+
+    def set_up(
+        self,
+        settings: Cohort,
+        seed: int,
+        *,
+        participants: int = 10,
+        rounds: int = sys.maxsize,
+        private: bool = False,
+    ) -> None:
+        """Begin with one cohort.
+
+        Parameters
+        ----------
+        settings : Cohort
+            As in the run config.
+        seed : int
+            Of what is drawn by lot.
+        participants : int (default: 10)
+            Clients that train in a round.
+        rounds : int (default: not known)
+            Of the run.
+        private : bool (default: False)
+            Whether clients may not be asked for losses unless the settings say so.
+        """
+        self.participants = participants
+        chosen = settings.for_auxo(participants)
         self.ask_after = settings.ask_newcomers
         if self.ask_after == AUTO:
-            self.ask_after = int(config.privacy != "local-dp")
+            self.ask_after = int(not private)
         self.auxo = Auxo(
             parts=chosen.parts,
             rule=SplitRule(
@@ -40,11 +73,11 @@ class AuxoRule(CohortRule):
             limit=settings.within_groups,
             rate=settings.reward_rate,
             asks=self.ask_after > 0,
-            seed=config.seed,
+            seed=seed,
         )
-        self.rounds = config.num_server_rounds
+        self.rounds = rounds
         self.last_split = 0  # round of the server
-        self._population = config.num_clients
+        self._population = participants
         self._report: dict[str, Any] = {}
 
     def place(self, scene: Scene) -> list[str]:

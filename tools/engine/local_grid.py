@@ -10,10 +10,7 @@ from itertools import count
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
-from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run  # only for the signature of Grid.run
-from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from ...client_app.app import answer
 from ...client_app.context_memory import recall_all, remember_all
@@ -22,6 +19,7 @@ from ...core.config.reading import SharedConfig
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
+from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import (
     ARRAYS,
     ASK_LOSSES,
@@ -106,7 +104,7 @@ class LocalGrid(Grid):
         devices: SimulatedDevices | None = None,
     ) -> None:
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, _SERVER, 1
-        self._run = Run.create_empty(1)
+        self._run: Run = empty_run()
         self.check_wire = check_wire
         self.devices = devices
         self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
@@ -151,7 +149,7 @@ class LocalGrid(Grid):
             message_id = str(next(self._ids))
             # The SuperLink's task; there is no setter.
             message.metadata.__dict__["_message_id"] = message_id
-            self._pending[message_id] = _by_wire(message) if self.check_wire else message
+            self._pending[message_id] = by_wire(message) if self.check_wire else message
             ids.append(message_id)
         return ids
 
@@ -183,7 +181,7 @@ class LocalGrid(Grid):
             _put_seconds(reply)
         if self.devices is not None:
             replies = self._as_they_arrive(self.devices, batch, replies)
-        return [_by_wire(reply) for reply in replies] if self.check_wire else replies
+        return [by_wire(reply) for reply in replies] if self.check_wire else replies
 
     def _as_they_arrive(
         self, devices: SimulatedDevices, messages: list[Message], replies: list[Message]
@@ -274,7 +272,3 @@ def _put_seconds(reply: Message, seconds: float | None = None) -> None:
 
 def _kind(message: Message) -> str:
     return message.__dict__["_metadata"].__dict__["_message_type"]  # type: ignore[no-any-return]
-
-
-def _by_wire(message: Message) -> Message:
-    return message_from_proto(message_to_proto(message))

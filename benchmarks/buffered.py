@@ -1,0 +1,83 @@
+"""Time to an accuracy on slow and fast devices: wait for all, over-commit, or a buffer (FedBuff).
+
+``python -m forager.benchmarks.buffered`` prints a row per way and selector: simulated seconds until
+the test accuracy is reached, uploads until then, and in how many seeds it was reached at all.
+"""
+
+import argparse
+import tempfile
+from statistics import mean, stdev
+
+from ..core.wire.events import Evaluated, Exchanged, read_event
+from ..server_app.run_folder import RunFolder
+from ..tools.engine.local import run_local
+
+TARGET = 0.85
+CLIENTS, AT_A_TIME = 60, 10
+WAYS: dict[str, dict[str, int | float]] = {
+    "wait for all": {},
+    "over-commit 0.3": {"round.over-commit": 0.3},
+    "over-commit 1.0": {"round.over-commit": 1.0},
+    "buffer 5": {"aggregation.buffer": 5},
+    "buffer 2": {"aggregation.buffer": 2},
+}
+SELECTORS: dict[str, dict[str, str]] = {
+    "random": {"client-selector": "random"},
+    "cosage, piggyback": {"client-selector": "cosage", "summary.mode": "piggyback"},
+}
+
+
+def time_to_target(seed: int, **keys: int | float | str | bool) -> tuple[float, int] | None:
+    """Return simulated seconds and uploads until the target is reached; None if it is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_local(
+            {
+                "task": "digits",
+                "model": "mlp",
+                "num-clients": CLIENTS,
+                "clients-per-round": AT_A_TIME,
+                "num-server-rounds": 600,
+                "local-epochs": 2,
+                "devices.slow": True,
+                "devices.spread": 1.5,
+                "early-stop.target": TARGET,
+                "checkpoint.every": 0,
+                "report": False,
+                "seed": seed,
+                "output-dir": folder,
+                **keys,
+            }
+        )
+        seconds, uploads = 0.0, 0
+        for line in RunFolder.open(result.folder).read_events():
+            event = read_event(dict(line))
+            if isinstance(event, Exchanged):
+                seconds += event.simulated_seconds or 0.0
+                uploads += event.received if event.kind == "train" else 0
+            if isinstance(event, Evaluated) and (event.accuracy or 0.0) >= TARGET:
+                return seconds, uploads
+    return None
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=10)
+    options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    print(f"{'':40s} seconds to {TARGET:.0%}     uploads   reached")
+    for selector, chosen in SELECTORS.items():
+        for way, how in WAYS.items():
+            found = [time_to_target(seed, **chosen, **how) for seed in seeds]
+            done = [result for result in found if result is not None]
+            times = [seconds for seconds, _ in done]
+            spread = stdev(times) if len(times) > 1 else 0.0
+            told = f"{mean(times):8.0f} +- {spread:4.0f}" if times else "   never        "
+            uploads = f"{mean(n for _, n in done):8.0f}" if done else "       -"
+            row = f"{selector + ': ' + way:40s} {told} {uploads}"
+            print(f"{row}   {len(done)} of {len(found)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""All that comes from Flower's private modules, each with what happens where a version lacks it.
+
+Everything else is imported from ``flwr.app``, ``flwr.serverapp`` and ``flwr.clientapp``, which are
+the same from 1.39 to 1.42.
+"""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import Context, Message
+
+if TYPE_CHECKING:
+    # What Grid.get_nodes returns, and what Grid.run does: for signatures only.
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.run import Run
+else:
+    NodeInfo = Run = Any
+
+__all__ = [
+    "NodeInfo",
+    "Run",
+    "TaskIdentity",
+    "by_wire",
+    "context_from_bytes",
+    "context_to_bytes",
+    "empty_run",
+    "message_from_bytes",
+    "message_to_bytes",
+    "parse_config_args",
+]
+
+_PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
+
+try:  # Message(...) refuses to work in a process that is no task of Flower's
+    from flwr.supercore.task_identity import TaskIdentity
+except ImportError:  # a version that asks for none
+
+    class TaskIdentity:  # type: ignore[no-redef]
+        """Takes what is set, for nobody."""
+
+
+def empty_run() -> Any:
+    """Return a run for a grid that is not Flower's; nothing where there is no such class."""
+    run = _from("flwr.supercore.run", "Run")
+    return None if run is None else run.create_empty(1)
+
+
+def message_to_bytes(message: Message) -> bytes:
+    """Return a message as bytes, in the form in which Flower itself sends it."""
+    return bytes(_serde("message_to_proto")(message).SerializeToString())
+
+
+def message_from_bytes(data: bytes) -> Message:
+    """Return the message of :func:`message_to_bytes`."""
+    message: Message = _serde("message_from_proto")(_proto("Message").FromString(data))
+    return message
+
+
+def context_to_bytes(context: Context) -> bytes:
+    """Return a context as bytes.
+
+    >>> from flwr.app import RecordDict
+    >>> context = Context(1, 2, {"client-id": "camera-7"}, RecordDict(), {})
+    >>> context_from_bytes(context_to_bytes(context)).node_config
+    {'client-id': 'camera-7'}
+    """
+    return bytes(_serde("context_to_proto")(context).SerializeToString())
+
+
+def context_from_bytes(data: bytes) -> Context:
+    """Return the context of :func:`context_to_bytes`."""
+    context: Context = _serde("context_from_proto")(_proto("Context").FromString(data))
+    return context
+
+
+def by_wire(message: Message) -> Message:
+    """Return what the other side makes of a message."""
+    copied: Message = _serde("message_from_proto")(_serde("message_to_proto")(message))
+    return copied
+
+
+def parse_config_args(texts: list[str]) -> dict[str, Any]:
+    """Return the keys and values of ``-c`` options as Flower reads them.
+
+    >>> parse_config_args(["seed=1 task='blobs'"])
+    {'seed': 1, 'task': 'blobs'}
+    """
+    parse = _from("flwr.common.config", "parse_config_args") or _parse_by_toml
+    return dict(parse(texts))
+
+
+def _parse_by_toml(texts: list[str]) -> dict[str, Any]:
+    """Read pairs, or one ``.toml`` file, where Flower's own reader is somewhere else.
+
+    >>> _parse_by_toml(["prox.mu=0.1 task='a b'", "seed=3"])
+    {'prox.mu': 0.1, 'task': 'a b', 'seed': 3}
+    """
+    if len(texts) == 1 and texts[0].endswith(".toml"):
+        tables = tomllib.loads(Path(texts[0]).read_text(encoding="utf-8"))
+        return {
+            f"{name}.{key}" if isinstance(value, dict) else name: entry
+            for name, value in tables.items()
+            for key, entry in (value.items() if isinstance(value, dict) else [("", value)])
+        }
+    pairs = (match for text in texts for match in _PAIR.finditer(text))
+    return {key: tomllib.loads(f"it = {value}")["it"] for key, value in (p.groups() for p in pairs)}
+
+
+def _serde(name: str) -> Any:
+    return _needed("flwr.common.serde", name)
+
+
+def _proto(name: str) -> Any:
+    return _needed("flwr.proto.message_pb2", name)
+
+
+def _needed(module: str, name: str) -> Any:
+    found = _from(module, name)
+    if found is None:
+        from importlib.metadata import version
+
+        raise RuntimeError(
+            f"flwr {version('flwr')} has no {module}.{name}: resident workers and the checks of "
+            "messages on the local engine need one that has (1.39 to 1.42 do)"
+        )
+    return found
+
+
+def _from(module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None

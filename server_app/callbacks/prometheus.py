@@ -1,0 +1,141 @@
+"""Metrics for Prometheus: ``callbacks = "prometheus"`` writes ``metrics.prom`` after every round.
+
+The file beside ``rounds.csv`` is for the textfile collector of the node exporter. Where the
+environment variable ``FORAGER_PROMETHEUS`` names an address (``0.0.0.0:9464``), the same text is
+served there while the run goes on.
+"""
+
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ...core.storage.files import write_atomically
+from ..loop import Loop
+from ..run_folder import RunFolder
+from .tracker import Tracker
+
+ADDRESS = "FORAGER_PROMETHEUS"
+FILE = "metrics.prom"
+# What the numbers of a round mean; those that are sums go on growing over the run.
+GAUGES = {
+    "accuracy": "accuracy on the server's test data",
+    "loss": "loss on the server's test data",
+    "train-loss": "mean loss of local training",
+    "seconds": "seconds that the last round took",
+    "select-seconds": "seconds of the last round that choosing took",
+    "chosen": "clients chosen in the last round",
+    "received": "replies of the last round that came in time",
+    "late": "clients that were late in the last round",
+    "clients-accuracy-mean": "mean accuracy on the clients' own test data",
+    "clients-accuracy-worst-10": "mean accuracy of the worst tenth of the clients",
+    "epsilon": "privacy spent",
+}
+COUNTERS = {
+    "bytes-down": "bytes sent to clients",
+    "bytes-up": "bytes received from clients",
+    "bytes-select": "bytes of questions and answers before choosing",
+    "failed": "messages that clients answered with an error",
+    "quarantined": "replies that were set aside",
+}
+
+
+def metric_name(name: str) -> str:
+    """Return a column's name as Prometheus wants it.
+
+    >>> metric_name("accuracy"), metric_name("bytes-up")
+    ('forager_accuracy', 'forager_bytes_up_total')
+    """
+    return f"forager_{name.replace('-', '_')}{'_total' if name in COUNTERS else ''}"
+
+
+class Prometheus(Tracker):
+    """Keeps the newest numbers of a run where Prometheus finds them."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        super().__init__(folder)
+        self.path = folder.path / FILE
+        self._round, self._rounds = 0, 0
+        self._newest: dict[str, float] = {}
+        self._sums = dict.fromkeys(COUNTERS, 0.0)
+        self._server = _serve(self, os.environ.get(ADDRESS, ""))
+
+    def open(self, config: dict[str, Any], title: str) -> str:
+        """Write a file with nothing but the run in it."""
+        self._rounds = int(config.get("num-server-rounds", 0))
+        self._write()
+        return self.folder.path.resolve().name
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Write what happened since."""
+        super().on_round_end(loop)
+        self._write()
+        return None
+
+    def log(self, server_round: int, values: dict[str, float]) -> None:
+        """Take the numbers of one round."""
+        self._round = max(self._round, server_round)
+        self._newest |= {name: values[name] for name in GAUGES if name in values}
+        for name in COUNTERS:
+            self._sums[name] += values.get(name, 0.0)
+
+    def close(self, completed: bool) -> None:
+        """Leave the file, and serve no more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def text(self) -> str:
+        """Return all metrics in Prometheus's text format."""
+        run = self.folder.path.resolve().name.replace("\\", "\\\\").replace('"', '\\"')
+        kinds: dict[str, tuple[str, str, float]] = {
+            "forager_round": ("gauge", "the last round that was finished", self._round),
+            "forager_rounds": ("gauge", "the round that the run ends with", self._rounds),
+        }
+        for name, value in self._newest.items():
+            kinds[metric_name(name)] = ("gauge", GAUGES[name], value)
+        for name, value in self._sums.items():
+            kinds[metric_name(name)] = ("counter", COUNTERS[name], value)
+        lines = []
+        for name, (kind, about, value) in kinds.items():
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+            lines.append(f'{name}{{run="{run}"}} {value:.10g}')
+        return "\n".join(lines) + "\n"
+
+    def _write(self) -> None:
+        write_atomically(self.path, self.text().encode())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums so far."""
+        return super().state_dict() | {"sums": dict(self._sums), "round": self._round}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self._round = int(state.get("round", 0))
+        self._sums |= {name: float(v) for name, v in state.get("sums", {}).items()}
+
+
+def _serve(metrics: Prometheus, address: str) -> ThreadingHTTPServer | None:
+    """Serve the metrics at an address, if one is named."""
+    if not address:
+        return None
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise ValueError(f"{ADDRESS} = {address!r}: expected host:port, such as 0.0.0.0:9464")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = metrics.text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: it would be a line every few seconds."""
+
+    server = ThreadingHTTPServer((host, int(port)), Handler)
+    threading.Thread(target=server.serve_forever, name="prometheus", daemon=True).start()
+    return server

@@ -1,0 +1,59 @@
+"""What callbacks for experiment trackers share: one run there for one run here."""
+
+from typing import Any
+
+from ...core.methods.base import load
+from ..loop import Loop
+from ..run_folder import RunFolder
+from .base import Callback
+
+
+class Tracker(Callback):
+    """Opens a run at its start, passes on the numbers of every round, closes it at the end.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The run's folder, whose log the numbers are read from.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.run_id = ""  # the tracker's, which a resumed run goes on with
+        self._values = load("tools.report.round_values:RoundValues")(folder)
+
+    def open(self, config: dict[str, Any], title: str) -> str:
+        """Begin a run, or go on with ``run_id``; return its id."""
+        raise NotImplementedError
+
+    def log(self, server_round: int, values: dict[str, float]) -> None:
+        """Take the numbers of one round."""
+        raise NotImplementedError
+
+    def close(self, completed: bool) -> None:
+        """End the run."""
+        raise NotImplementedError
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Begin a run there."""
+        self._values.skip()
+        self.run_id = self.open(dict(loop.config), loop.title)
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Pass on what happened since."""
+        for server_round, values in self._values.new():
+            self.log(server_round, values)
+        return None
+
+    def on_run_end(self, loop: Loop) -> None:
+        """End the run there, with what came last."""
+        self.on_round_end(loop)
+        self.close(loop.reason in ("completed", "early-stop"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which run it is there."""
+        return {"run-id": self.run_id}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.run_id = str(state.get("run-id", ""))
