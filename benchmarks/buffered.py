@@ -54,7 +54,7 @@ def time_to_target(seed: int, **keys: int | float | str | bool) -> tuple[float, 
             if isinstance(event, Exchanged):
                 seconds += event.simulated_seconds or 0.0
                 uploads += event.received if event.kind == "train" else 0
-            if isinstance(event, Evaluated) and (event.accuracy or 0.0) >= TARGET:
+            if isinstance(event, Evaluated) and (event.value("accuracy") or 0.0) >= TARGET:
                 return seconds, uploads
     return None
 

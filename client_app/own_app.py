@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from ..core.learning.batches import batch_seed
 from ..core.learning.fisher import fisher_diagonal, trainable_shapes
 from ..core.learning.gradient_rows import sample_rows
-from ..core.learning.trainer import load_arrays, read_arrays
+from ..core.learning.model_arrays import load_arrays, read_arrays
 from ..core.tasks.splits import Split
 from ..core.wire import sparse
 from ..core.wire.arrays import flat_change, from_record
@@ -220,7 +220,7 @@ def _proxy_change(
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.sub_(gradient, alpha=settings["learning_rate"])
-    return flat_change(arrays, read_arrays(model))
+    return flat_change(arrays, {**arrays, **read_arrays(model)})
 
 
 def _similarity(

@@ -8,7 +8,7 @@ always. On the clients there is :func:`forager.client_mod`.
 import copy
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -157,7 +157,7 @@ class Chosen(selection.Selection):
             time.sleep(1.0)
         return super().configure_train(server_round, arrays, config, grid)
 
-    def _filled_up(self, picked: list[int], nodes: list[int], count: int) -> list[int]:
+    def _filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
         wanted = [name for name in ASKED if name in self.selector.needs]
         can_answer = self.federation.roster.can_answer
         mute = [n for n in nodes if not all(can_answer(n, name) for name in wanted)]

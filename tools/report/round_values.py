@@ -4,7 +4,6 @@ import math
 
 from ...server_app.run_folder import RunFolder
 from .history import History
-from .rounds import CSV_COLUMNS
 from .watch.tail import Tail
 
 
@@ -32,5 +31,5 @@ class RoundValues:
 
 
 def _finite(row: dict[str, float]) -> dict[str, float]:
-    known = {name: row[name] for name in CSV_COLUMNS if name in row and name != "round"}
+    known = {name: value for name, value in row.items() if name != "round"}
     return {name: float(value) for name, value in known.items() if math.isfinite(value)}
