@@ -20,8 +20,9 @@ NAMED := $(CURDIR)/.cache/import-name
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
+HAS_BROWSER := command -v $(BROWSERS) > /dev/null
 # As root on Debian it can be had
-HAS_BROWSER := command -v $(BROWSERS) > /dev/null || { test "$$(id -u)" = 0 \
+GET_BROWSER := { test "$$(id -u)" = 0 \
 	&& apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } > /dev/null 2>&1
 # The brackets keep the pattern from matching the shell that looks for it.
 LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
@@ -91,7 +92,7 @@ test: lint ## Check the code and run all tests, those with real Flower processes
 		else echo 'Chromium is not installed: the pages were not opened in a browser'; fi
 
 test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed if missing), sort and hover
-	@$(HAS_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
+	@$(HAS_BROWSER) || $(GET_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
 	$(BIN)/python -m pytest tests/browser
 
 test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while runs go on (some 30 minutes)

@@ -309,9 +309,9 @@ class Auxo(AuxoRule):
     --------
     >>> Auxo(parts=2, first_split=5).leaves()
     ['0']
-    >>> Auxo(parts=0)
+    >>> Auxo(reward_rate=2.0)
     Traceback (most recent call last):
-    ValueError: Auxo: parts = 0: input should be greater than or equal to 1
+    ValueError: Auxo: reward_rate = 2.0: input should be less than or equal to 1
     """
 
     def __init__(self, *, seed: int = 0, participants: int = 10, **settings: float) -> None:

@@ -49,7 +49,12 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
     arrays = load_file(path)
     spec = read_config(_settings(folder.read_config())).task_spec()
     try:
-        model = load_task(spec).build_model()
+        task = load_task(spec)
+        model, expected = task.build_model(), task.input_shape
+        if tuple(input_shape) != expected:
+            raise RunFolderError(
+                f"{path} reads inputs of shape {expected}; these have shape {tuple(input_shape)}"
+            )
     except TaskError:  # the data are not here; a classifier's shape can be told without them
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
         name = "softmax" if spec.model == "auto" else spec.model

@@ -136,7 +136,6 @@ class _Batches:
             yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights
 
 
-@torch.inference_mode()
 def train_stack(
     model: nn.Module,
     jobs: Sequence[Job],
@@ -145,6 +144,18 @@ def train_stack(
     problem: Problem,
 ) -> list[Outcome]:
     """Train every job's model on its data, all together; outcomes in the order of the jobs."""
+    # Inference mode is faster, but what is made in it cannot take part in a backward pass.
+    with torch.inference_mode(problem.closed_form), torch.no_grad():
+        return _train_stack(model, jobs, settings, objective, problem)
+
+
+def _train_stack(
+    model: nn.Module,
+    jobs: Sequence[Job],
+    settings: TrainSettings,
+    objective: Plain,
+    problem: Problem,
+) -> list[Outcome]:
     device = device_of(model)
     batches = _Batches(jobs, settings, device)
     names = list(jobs[0].arrays)

@@ -96,7 +96,9 @@ def copies_to(message: Message, nodes: Iterable[int]) -> list[Message]:
         metadata = Metadata.__new__(Metadata)
         metadata.__dict__.update(shared, _dst_node_id=node)
         copy = Message.__new__(Message)
-        copy.__dict__.update(_metadata=metadata, _content=content, _error=None)
+        # A content of its own: what a layer adds for one client is not for the others.
+        own = filled(RecordDict, entries(content))
+        copy.__dict__.update(_metadata=metadata, _content=own, _error=None)
         copies.append(copy)
     return copies
 

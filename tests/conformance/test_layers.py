@@ -196,7 +196,7 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
         PatientGrid(grid, strategy.federation),
         arrays,
         num_rounds=2,
-        evaluate=lambda _: (0.5, 1.0),
+        evaluate=lambda _: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )
     assert loop.run() == "completed"

@@ -84,8 +84,7 @@ class Run:
         )
 
     def _evaluate(self, server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        accuracy, loss = evaluate(self.model, from_record(arrays), self.task.server_data().test)
-        return MetricRecord({"accuracy": accuracy, "loss": loss})
+        return MetricRecord(evaluate(self.model, from_record(arrays), self.task.server_data().test))
 
     def of(self, kind: type[Event]) -> list[Any]:
         """Return the events of one kind."""

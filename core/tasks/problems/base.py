@@ -101,12 +101,16 @@ class Problem:
             )
         return losses
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether :meth:`output_gradients` does without a backward pass."""
+        return False
+
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each sample and its gradient in the outputs: one backward pass."""
-        with torch.inference_mode(False), torch.enable_grad():
-            # A clone: what was computed in inference mode cannot take part in a graph.
-            leaf = outputs.clone().detach().requires_grad_()
-            losses = self.checked_loss(leaf, targets.clone())
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            losses = self.checked_loss(leaf, targets)
             (gradients,) = torch.autograd.grad(losses.sum(), leaf)
         return losses.detach(), gradients
 

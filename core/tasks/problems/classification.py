@@ -30,13 +30,18 @@ class Classification(Problem):
 
     def mean_loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """Return the mean cross-entropy, weighted if there are weights."""
-        if weights is None and type(self).loss is Classification.loss:
+        if weights is None and self.closed_form:
             return functional.cross_entropy(outputs, targets)
         return super().mean_loss(outputs, targets, weights)
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether the loss is cross-entropy, and not the user's own."""
+        return type(self).loss is Classification.loss
+
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return cross-entropies, and softmax minus one-hot, without a backward pass."""
-        if type(self).loss is not Classification.loss:
+        if not self.closed_form:
             return super().output_gradients(outputs, targets)
         log_probabilities = functional.log_softmax(outputs, 1)
         labels = targets.unsqueeze(1)

@@ -230,8 +230,11 @@ def test_a_device_with_a_state_dir_has_a_worker_unless_it_says_otherwise(
 
 
 def test_a_device_writes_one_line_per_message(
-    device: Callable[..., Context], capsys: pytest.CaptureFixture[str]
+    device: Callable[..., Context],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delitem(sys.modules, "ray", raising=False)  # another test's: this is a device
     app(training(3), device(**{"resident-seconds": 0}))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1

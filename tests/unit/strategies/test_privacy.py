@@ -288,6 +288,7 @@ RELEASING: list[dict[str, Any]] = [
     {"cohorts": "fl-hc"},
     {"objective": "scaffold"},
     {"data-selector": "ode"},
+    {"data-selector": "ode-paper"},
 ]
 
 

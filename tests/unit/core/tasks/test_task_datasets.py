@@ -364,3 +364,12 @@ def test_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         storage.write_arrays(path, {"a": np.arange(4)})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_server_needs_its_test_data_only(tmp_path):
+    path = save(tmp_path / "server.npz", x_train=None, y_train=None)
+    task = load_task(TaskSpec(task="npz", path=path, validation_share=0.0))
+    assert len(task.server_data().test) == 3
+    assert task.build_model()(task.server_data().test.x).shape == (3, task.num_classes)
+    with pytest.raises(TaskError, match="num-clients = 2"):
+        task.client_data(0, 2)

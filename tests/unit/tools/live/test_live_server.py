@@ -17,7 +17,9 @@ import uvicorn
 from forager.tools.live import fragments
 from forager.tools.live.runs import Runs
 from forager.tools.live.server import application, kept_token, listening_socket
-from forager.tools.report import accuracy_charts, participation_charts
+from forager.tools.report import metric_charts, participation_charts
+from forager.tools.report.history import History
+from forager.tools.report.picture import Picture
 
 TOKEN = "secret" * 8
 STRANGE = 'a "b" &?c'
@@ -98,8 +100,12 @@ def serving(runs: Runs, port: int = 0) -> Iterator[Served]:
 @pytest.fixture(autouse=True)
 def _few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing has its own tests: two pictures, without a rest."""
-    few = (accuracy_charts.PICTURES[0], participation_charts.PICTURES[0])
-    monkeypatch.setattr(fragments, "CHAPTERS", (("some", few),))
+
+    def few(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
+        some = (metric_charts.pictures(history)[0], participation_charts.PICTURES[0])
+        return (("some", some),)
+
+    monkeypatch.setattr(fragments, "chapters", few)
     monkeypatch.setattr(fragments, "IDLE_SHARE", 0.0)
 
 

@@ -93,7 +93,7 @@ def test_watching_shows_the_metric_and_its_best() -> None:
     state.take(log())
     assert view.line(state).startswith("round 2/?  MAE 60  ")
     assert state.worst == 120.0
-    told = dict(view._lines(state, 0.0))
+    told = dict(view.lines(state, 0.0))
     assert told["MAE"].startswith("60  best 41.24")
     assert told["worst clients"] == "120"
 
