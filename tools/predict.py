@@ -53,7 +53,7 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         model, expected = task.build_model(), task.input_shape
         if tuple(input_shape) != expected:
             raise RunFolderError(
-                f"{path} reads inputs of shape {expected}; these have shape {tuple(input_shape)}"
+                f"{path} does not fit inputs of shape {tuple(input_shape)}: it reads {expected}"
             )
     except TaskError:  # the data are not here; a classifier's shape can be told without them
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight

@@ -169,13 +169,13 @@ def test_what_happens_arrives_while_the_run_goes_on(output: Path) -> None:
         first = wait_for(events, "status", "Round 1 of 4, accuracy 10.0 %")  # words come first
         assert "cosage on digits" in first["parts"]["head"]
         assert "broke" in first["parts"]["faults"]
-        wait_for(events, "accuracy", "<svg")
+        wait_for(events, "metric-accuracy", "<svg")
         write(output / "one", *play(2))
         second = wait_for(events, "status", "Round 2 of 4, accuracy 20.0 %")
         assert second["id"] == first["id"]
         assert "head" in second["parts"]  # its bar has moved
-        if "accuracy" not in second["parts"]:  # pictures come with the words or later
-            wait_for(events, "accuracy", "<svg")
+        if "metric-accuracy" not in second["parts"]:  # pictures come with the words or later
+            wait_for(events, "metric-accuracy", "<svg")
 
 
 def test_a_new_run_appears_and_runs_stand_side_by_side(output: Path) -> None:

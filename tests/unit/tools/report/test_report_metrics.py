@@ -94,7 +94,7 @@ def test_watching_shows_the_metric_and_its_best() -> None:
     assert view.line(state).startswith("round 2/?  MAE 60  ")
     assert state.worst == 120.0
     told = dict(view.lines(state, 0.0))
-    assert told["MAE"].startswith("60  best 41.24")
+    assert told["MAE"].startswith("60, best 41.24")
     assert told["worst clients"] == "120"
 
 
