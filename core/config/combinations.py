@@ -92,6 +92,12 @@ def _server_data(method: Method, config: RunConfig, active: Found) -> list[str]:
     return [f"{method}: needs samples on the server, data.validation-share = 0.0"]
 
 
+def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
+    if config.optimiser.name == "sgd":
+        return []
+    return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
+
+
 def _of_fine_tuning(config: RunConfig) -> list[str]:
     if not config.fine_tune.epochs or config.data.validation_share > 0:
         return []
@@ -158,6 +164,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
     "linear head": _checked_with_the_model,
     "classes": _checked_with_the_model,
+    "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "something must say how similar clients are"),
     "mean aggregator": _offered(

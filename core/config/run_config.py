@@ -65,7 +65,7 @@ class General(Settings):
         default="",
         description="what models are judged by, with commas in between, the one that decides "
         "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
-        "loss; empty means the task's own",
+        "loss, class-recall (one per class); empty means the task's own",
     )
     device: str = Field(
         default="auto",

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..tasks import Samples
-from ..tasks.errors import TaskError, one_line
-from ..tasks.metrics import ACCURACY, Metric
+from ..tasks.errors import TaskError, one_line, optional_packages
+from ..tasks.metrics import ACCURACY, RECALL, Metric
 from ..tasks.problems import Classification, Problem
 from .model_arrays import load_arrays
 from .placement import device_of, moved
 
 BATCH = 512
+Columns = NDArray[Any]
 
 
 @torch.no_grad()
@@ -108,9 +109,18 @@ def evaluate(
             found["accuracy"] = correct / predicted if predicted else math.nan
         elif metric.name == "perplexity":
             found["perplexity"] = math.exp(min(loss, 700.0))
+        elif metric.name.startswith(RECALL):
+            found[metric.name] = _recall(int(metric.name.removeprefix(RECALL)), *joined)
         elif metric.name != "loss":
-            found[metric.name] = _COMPUTED[metric.name](*joined)
+            with optional_packages(f"metrics = {metric.name!r}"):
+                found[metric.name] = _COMPUTED[metric.name](*joined)
     return found | {"loss": loss}
+
+
+def _recall(label: int, prediction: Columns, scores: Columns, truth: Columns) -> float:
+    """Return the share of a class's samples that are recognised; NaN if it has none."""
+    chosen = prediction[truth == label]
+    return float((chosen == label).mean()) if len(chosen) else math.nan
 
 
 def _own(metric: Metric, raw: Sequence[tuple[Tensor, Tensor]]) -> float:
@@ -126,8 +136,6 @@ def _own(metric: Metric, raw: Sequence[tuple[Tensor, Tensor]]) -> float:
 
 
 # ---- By scikit-learn, imported when asked for: on a device every message is a new process
-
-Columns = NDArray[Any]
 
 
 def _macro_f1(prediction: Columns, scores: Columns, truth: Columns) -> float:

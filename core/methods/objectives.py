@@ -59,7 +59,7 @@ METHODS = (
         core="core.learning.objectives.scaffold:Scaffold",
         layer="strategies.scaffold:Scaffold.of_run",
         hook="client_app.hooks.scaffold:ControlVariates",
-        needs=("one model",),
+        needs=("one model", "plain SGD"),
         sends=("control variate",),
         releases=("the mean of clients' control variates",),
     ),

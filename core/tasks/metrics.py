@@ -76,6 +76,19 @@ NAMED: dict[str, Metric] = {
 }
 """Metrics that can be asked for by name."""
 
+CLASS_RECALL = "class-recall"
+"""Stands for one metric per class: how many of its samples are recognised."""
+RECALL = "recall-"
+
+
+def of_classes(count: int) -> list[Metric]:
+    """Return the metrics that ``class-recall`` stands for.
+
+    >>> [metric.name for metric in of_classes(2)]
+    ['recall-0', 'recall-1']
+    """
+    return [Metric(f"{RECALL}{label}", share=True) for label in range(count)]
+
 
 def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metric, ...]:
     """Return metrics by their names; an error that names the key for one that does not exist.
@@ -89,6 +102,6 @@ def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metr
             found.append(each)
         elif each in NAMED:
             found.append(NAMED[each])
-        else:
-            raise unknown(key, str(each), NAMED)
+        elif each != CLASS_RECALL:
+            raise unknown(key, str(each), [*NAMED, CLASS_RECALL])
     return tuple(found)

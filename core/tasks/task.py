@@ -19,7 +19,7 @@ from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, invalid
 from .groups import GROUPS, group_of
-from .metrics import Metric, resolved
+from .metrics import CLASS_RECALL, Metric, of_classes, resolved
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .datasets.raw import Inputs
     from .problems import Problem
 
+_MOST_CLASSES = 100  # that have a metric each
 _NEEDS_CLASSES = {"noise": ("closed-set", "open-set"), "group_kind": ("label-permutation",)}
 
 CLIENT_CACHE_BYTES = 2**30
@@ -130,7 +131,16 @@ class Task:
         named = _names(self.spec.metrics)
         own = {m.name: m for m in self.problem.metrics if isinstance(m, Metric)}
         wanted = [own.get(name, name) for name in named] if named else self.problem.metrics
-        return resolved(wanted, "metrics" if named else f"{type(self.problem).__name__}.metrics")
+        key = "metrics" if named else f"{type(self.problem).__name__}.metrics"
+        found = resolved(wanted, key)
+        if CLASS_RECALL not in wanted:
+            return found
+        if not self.problem.has_classes or not 2 <= self.num_classes <= _MOST_CLASSES:
+            raise TaskError(
+                f"{key}: {CLASS_RECALL} needs 2 to {_MOST_CLASSES} classes; task "
+                f"{self.spec.task!r} is {self.problem.kind} with {self.num_classes}"
+            )
+        return (*found, *of_classes(self.num_classes))
 
     @property
     def num_classes(self) -> int:

@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forager.core.tasks import TaskError
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from forager.client_app.app import answer
+from forager.core.config import ConfigError, default_config, read_config
+from forager.core.learning.model_arrays import read_arrays
+from forager.core.tasks import TaskError, load_task
+from forager.core.wire.arrays import to_record
 from forager.tools.engine import run_local
 from forager.tools.engine.local import main as command_line
 from safetensors.numpy import load_file
@@ -49,6 +54,9 @@ METHODS = {
 }
 
 
+SEVERAL_LABELS = ("cosage", "auxo", "ios", "gradmatch", "ode", "scaffold and top-k")
+
+
 def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
@@ -65,6 +73,48 @@ def test_every_method_works_on_every_kind(task: str, method: str, tmp_path: Path
     assert np.isfinite([row[metric] for row in run.rounds]).all()
     models = load_file(run.folder / "model.safetensors")
     assert all(np.isfinite(array).all() for array in models.values())
+
+
+@pytest.mark.parametrize("method", SEVERAL_LABELS)
+def test_methods_work_on_several_labels_per_sample(method: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 6)).astype(np.float32)
+    y = (x @ rng.normal(size=(6, 3)) > 0).astype(int)
+    data = {"x_train": x[:150], "y_train": y[:150], "x_test": x[150:], "y_test": y[150:]}
+    np.savez(tmp_path / "labels.npz", **data)
+    keys = {"task": "npz", "data.path": str(tmp_path / "labels.npz"), "data.kind": "multi-label"}
+    more = {"num-server-rounds": 3, "metrics": "macro-f1,auc", "output-dir": str(tmp_path / "runs")}
+    run = run_local({**SMALL, **keys, **METHODS[method], **more})
+    heard = events(run.folder)
+    assert [e for e in heard if e["event"] == "quarantined" or e.get("failed")] == []
+    assert run.rounds[-1]["loss"] < run.rounds[0]["loss"]
+    assert 0 <= run.rounds[-1]["auc"] <= 1
+
+
+def test_the_recall_of_each_class(tmp_path: Path) -> None:
+    few = {"num-clients": 3, "num-server-rounds": 2, "report": False, "output-dir": str(tmp_path)}
+    run = run_local({**few, "metrics": "accuracy,class-recall", "task": "synthetic"})
+    known = [run.rounds[-1].get(f"recall-{label}") for label in range(10)]
+    assert all(value is None or 0 <= value <= 1 for value in known)
+    assert any(known)
+    with pytest.raises(TaskError, match="metrics: class-recall needs 2 to 100 classes"):
+        run_local({**few, "metrics": "mae,class-recall", "task": "diabetes"})
+    with pytest.raises(ConfigError, match=r"objective = 'scaffold': needs optimiser.name = 'sgd'"):
+        run_local({**few, "strategy": "scaffold", "optimiser.name": "adam"})
+
+
+def test_a_node_without_the_device_it_is_to_use_says_so_and_goes_on() -> None:
+    run = {**default_config(), "task": "synthetic"}
+    arrays = read_arrays(load_task(read_config(run).task_spec()).build_model())
+    content = {"arrays": to_record(arrays), "config": ConfigRecord({"server-round": 1})}
+    message = Message(RecordDict(content), dst_node_id=7, message_type="train")
+    node = {"partition-id": 0, "num-partitions": 5, "device": "cuda:5"}
+    (reply,) = answer("train", [message], [Context(1, 7, node, RecordDict(), run)])
+    assert reply.has_content(), reply.error
+    note = str(reply.content.config_records["client"]["note"])
+    assert note == (
+        "device = 'cuda:5': this machine has 0 CUDA devices; use auto or cpu; trained on the CPU"
+    )
 
 
 @pytest.mark.parametrize(
