@@ -1,4 +1,4 @@
-"""The file that ``forager new-task`` writes. Extend it here when tasks can do more."""
+"""The file that ``forager new-task`` writes."""
 
 TEMPLATE = '''"""My own task: the data and a model. Written by `forager new-task`; make it yours.
 
@@ -15,7 +15,8 @@ from torch import nn
 def load():
     """Return the data: numpy arrays under these names.
 
-    x_train, y_train    what clients train on; y holds classes 0, 1, 2, ...
+    x_train, y_train    what clients train on; y holds classes 0, 1, 2, ..., or numbers with a
+                        fraction for regression (other problems: docs/problems.md)
     x_test, y_test      what the server tests on; clients never see it
     user_train          optional: whose a sample is; partition='natural' makes owners clients
     user_test           optional: the same for test samples
