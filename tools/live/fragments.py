@@ -71,7 +71,7 @@ def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
     if plot is None:
         return {}
     caption = "Each line is a run, by its name."
-    return {"overlay": figure("Accuracy, all runs shown", plot, caption)}
+    return {"overlay": figure("All runs shown", plot, caption)}
 
 
 def whole_report(run: FollowedRun) -> str:
