@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 _LONG = "FUZZ_EXAMPLES" in os.environ
 
 fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "300")),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200")),
     deadline=None,
     derandomize=not _LONG,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

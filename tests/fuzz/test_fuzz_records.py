@@ -221,7 +221,7 @@ def _worth_trying(method: str, kind: str, content: RecordDict, once: bool) -> li
     own = [damage for damage in found if damage.record not in shared]
     others = [damage for damage in found if damage.record in shared]
     turn = crc32(f"{method} {kind}".encode())
-    return _some(own, 2 if once else 8, turn) + _some(others, 1 if once else 2, turn)
+    return _some(own, 1 if once else 5, turn) + _some(others, 1, turn)
 
 
 def _some(damages: list[Damage], most: int, turn: int) -> list[Damage]:
