@@ -116,7 +116,7 @@ class ClientMod:
             return own_app.losses(self.hooks, message, context)
         if kind == ASK_SUPPORT:
             return own_app.support(self.hooks, message, context)
-        raise ValueError(f"a question that this version does not know: {kind}")
+        raise ValueError(f"unknown question for this version: {kind}")
 
     def _train(self, message: Message, context: Context, call_next: "ClientAppCallable") -> Message:
         started = perf_counter()

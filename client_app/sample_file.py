@@ -176,7 +176,7 @@ class SampleFile:
         for place, *values in file.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY place"):
             row = self._row(place, *values)
             if row is None:
-                raise _Damaged("the checksum of a sample does not fit")
+                raise _Damaged("the checksum of a sample does not match")
             rows.append(row)
         return Content(rows, _memo(file))
 

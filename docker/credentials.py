@@ -182,7 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     roles = parser.add_subparsers(required=True)
     server = roles.add_parser("server")
-    server.add_argument("--names", required=True, help="host names and addresses, with commas")
+    server.add_argument(
+        "--names", required=True, help="host names and addresses, separated by commas"
+    )
     for folder in ("authority", "public", "superlink", "serverapp"):
         server.add_argument(f"--{folder}", type=Path, required=True, metavar="FOLDER")
     server.set_defaults(make=make_server)

@@ -124,7 +124,7 @@ def wait_until_idle(flower: DeployedCli) -> None:
     deadline = time.monotonic() + _DEAD_AFTER
     while going := flower.unfinished():
         if time.monotonic() > deadline:
-            raise FlowerError(f"run {', '.join(going)} is still going on: follow or stop it first")
+            raise FlowerError(f"run {', '.join(going)} is still running: follow or stop it first")
         print(f"waiting for run {', '.join(going)} to end", flush=True)
         time.sleep(10.0)
 

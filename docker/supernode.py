@@ -61,7 +61,7 @@ _OTHER_VERSION = (
     "{server} does not answer Flower's SuperNode of version {version}. If the server is up, the "
     "versions differ: up to 1.39 SuperNodes speak gRPC with the SuperLink, from 1.40 on HTTP. "
     "Install the server's version of flwr here (constraints.txt), or start the SuperLink with its "
-    "gRPC Fleet API (--fleet-api-type grpc-rere). It is tried again and again"
+    "gRPC Fleet API (--fleet-api-type grpc-rere). It keeps trying"
 )
 _SHUT_OUT = (
     "the server has ended the session: the device was revoked, or the clock of one of them has "
@@ -255,7 +255,7 @@ def main() -> None:
         sys.exit("\n".join(f"{name}: {text}" for text in found))
     try:
         if problem := greet(server, CREDENTIALS / "ca.crt"):
-            print(f"{name}: {problem} It is tried again and again", flush=True)
+            print(f"{name}: {problem} It keeps trying", flush=True)
     except ssl.SSLCertVerificationError as error:
         sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")
     sys.exit(run(arguments, name, server))

@@ -112,9 +112,9 @@ class RunFolder:
         self.write_text(_LEASE, f"{self._generation}\n")
 
     def check_lease(self) -> None:
-        """Raise :class:`LeaseLost` if another process has gone on with this run."""
+        """Raise :class:`LeaseLost` if another process has resumed this run."""
         if self._generation and self._lease() != self._generation:
-            raise LeaseLost(f"{self.path}: another process has gone on with this run")
+            raise LeaseLost(f"{self.path}: another process has resumed this run")
 
     def _lease(self) -> int:
         try:
@@ -134,7 +134,7 @@ class RunFolder:
 
     @property
     def rounds_path(self) -> Path:
-        """The table with one row a round."""
+        """The table with one row per round."""
         return self.path / "rounds.csv"
 
     @property

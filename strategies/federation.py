@@ -97,7 +97,7 @@ class Federation:
         self.roster.identify(grid, self.identify_timeout)
         while self.roster.doubles:
             node, key = self.roster.doubles.pop()
-            reason = f"node {node} calls itself {key}, as another does"
+            reason = f"node {node} claims the name {key}, which another node has"
             self.note(Quarantined(client=self.key(node), reason=reason))
         here = grid.get_node_ids()
         if self.busy:

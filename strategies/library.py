@@ -152,7 +152,7 @@ class Chosen(selection.Selection):
         waiting = False
         while len(there := list(grid.get_node_ids())) < self.least:
             if not waiting:
-                _log.info("waiting for %d clients, %d are there", self.least, len(there))
+                _log.info("waiting for %d clients, %d are connected", self.least, len(there))
             waiting = True
             time.sleep(1.0)
         return super().configure_train(server_round, arrays, config, grid)

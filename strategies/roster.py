@@ -140,7 +140,11 @@ class Roster:
         if self._is_taken(key, node):
             self._claims[node] = key
             self.doubles.append((node, key))
-            _log.warning("node %d calls itself %s, as another does: it goes by its id", node, key)
+            _log.warning(
+                "node %d claims the name %s, which another node has: it is known by its id",
+                node,
+                key,
+            )
         else:
             self._note(node, key)
 

@@ -380,7 +380,7 @@ class Selection(Layer):
     def _say_if_empty(self, server_round: int) -> None:
         """Say that a round trains nobody, and fail if that has happened too often in a row."""
         self._empty += 1
-        _log.warning("round %d: nobody is there to train", server_round)
+        _log.warning("round %d: no client is available to train", server_round)
         if self.empty_rounds and self._empty >= self.empty_rounds:
             raise NobodyTrained(f"{self._empty} rounds in a row trained nobody")
 
@@ -388,7 +388,7 @@ class Selection(Layer):
         if available < wanted != self._short_of:
             self._short_of = wanted
             _log.info(
-                "%d clients per round were asked for, %d are there: training those",
+                "%d clients per round were asked for, %d are available: training those",
                 wanted,
                 available,
             )

@@ -88,7 +88,7 @@ class PaperOverlap(SupportSimilarity):
 class SignedOverlap(SupportSimilarity):
     """How far two clients changed the same parameters in the same direction.
 
-    A sign is a part of a value, so that what clients tell is not kept with the run.
+    A sign is part of a value, so what clients send is not kept with the run.
     """
 
     reads = SignedSupportReader

@@ -30,7 +30,7 @@ _BATCH = 1024
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look at samples found, one entry a sample, and their mean gradient (flat)."""
+    """What a look at samples found, one entry per sample, and their mean gradient (flat)."""
 
     losses: Floats
     norms: Floats | None

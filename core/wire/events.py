@@ -1,4 +1,4 @@
-"""What happens in a run, as records: ``events.jsonl`` holds one a line.
+"""What happens in a run, as records: ``events.jsonl`` holds one per line.
 
 Whoever writes an event and whoever reads it use the same class, so that a log has one meaning. A
 line of another version, or a damaged one, is read as far as it makes sense: see :func:`read_event`.

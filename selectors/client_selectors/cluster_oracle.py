@@ -24,7 +24,7 @@ def shares_of_labels(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     counts = np.asarray(histograms, dtype=np.float64)
     if counts.ndim != 2 or not np.all(np.isfinite(counts) & (counts >= 0)):
-        raise ValueError("histogram: expected label counts from 0 on, one row a client")
+        raise ValueError("histogram: expected label counts from 0 on, one row per client")
     shares: NDArray[np.float64] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return shares
 

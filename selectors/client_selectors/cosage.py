@@ -31,7 +31,7 @@ def cosage(
     Parameters
     ----------
     similarity : array of float
-        To the last global update, one a client. What is not finite is unknown: not eligible.
+        To the last global update, one per client. What is not finite is unknown: not eligible.
     age : array of int
         Rounds since each client was last chosen.
     count : int

@@ -22,7 +22,7 @@ def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator
 
     Parameters
     ----------
-    rewards : array of float, one row a client and one column a leaf
+    rewards : array of float, one row per client and one column per leaf
         The largest is the client's choice; equal ones are drawn from.
     rates : array of float
         Probability of a random leaf instead, for each leaf that is chosen.
@@ -35,7 +35,7 @@ def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator
     """
     values, chances = np.asarray(rewards), np.asarray(rates, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1 or chances.shape != values.shape[1:]:
-        raise ValueError(f"rates: expected one a leaf of {values.shape}, got {chances.shape}")
+        raise ValueError(f"rates: expected one per leaf of {values.shape}, got {chances.shape}")
     chosen = _largest(values, rng)
     curious = np.flatnonzero(rng.random(len(chosen)) < chances[chosen])
     chosen[curious] = rng.integers(values.shape[1], size=curious.size)
@@ -81,7 +81,7 @@ def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> di
 
 @dataclass
 class Claims:
-    """What some clients say about some leaves: one row a client, one column a leaf.
+    """What some clients say about some leaves: one row per client, one column per leaf.
 
     Attributes
     ----------

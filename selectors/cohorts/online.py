@@ -33,14 +33,14 @@ def assign(
 
     Parameters
     ----------
-    updates : array of float, one row a participant
+    updates : array of float, one row per participant
         In any scale.
     labels : array of int
         From earlier rounds; -1 for none.
     parts : int
         Number of clusters (K).
     centroids : array of float, optional
-        One row a cluster: where to look for clusters of which no member is here.
+        One row per cluster: where to look for clusters of which no member is here.
 
     Examples
     --------
@@ -124,12 +124,12 @@ def distances_to(points: Floats, centres: Floats) -> Floats:
 
 
 def checked_labels(labels: ArrayLike, count: int, parts: int) -> Labels:
-    """Return labels as positions, refused unless there is one a row, from -1 to below ``parts``."""
+    """Return labels as positions; there must be one per row, from -1 to below ``parts``."""
     if parts < 1:
         raise ValueError(f"parts: expected 1 or more, got {parts}")
     given = np.asarray(labels)
     if given.shape != (count,):
-        raise ValueError(f"labels: expected {count}, one a row, got shape {given.shape}")
+        raise ValueError(f"labels: expected {count}, one per row, got shape {given.shape}")
     if np.any(given < _UNLABELLED) or np.any(given >= parts) or np.any(given != np.floor(given)):
         raise ValueError(f"labels: expected whole numbers from -1 to {parts - 1}, got {given}")
     return given.astype(np.intp)

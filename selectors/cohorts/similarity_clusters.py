@@ -45,7 +45,7 @@ def similarity_clusters(
 
     Parameters
     ----------
-    similarity : array of float, one row and one column a client
+    similarity : array of float, one row and one column per client
         Larger is more alike; the diagonal is not looked at.
     preference : float, optional
         How readily a client stands for others: the larger, the more clusters. The median of the

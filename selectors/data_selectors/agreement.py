@@ -110,7 +110,7 @@ def _checked(
     if goals.shape[1] != rows.shape[1]:
         raise ValueError(f"targets: expected {rows.shape[1]} values each, got {goals.shape[1]}")
     if classes.shape != (len(rows),):
-        raise ValueError(f"labels: expected {len(rows)}, one a row, got shape {classes.shape}")
+        raise ValueError(f"labels: expected {len(rows)}, one per row, got shape {classes.shape}")
     outside = classes[(classes < 0) | (classes >= len(goals))]
     if outside.size:
         raise ValueError(f"labels: expected 0 to {len(goals) - 1}, got {outside[0]}")

@@ -212,10 +212,10 @@ def _checked_rows(rule: str, rows: ArrayLike | None) -> NDArray[Any] | None:
     if rows is None:
         if rule in ("full", "random"):
             return None
-        raise ValueError(f"rows: expected one a sample for the rule {rule!r}, got none")
+        raise ValueError(f"rows: expected one per sample for the rule {rule!r}, got none")
     values = np.asarray(rows)
     if values.ndim != 2:
-        raise ValueError(f"rows: expected one a sample, got shape {values.shape}")
+        raise ValueError(f"rows: expected one per sample, got shape {values.shape}")
     return values
 
 
@@ -225,7 +225,7 @@ def _checked_targets(targets: ArrayLike | None, rows: NDArray[Any] | None) -> Fl
     goals = np.asarray(targets, dtype=np.float64)
     if goals.ndim != 2 or goals.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"targets: expected one a class, {rows.shape[1]} values each, got {goals.shape}"
+            f"targets: expected one per class, {rows.shape[1]} values each, got {goals.shape}"
         )
     return goals
 
@@ -235,7 +235,7 @@ def _checked_labels(
 ) -> NDArray[np.int64]:
     classes = np.asarray(labels)
     if classes.ndim != 1 or (classes.size and classes.dtype.kind not in "iu"):
-        raise ValueError(f"labels: expected whole numbers, one a sample, got {classes.dtype}")
+        raise ValueError(f"labels: expected whole numbers, one per sample, got {classes.dtype}")
     if rows is not None and len(rows) != len(classes):
         raise ValueError(f"labels: expected {len(rows)} as there are rows, got {len(classes)}")
     limit = np.inf if targets is None else len(targets)

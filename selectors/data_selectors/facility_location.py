@@ -29,7 +29,7 @@ def facility_location(features: ArrayLike, budget: int) -> Positions:
     Parameters
     ----------
     features : array, shape (n, d)
-        One row a sample. Rows that are not finite are neither chosen nor stood for.
+        One row per sample. Rows that are not finite are neither chosen nor stood for.
     budget : int
         How many; if there are fewer samples, all of them. Ties go to the lower index.
 
@@ -67,7 +67,7 @@ def greedy_medoids(features: ArrayLike, budget: int, measure: Measure) -> Positi
     Parameters
     ----------
     features : array, shape (n, d)
-        One row a sample.
+        One row per sample.
     budget : int
         How many to choose.
     measure : function
@@ -100,7 +100,7 @@ def finite_rows(features: ArrayLike) -> tuple[Distances, Positions]:
     """
     rows = np.asarray(features)
     if rows.ndim != 2:
-        raise ValueError(f"features: expected one row a sample, got shape {rows.shape}")
+        raise ValueError(f"features: expected one row per sample, got shape {rows.shape}")
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     usable = np.flatnonzero(np.isfinite(rows).all(axis=1))

@@ -204,7 +204,7 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     if rows.ndim != 2:
-        raise ValueError(f"gradients: expected one row a sample, got shape {rows.shape}")
+        raise ValueError(f"gradients: expected one row per sample, got shape {rows.shape}")
     if goal.shape != rows.shape[1:]:
         raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
     if not np.isfinite(goal).all():

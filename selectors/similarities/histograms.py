@@ -117,7 +117,7 @@ def _shares(histograms: Sequence[ArrayLike]) -> Floats:
     rows = [np.asarray(histogram, dtype=np.float64) for histogram in histograms]
     shapes = {row.shape for row in rows}
     if len(shapes) > 1 or any(row.ndim != 1 for row in rows):
-        raise ValueError(f"histogram: expected one number a class, got shapes {sorted(shapes)}")
+        raise ValueError(f"histogram: expected one number per class, got shapes {sorted(shapes)}")
     for row in rows:
         if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() > 0):
             raise ValueError(f"histogram: expected numbers from 0 on, not all 0, got {row}")

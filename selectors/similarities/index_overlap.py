@@ -30,7 +30,7 @@ def top_k_support(importance: ArrayLike, k: int, layers: Sequence[int] | None = 
     Parameters
     ----------
     importance : array, shape (M,)
-        One number a parameter, not all zero. Ties go to the lower index.
+        One number per parameter, not all zero. Ties go to the lower index.
     k : int
         How many indices, 1 to M.
     layers : sequence of int, optional
@@ -233,7 +233,7 @@ def _checked_importance(importance: ArrayLike) -> NDArray[np.floating]:
         array = array.astype(np.float64)
     if array.ndim != 1 or array.dtype.kind != "f":
         raise ValueError(
-            f"importance: expected one number a parameter, got {array.dtype} of {array.shape}"
+            f"importance: expected one number per parameter, got {array.dtype} of {array.shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError("importance: expected finite numbers")

@@ -22,7 +22,7 @@ class Batch:
     Attributes
     ----------
     keys : array of int
-        One number a sample, the same whenever the sample is seen again.
+        One number per sample, the same whenever the sample is seen again.
     labels : array of int
         Their classes.
     losses, gradient_norms, values : array of float, optional
@@ -165,7 +165,7 @@ class StreamSelector:
                 self._forget(key)
 
     def _scores(self, batch: Batch) -> Floats:
-        """Return one number a sample, by which it is placed."""
+        """Return one number per sample, by which it is placed."""
         return np.zeros(len(batch)) if self.needs == "nothing" else batch.scores(self.needs)
 
     def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:

@@ -290,7 +290,7 @@ def _ranks(values: Floats) -> Ints:
 def _velocities(velocity: ArrayLike) -> Floats:
     speeds = np.asarray(velocity, dtype=np.float64)
     if speeds.ndim != 2:
-        raise ValueError(f"velocity: expected one row a client, got shape {speeds.shape}")
+        raise ValueError(f"velocity: expected one row per client, got shape {speeds.shape}")
     if not (np.isfinite(speeds) & (speeds >= 0)).all():
         raise ValueError("velocity: expected finite numbers of 0 or more, found others")
     return speeds

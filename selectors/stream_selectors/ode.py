@@ -38,7 +38,7 @@ def data_values(gradients: ArrayLike, direction: ArrayLike, normalize: bool = Fa
     Parameters
     ----------
     gradients : array, shape (samples, ...)
-        One gradient a sample.
+        One gradient per sample.
     direction : array, shape (...)
         The global gradient or an estimate of it; a plain 0 stands for the zero gradient.
     normalize : bool

@@ -33,7 +33,7 @@ class Likeness:
     clients, clusters : list of str
         Name and cluster of each row; an empty cluster where none is known.
     matrix : array
-        A row and a column a client.
+        One row and one column per client.
     """
 
     round: int

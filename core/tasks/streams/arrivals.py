@@ -22,7 +22,7 @@ class Arrivals(NamedTuple):
     Attributes
     ----------
     keys : ndarray of int64
-        One number a sample, the same whenever the sample is seen again.
+        One number per sample, the same whenever the sample is seen again.
     x : ndarray of float32
         Inputs, one sample per row of the first axis.
     y : ndarray of int64
@@ -153,7 +153,7 @@ def fitted(x: NDArray[Any], input_shape: tuple[int, ...]) -> NDArray[np.float32]
 
 
 def content_keys(x: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one number a sample, made of its content: a copy of a sample is that sample again.
+    """Return one number per sample, made of its content: a copy of a sample is that sample again.
 
     >>> a, b, again = content_keys(np.float32([[1, 2], [3, 4], [1, 2]]), np.zeros(3, int))
     >>> bool(a == again != b)
@@ -174,7 +174,7 @@ def without_unusable(arrivals: Arrivals, num_classes: int, origin: str) -> Arriv
     if usable.all():
         return arrivals
     _log.warning(
-        "%s: %d of %d samples left out: not finite, or of a label outside 0 to %d",
+        "%s: %d of %d samples left out: not finite, or with a label outside 0 to %d",
         origin,
         (~usable).sum(),
         len(usable),

@@ -116,7 +116,7 @@ class FolderStream:
                 x, y = samples_in(file.path, self._numbers, self.input_shape)
             except UNREADABLE as error:
                 self._refused.add(file.mark)
-                _log.warning("%s: left until it changes: %s", file.path, one_line(error))
+                _log.warning("%s: skipped until it changes: %s", file.path, one_line(error))
                 continue
             inputs.append(x)
             labels.append(y)

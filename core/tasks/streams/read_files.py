@@ -70,7 +70,7 @@ class AfterReading:
             elif self.deletes:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("%s: was read, but cannot be taken away: %s", path, one_line(error))
+            _log.warning("%s: was read, but cannot be removed: %s", path, one_line(error))
         return not path.exists()
 
 

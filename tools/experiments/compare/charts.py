@@ -42,7 +42,7 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
 
 
 def curves(document: Mapping[str, Any], axis: str) -> Plot:
-    """Draw the metric over rounds, bytes or work: a line a strategy, with bands for finalists."""
+    """Draw the metric over rounds, bytes or work: a line per strategy, with bands for finalists."""
     metric = metric_of(document)
     known = {name: curve for name, curve in document["curves"].items() if curve}
     size, unit = _unit(known, axis)
@@ -140,7 +140,7 @@ def _is_wide(totals: Sequence[float]) -> bool:
 
 
 def gaps(document: Mapping[str, Any]) -> Plot | None:
-    """Draw the differences to the best strategy with their intervals: a row a strategy."""
+    """Draw the differences to the best strategy with their intervals: one row per strategy."""
     others = [s for s in document["strategies"] if s["against"].get("rounds", {}).get("count")]
     if not others:
         return None

@@ -38,7 +38,7 @@ _SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m compare",
-        description="Which strategy fits my data? Runs them on the local engine and tells.",
+        description="Which strategy fits my data? Runs them on the local engine and answers.",
         formatter_class=ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
@@ -69,7 +69,9 @@ def _parser() -> ArgumentParser:
         help="whose data decide: the server's test data, or the clients' own",
     )
     parser.add_argument(
-        "--to-the-end", action="store_true", help="give all the whole budget, drop none early"
+        "--to-the-end",
+        action="store_true",
+        help="give every strategy the whole budget, drop none early",
     )
     parser.add_argument("--processes", type=int, help="runs side by side; None: all cores")
     parser.add_argument(
@@ -161,7 +163,7 @@ def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
         common["devices.slow"] = True  # or no time would pass
     common |= user
     if budget.kind == "seconds" and not common["devices.slow"]:
-        raise CandidateError("devices.slow = False: then no simulated second ever passes")
+        raise CandidateError("devices.slow = False: then no simulated time ever passes")
     path = str(common.get("data.path", ""))
     if path:  # workers may not share this folder
         common["data.path"] = str(Path(path).resolve())

@@ -190,7 +190,7 @@ def _selecting(known: Sequence[Finding]) -> str:
         return "Selecting costs less than a hundredth of the bytes with all of them."
     costs = [(f.name, *f.selecting_a_round) for f in costly]
     told = [f"{name} {data_size(size)} and {1e3 * time:.0f} ms" for name, size, time in costs]
-    return f"Selecting costs a round: {', '.join(told)}; with the others next to nothing."
+    return f"Selecting costs per round: {', '.join(told)}; with the others next to nothing."
 
 
 def _bytes_a_round(finding: Finding) -> float:
