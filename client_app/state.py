@@ -132,7 +132,7 @@ class ClientState(MutableMapping[str, Any]):
         return {}
 
     def _is_usable(self, kept: tree.Tree, run: str | None, server_round: int | None) -> bool:
-        """Tell whether something was saved by this run, and not further on than it is now."""
+        """Return whether this run saved something, and not in a later round than now."""
         if not kept or run not in (None, kept["run"]):
             return False
         saved, trained = int(kept["round"]), int(kept["trained"])

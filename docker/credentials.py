@@ -100,7 +100,7 @@ def general_name(name: str) -> x509.GeneralName:
 
 
 def still_good(path: Path, names: Sequence[str], issuer: x509.Certificate) -> bool:
-    """Tell whether a server certificate has these names, is this authority's, and lasts."""
+    """Return whether a server certificate has these names, is this authority's, and lasts."""
     if not path.exists():
         return False
     found = x509.load_pem_x509_certificate(path.read_bytes())

@@ -50,7 +50,7 @@ _REASONS = {
         "docker/forager.sh list on the server; there, docker/forager.sh add {name} < {name}.pub"
     ),
 }
-# Flower ends without a word where the server does not accept the time of day that it signs.
+# Flower ends silently where the server does not accept the time of day that it signs.
 _WRONG_CLOCK = (
     "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
     "refused. Set it, best by NTP"
@@ -70,7 +70,7 @@ _SHUT_OUT = (
 
 
 def node_config(name: str, data: Path, partition: str) -> str:
-    """Return what the ClientApp is told about its device.
+    """Return what the ClientApp needs to know about its device.
 
     >>> node_config("camera-7", Path("/none"), "2/3")
     "client-id='camera-7' state-dir='/state' partition-id=1 num-partitions=3"
@@ -115,7 +115,7 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
 
 
 def is_certificate(path: Path) -> bool:
-    """Tell whether a file holds what a server can be checked by."""
+    """Return whether a file holds a certificate to check a server by."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError:
@@ -205,7 +205,7 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
     node = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    asked: list[int] = []  # signals that told us to end
+    asked: list[int] = []  # signals that asked us to end
     let_in = threading.Event()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     attempts = 0

@@ -56,7 +56,7 @@ class RunFolder:
         Parameters
         ----------
         output_dir : str or Path
-            Where run folders lie; made if missing.
+            Where run folders are; made if missing.
         name : str
             Name of the run; by default the time in UTC and a random suffix.
 
@@ -77,7 +77,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the folder of an earlier run, to go on with it.
+        """Open the folder of an earlier run, to continue it.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class RunFolder:
 
     @property
     def events_path(self) -> Path:
-        """The log: one event a line."""
+        """The log: one event per line."""
         return self.path / "events.jsonl"
 
     @property

@@ -48,7 +48,7 @@ def _read_by(config: RunConfig, active: Found) -> list[Settings]:
 
 
 def participants(config: RunConfig) -> int:
-    """Return how many of ``num-clients`` are asked in a round."""
+    """Return how many of ``num-clients`` are asked per round."""
     count, share = config.participation()
     return max(1, min(count or round(share * config.num_clients), config.num_clients))
 

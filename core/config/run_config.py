@@ -15,7 +15,7 @@ from . import sections
 Scalar = int | float | bool | str
 S = TypeVar("S", bound=Settings)
 
-# What an axis is when neither the user nor the preset says anything.
+# Values of axes that neither the user nor the preset sets.
 AXIS_DEFAULTS: dict[str, str] = {
     **axis_defaults(),
     "task": "digits",

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """What the server tells clients about its data.
+    """What the server sends clients about its data.
 
     Attributes
     ----------

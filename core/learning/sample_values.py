@@ -51,7 +51,7 @@ def valuation(
 
 
 def _ends_linearly(model: nn.Module) -> bool:
-    """Tell whether a model is a chain that ends in a linear layer, whose outputs are its own."""
+    """Return whether a model is a chain that ends in the linear layer that gives its outputs."""
     return isinstance(model, nn.Sequential) and isinstance(model[-1], nn.Linear)
 
 

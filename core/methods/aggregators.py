@@ -54,7 +54,7 @@ class Aggregator(Method):
     per_attacker: int = 0
 
     def least_clients(self, config: Configured) -> int:
-        """Return the fewest updates that it can tell attackers among."""
+        """Return the fewest updates among which it can detect attackers."""
         return self.per_attacker * config[Aggregation].malicious + 3 if self.per_attacker else 1
 
 

@@ -79,7 +79,7 @@ class ClusterOracle(RoundRobin):
         return chosen
 
     def _clusters(self, shares: NDArray[np.float64], clusters: int) -> NDArray[np.intp]:
-        """Return the cluster of each client, computed anew only when the clients change."""
+        """Return the cluster of each client, computed again only when the clients change."""
         same = self._clustered is not None and self._clustered[1] == clusters
         if self._clustered is None or not same or not np.array_equal(self._clustered[0], shares):
             self._labels = clusters_of(shares, clusters)

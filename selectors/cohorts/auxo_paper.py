@@ -108,7 +108,7 @@ class AuxoPaper:
     Parameters
     ----------
     parts : int
-        A cohort is split into at most so many (K); 1 for never.
+        A cohort is split into at most this many parts (K); 1 for never.
     rule : SplitRule
         When a cohort is split.
     first_cluster_round : int

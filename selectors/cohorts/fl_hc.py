@@ -35,7 +35,7 @@ def hierarchical_clusters(
     threshold : float, optional
         Clusters at this distance or farther apart are not merged.
     clusters : int, optional
-        Or: how many there shall be at most.
+        Or: the largest number of clusters.
     metric : str
         euclidean, manhattan or cosine.
     method : str
@@ -117,7 +117,7 @@ class FlHc:
         return self.members.tree.leaves()
 
     def due(self, round: int) -> bool:
-        """Return whether everyone shall train now, to be clustered."""
+        """Return whether all clients should train now, to be clustered."""
         return not self.done and round >= self.cluster_round
 
     def cluster(self, keys: Sequence[str], updates: ArrayLike) -> list[str]:

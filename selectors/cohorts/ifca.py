@@ -1,7 +1,7 @@
 """IFCA: k models, each client trains the one that fits its data best.
 
 Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
-1. All k models are sent to every participant of every round, which is the price: see
+1. All k models are sent to every participant of every round; for the cost see
 :func:`extra_bytes`.
 """
 

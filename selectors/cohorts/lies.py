@@ -63,7 +63,7 @@ def wrong_cohort(
 
 
 class LieCounter:
-    """Counts contradictions; who keeps contradicting is put on a blacklist for a while.
+    """Counts contradictions; clients that keep contradicting are blacklisted for a while.
 
     An honest client is surprised now and then: its records are from an earlier round. So a request
     that agrees takes one strike off, and nobody is barred for good: after some rounds a client may
@@ -72,7 +72,7 @@ class LieCounter:
     Parameters
     ----------
     strikes : int
-        So many put a client on the blacklist; 0 for never.
+        This many put a client on the blacklist; 0 for never.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class LieCounter:
         return [key for key in keys if key not in barred] if barred else keys
 
     def count(self, keys: Sequence[str], lied: ArrayLike, round: int | None = None) -> list[str]:
-        """Take note of one round, by its number or the next, and return who was barred by it."""
+        """Record one round, by its number or the next, and return who was barred by it."""
         flags = np.asarray(lied, dtype=np.bool_)
         if flags.shape != (len(keys),):
             raise ValueError(f"lied: expected {len(keys)} flags, one per key, got {flags.shape}")

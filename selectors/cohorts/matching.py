@@ -1,7 +1,7 @@
 """Requests of clients to leaves of the tree (Auxo, section 5.1), for very many clients at once.
 
 The server keeps the last request of each client in a cache of a few bytes. It may forget: clients
-tell it again, and whom it does not know has no preference.
+send it again, and an unknown client has no preference.
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ class RequestCache:
     Parameters
     ----------
     capacity : int
-        Of so many clients at most; then the one not heard of for longest is forgotten.
+        Of at most this many clients; beyond that, the one silent for longest is forgotten.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class RequestCache:
         return row
 
     def post(self, keys: Sequence[str], found: Sequence[Feedback]) -> None:
-        """Keep feedback for some clients that told something, until the next for them."""
+        """Keep feedback for some clients that reported, until their next feedback."""
         for key, one in zip(keys, found, strict=True):
             if one.cohort not in self._cohorts:
                 self._cohorts.append(one.cohort)

@@ -117,7 +117,7 @@ def centroids_of(
 
 
 def distances_to(points: Floats, centres: Floats) -> Floats:
-    """Return the distance of each point to each centre, one row a point."""
+    """Return the distance of each point to each centre, one row per point."""
     squares = np.sum(points**2, axis=1)[:, None] + np.sum(centres**2, axis=1)[None, :]
     distances: Floats = np.sqrt(np.maximum(squares - 2 * points @ centres.T, 0))
     return distances
@@ -151,7 +151,7 @@ def numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
 class OnlineClusters:
     """The clusters within one cohort, over its rounds.
 
-    How many there are is chosen when they are first looked for. As updates tell more about the data
+    How many there are is chosen when they are first looked for. As updates say more about the data
     later on, they are looked for afresh now and then while a split along them would not be worth
     it, and replaced if it would be along the new ones. The new ones get new numbers: what clients
     remember of the old ones is void.
@@ -166,7 +166,7 @@ class OnlineClusters:
     rule : SplitRule
         Says what is worth a split.
     retry : int
-        After so many rounds of clusters that are not worth a split, they are looked for afresh.
+        After this many rounds of clusters that are not worth a split, the search starts again.
     """
 
     def __init__(self, most: int, rule: SplitRule, retry: int = 20) -> None:
@@ -190,7 +190,7 @@ class OnlineClusters:
 
         Parameters
         ----------
-        points : array of float, one row of length one or zero a participant
+        points : array of float, one row of length one or zero per participant
         indices : array of int
             Number of the cluster that each was in before; -1 for none.
         """

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Counts = NDArray[np.int64]
 
-TOO_FEW = 3  # samples of a class from which nothing can be told about its gradients
+TOO_FEW = 3  # samples of a class that say nothing about its gradients
 
 
 def budget_count(budget: float, size: int) -> int:

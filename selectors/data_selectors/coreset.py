@@ -50,7 +50,7 @@ class Coreset:
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """What the rules can be told.
+    """Options of the rules.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def choose_coreset(
 
     As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
     their part to the others. ``agreement`` does not choose by class: how many of a class's samples
-    agree with the server tells how many there are.
+    agree with the server decides how many there are.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def choose_coreset(
         ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
         ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL), ``nearest`` or ``agreement``.
     rows : array, shape (n, d), or None
-        A gradient or a feature vector a sample. Samples with values that are not finite are never
+        A gradient or a feature vector per sample. Samples with values that are not finite are never
         chosen. ``full`` and ``random`` do without.
     labels : array of int, shape (n,)
         From 0 on; below the number of targets if there are any.

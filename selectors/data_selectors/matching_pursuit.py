@@ -15,7 +15,7 @@ What the residual is can be read in four ways. G is the mean that the server sen
 samples chosen so far:
 
 - ``mean``: ``r = G - sum_j w_j g_j``, the paper's text. G is a *mean*, so the weights add up to
-  about one, r is soon small, and samples with small gradients follow: those learnt already.
+  about one, r is soon small, and samples with small gradients follow: those already learned.
 - ``total``: the same with ``budget * G`` in place of G. Weights are about one each, and r stays as
   large as a gradient until the budget is nearly spent.
 - ``plain-mean``: ``r = (k + 1) G - sum_j g_j``, what the next gradient would have to be for the

@@ -2,7 +2,7 @@
 
 The first choice of the distance rule of *Gradient Coreset for Federated Learning*, made as often as
 the budget allows. A mislabelled sample has a gradient unlike the target's, so it comes late, also
-when the model has learnt little; and one look at the gradients is all it costs.
+when the model has learned little; and one look at the gradients is all it costs.
 """
 
 from operator import index

@@ -1,7 +1,7 @@
 """What clients really have in common: the divergence of their label histograms.
 
 *Index-Overlap Similarity* (IOS), sections 5 and 6.2. Only evaluation may look at this: it is the
-oracle that a similarity is held against. The text names the Wasserstein distance, the caption of
+oracle that a similarity is compared with. The text names the Wasserstein distance, the caption of
 table 4 the Jensen-Shannon divergence. Classes have no order, so that the latter is the default.
 """
 

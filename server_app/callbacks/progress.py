@@ -1,4 +1,4 @@
-"""Tell how the run is going, one line per round."""
+"""Log how the run is going, one line per round."""
 
 import logging
 

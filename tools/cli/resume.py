@@ -1,4 +1,4 @@
-"""``forager resume``: go on with a run that was stopped."""
+"""``forager resume``: continue a run that was stopped."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ def resume(
         bool, typer.Option("--local", help="In this process, without Flower.")
     ] = False,
 ) -> None:
-    """Go on with a run from its last checkpoint, with the same settings.
+    """Continue a run from its last checkpoint, with the same settings.
 
     At most the round in flight is lost.
     """

@@ -110,9 +110,9 @@ def first_to_finish(
     count : int
         Replies that are enough.
     deadline : float
-        Seconds after which nobody is waited for.
+        Seconds after which the round stops waiting.
     left : array of float, optional
-        For how long each client stays; who needs longer never replies.
+        For how long each client stays; a client that needs longer never replies.
 
     Examples
     --------

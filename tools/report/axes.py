@@ -100,7 +100,7 @@ def percent_axis(axes: "Axes") -> None:
 
 
 def rows_height(rows: int) -> float:
-    """Return inches that leave room for the names of so many rows, if they are named at all."""
+    """Return inches that leave room for the names of this many rows, if they are named at all."""
     return float(np.clip(0.8 + 0.13 * rows, 2.6, 4.7))
 
 

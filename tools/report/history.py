@@ -247,7 +247,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Length of the run; the rounds count too, since a resumed run's clock starts anew."""
+        """Length of the run; the rounds count too, since a resumed run's clock starts again."""
         told = self.finish.seconds if self.finish else None
         return max(told or 0.0, self.last_time, self.total("seconds"))
 

@@ -23,7 +23,7 @@ def class_counts(
 ) -> tuple[int, NDArray[np.float64]]:
     """Return the first round and how many samples of each class there were: one column per round.
 
-    A round that says nothing is like the one before. What is told of a round is a list of counts
+    A round that says nothing is like the one before. A round's report is a list of counts
     from each cohort.
 
     >>> class_counts({2: [[2, 1]], 4: [[3, 1], [1]]})[1].tolist()

@@ -88,7 +88,7 @@ class RoundClock:
 
 
 class LabelRates:
-    """Samples of each label per round, as observed; what is long ago counts less.
+    """Samples of each label per round, as observed; older arrivals count less.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class LabelRates:
         self._rounds = 0.0
 
     def observe(self, labels: NDArray[np.int64], rounds: int, share: float = 1.0) -> None:
-        """Take notice of what arrived in so many rounds; only a share of it, if told so."""
+        """Count what arrived in this many rounds; only a share of it, if one is given."""
         counts = np.bincount(labels, minlength=len(self._counts)).astype(np.float64)
         older = np.exp(-rounds / _MEMORY)
         # The rounds weigh, together, the sum of a geometric series; so does what came in them.

@@ -1,4 +1,4 @@
-"""What becomes of a file whose samples have been read and whose store is on the disk."""
+"""What to do with a file whose samples have been read and are stored on disk."""
 
 import logging
 import shutil
@@ -35,7 +35,7 @@ class AfterReading:
         text : object
             Value of ``stream-read``.
         origin : Path
-            The folder that fills; files cannot be moved into it, as they would arrive anew.
+            The folder that fills; files cannot be moved into it, as they would arrive again.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class AfterReading:
         return not self.deletes and self.folder is None
 
     def apply(self, path: Path, origin: Path) -> bool:
-        """Delete or move a file; return whether it is gone. What fails is said and left."""
+        """Delete or move a file; return whether it is gone. Failures are logged."""
         try:
             if self.folder is not None:
                 target = _free(self.folder / path.relative_to(origin))

@@ -21,7 +21,7 @@ from .measures import GOAL_NAMES
 from .page import render
 from .table import text_table
 
-# What a comparison sets unless the user does: clients hold out data of their own, to see how the
+# What a comparison sets unless the user does: clients hold out some of their data, to see how the
 # worst of them fare; each run has one core; the page of each would take longer than many a run.
 COMMON: dict[str, Scalar] = {
     "fraction-evaluate": 1.0,
@@ -106,7 +106,7 @@ def _publish(comparison: Comparison, folder: Path, how: str) -> None:
 
 
 def command(arguments: Sequence[str] | None) -> str:
-    """Return the command that repeats, or goes on with, a comparison.
+    """Return the command that repeats or continues a comparison.
 
     >>> print(command(["-c", "task='npz' seed=1", "--seeds", "3"]))
     python -m compare -c "task='npz' seed=1" --seeds 3
