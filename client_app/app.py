@@ -1,4 +1,4 @@
-"""The ClientApp: one handler a kind of message, nothing else.
+"""The ClientApp: one handler per kind of message, nothing else.
 
 Handlers work on many clients at once. On a device that is a list of one; the local engine passes
 all clients of a round.
@@ -50,7 +50,7 @@ HANDLERS: dict[str, Handler] = {
 def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
     """Answer every message of one kind; a client that fails answers with an error.
 
-    A handler that returned nothing would block its SuperNode for ever. Where the work on several
+    A handler that returned nothing would block its SuperNode forever. Where the work on several
     clients fails as a whole, they are tried one by one, so that only the faulty ones fail.
     """
     try:
@@ -86,7 +86,7 @@ def _warn_once(text: str) -> None:
 
 
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
-    """Answer on a device, and write a line about it."""
+    """Answer on a device, and log one line about it."""
     started = perf_counter()
     reply = _reply(kind, message, context)
     write(describe(kind, message, context, reply, perf_counter() - started))

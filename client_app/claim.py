@@ -58,7 +58,7 @@ class Claim:
             time.sleep(_PAUSE)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -69,7 +69,7 @@ class Claim:
 
 
 def _locked(descriptor: int) -> bool:
-    """Try to lock a file, for as long as it is open; tell whether that could be done."""
+    """Try to lock a file for as long as it is open; return whether that worked."""
     if sys.platform == "win32":
         return True  # sharing a state-dir is not noticed there
     try:

@@ -1,4 +1,4 @@
-"""What clients without a ``state-dir`` keep: it lies in Flower's context."""
+"""What clients without a ``state-dir`` keep, in Flower's context."""
 
 import json
 from typing import Any

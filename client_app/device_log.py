@@ -25,6 +25,6 @@ def describe(kind: str, message: Message, context: Context, reply: Message, seco
 
 
 def write(line: str) -> None:
-    """Write it where the SuperNode shows it; a simulation has a log of its own."""
+    """Write it where the SuperNode shows it; a simulation has its own log."""
     if "ray" not in sys.modules:
         print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A client's half of the methods as a Flower mod, around the train function of somebody else's app.
+"""A client's half of the methods as a Flower mod, around the train function of another app.
 
 ``app = ClientApp(mods=[forager.client_mod(model=Net, data=load_data)])`` answers what the server
 asks (who the client is, similarity, losses, supports) and adds to training replies what the methods
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .own_app import Hooks
 
 _log = logging.getLogger("forager")
-_INDICES, _USED = "indices", "used"  # of the record that tells a train function its coreset
+_INDICES, _USED = "indices", "used"  # of the record that gives a train function its coreset
 _NEED_HOOKS = (SIMILARITY, LOSS, ASK_LOSSES, ASK_SUPPORT, CORESET)
 _ALWAYS = (ASK_UPDATE,)
 
@@ -73,7 +73,7 @@ class ClientMod:
 
     @cached_property
     def hooks(self) -> "Hooks":
-        """What the app told, made when a message needs it: torch takes a while to import."""
+        """What the app provides, made when a message needs it: torch takes a while to import."""
         from .own_app import Hooks
 
         if not self._complete:
@@ -116,7 +116,7 @@ class ClientMod:
             return own_app.losses(self.hooks, message, context)
         if kind == ASK_SUPPORT:
             return own_app.support(self.hooks, message, context)
-        raise ValueError(f"a question that this version does not know: {kind}")
+        raise ValueError(f"unknown question for this version: {kind}")
 
     def _train(self, message: Message, context: Context, call_next: "ClientAppCallable") -> Message:
         started = perf_counter()
@@ -291,7 +291,7 @@ def _model(message: Message) -> ArrayRecord:
 
 
 def _told_of(chosen: dict[str, Any], message: Message, everything: int) -> ConfigRecord:
-    """Return what the server is told of the coreset that was trained on."""
+    """Return what is reported to the server about the coreset that was trained on."""
     record = record_at(message.content, CORESET, ConfigRecord)
     if record is None or not record[_USED]:
         _log.warning(

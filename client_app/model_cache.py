@@ -1,8 +1,8 @@
-"""The last model that a client was asked about, kept so that the next need not come whole.
+"""The last model that a client was asked about, kept so that the next can come as a change.
 
-Who is then chosen is sent no model at all, only the name of the one to train from.
+A client that is then chosen gets no model at all, only the name of the one to train from.
 
-It is a cache: a client that has lost it says so and is sent the whole model. It lies in Flower's
+It is a cache: a client that has lost it says so and is sent the whole model. It is in Flower's
 context, not in the client's own state: it need not outlive the SuperNode.
 """
 

@@ -20,7 +20,7 @@ from .packing import Packing
 from .request import ClientRequest
 
 _SETTLE = 2.0  # seconds
-_NEEDS = {  # what a key is of no use without
+_NEEDS = {  # what a key needs to have an effect
     "stream-velocity": ("stream-source",),
     "stream-classes": ("stream-path",),
     "stream-settle": ("stream-path",),
@@ -49,7 +49,7 @@ def room_of(request: ClientRequest) -> Room:
 
 
 def open_stream(request: ClientRequest) -> Stream:
-    """Return a folder that fills, the user's own source, or the client's data played anew."""
+    """Return a folder that fills, the user's own source, or the client's data replayed."""
     node, task, config = request.context.node_config, request.task, request.config
     _check_keys(node)
     if "data-path" in node:  # a device without the server's data knows a sample's shape by it

@@ -1,4 +1,4 @@
-"""What a client answers about the model and the data of somebody else's app, by its hooks."""
+"""What a client answers about the model and the data of another app, by its hooks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,7 +154,7 @@ def losses(hooks: Hooks, message: Message, context: Context) -> RecordDict:
 
 
 def support(hooks: Hooks, message: Message, context: Context) -> RecordDict:
-    """Return which parameters matter most to the client after a taste of training."""
+    """Return which parameters matter most to the client after a little training."""
     data, asked = hooks.data(context), entries(message_config(message))
     models = [r for r in entries(message.content).values() if isinstance(r, ArrayRecord)]
     if models:

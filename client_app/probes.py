@@ -22,7 +22,7 @@ from .training import prepare, trainer_of
 
 
 def answer_losses(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Tell the loss of each model in a message, in the order of their names."""
+    """Report the loss of each model in a message, in the order of their names."""
     contents = [
         _losses(message, context) for message, context in zip(messages, contexts, strict=True)
     ]

@@ -34,7 +34,7 @@ from .state import ClientState, state_path
 Arrays = dict[str, NDArray[Any]]
 
 # Requests that have claimed a client's files, by the file that stands for these. A process answers
-# one message of a client after the other: of one that was not closed, nothing more will come.
+# one message of a client after the other: one that was not closed is over.
 _open_requests: WeakValueDictionary[Path, "ClientRequest"] = WeakValueDictionary()
 
 
@@ -162,7 +162,7 @@ class ClientRequest:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the client's files without changing them further."""
+        """Release the client's files without changing them further."""
         self._abandoned = not self._closed
         if self._claim is not None:
             self._claim.release()
@@ -192,7 +192,7 @@ class ClientRequest:
 class ClientHook:
     """One method's half on the client."""
 
-    chooses_data = False  # whether it also acts where a client only gives a taste of its training
+    chooses_data = False  # whether it also acts where a client only gives a sample of its training
     holds_data = False  # whether what it chooses is all that the client holds
 
     def __init__(self, config: RunConfig) -> None:

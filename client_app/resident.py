@@ -108,7 +108,7 @@ def _connect(context: Context) -> Connection | None:
         try:
             with address(socket_path(context)) as place:
                 end.connect(place)
-        except OSError:  # nobody is there
+        except OSError:  # nobody listens
             return None
         return connected(end)
 

@@ -57,7 +57,7 @@ class Worker:
                 with connection:
                     going_on = self._serve_one(connection)
                     if not going_on:
-                        self.path.unlink(missing_ok=True)  # before the other side goes on
+                        self.path.unlink(missing_ok=True)  # before the other side continues
         self.path.unlink(missing_ok=True)
 
     def _listen(self, listening: socket.socket) -> None:
@@ -82,7 +82,7 @@ class Worker:
             done.set()
             for part in parts:
                 connection.send_bytes(part)
-        except (EOFError, OSError):  # whoever asked has gone
+        except (EOFError, OSError):  # the asking process is gone
             return True
         return True
 

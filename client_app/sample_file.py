@@ -1,4 +1,4 @@
-"""A file of samples that a crash cannot break: an SQLite database with one transaction a change.
+"""A file of samples that a crash cannot break: an SQLite database with one transaction per change.
 
 SQLite finds a torn write by itself, but not a bit that a worn-out card has turned. So every row has
 a checksum, which also covers what the file was made for: a row that passes is whole, and of use.
@@ -29,7 +29,7 @@ _TABLES = [
     "about (name TEXT PRIMARY KEY, value)",
 ]
 _COLUMNS = "place, key, label, form, x, checksum"
-_JOURNAL = "-journal"  # what SQLite calls the file that takes an unfinished change back
+_JOURNAL = "-journal"  # what SQLite calls the file that undoes an unfinished change
 # Codes that say nothing about the content of the file; all others do.
 _NOT_DAMAGE = {
     sqlite3.SQLITE_BUSY,
@@ -83,7 +83,7 @@ class SampleFile:
             return Content([], {})
         try:
             with self._open() as file:
-                if _is_new(file):  # whoever was the first to write did not come to the end of it
+                if _is_new(file):  # the first write was not finished
                     return Content([], {})
                 made_for = _made_for(file)
                 content = self._sound(file) if made_for == self.made_for else None
@@ -168,7 +168,9 @@ class SampleFile:
 
     def _sound(self, file: sqlite3.Connection) -> Content:
         """Return all that is in a file that is as it was written, and can be written to."""
-        file.execute("DELETE FROM samples WHERE 0")  # of no effect, but refused where one would be
+        file.execute(
+            "DELETE FROM samples WHERE 0"
+        )  # has no effect, but is refused where it would have one
         (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != b"ok":
             raise _Damaged(" ".join(verdict.decode(errors="replace").split()))
@@ -176,7 +178,7 @@ class SampleFile:
         for place, *values in file.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY place"):
             row = self._row(place, *values)
             if row is None:
-                raise _Damaged("the checksum of a sample does not fit")
+                raise _Damaged("the checksum of a sample does not match")
             rows.append(row)
         return Content(rows, _memo(file))
 

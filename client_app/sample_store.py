@@ -28,9 +28,9 @@ class SampleStore:
     Parameters
     ----------
     capacity : int
-        Samples that are kept at most.
+        Most samples to keep.
     capacity_bytes : int
-        Bytes that they take at most; 0 stands for any number.
+        Most bytes that they may take; 0 for no limit.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """What a client keeps between the messages of a run, on disk or in Flower's context.
 
 On a device every message starts a new process, and the SuperNode keeps ``context.state`` in memory
-only. A node whose config names ``state-dir`` keeps its state there, one file a client and run,
+only. A node whose config names ``state-dir`` keeps its state there, one file per client and run,
 replaced atomically. Samples of a stream belong to the device, not to a run: they are in
 ``sample_store.py``.
 """
@@ -132,7 +132,7 @@ class ClientState(MutableMapping[str, Any]):
         return {}
 
     def _is_usable(self, kept: tree.Tree, run: str | None, server_round: int | None) -> bool:
-        """Tell whether something was saved by this run, and not further on than it is now."""
+        """Return whether this run saved something, and not in a later round than now."""
         if not kept or run not in (None, kept["run"]):
             return False
         saved, trained = int(kept["round"]), int(kept["trained"])
@@ -141,7 +141,7 @@ class ClientState(MutableMapping[str, Any]):
         ):
             return True
         _log.warning(
-            "client %r: what it kept of run %r is of round %d: not used, as this is round %d",
+            "client %r: its state of run %r is from round %d: not used, as this is round %d",
             client_key(self._context),
             run,
             saved,

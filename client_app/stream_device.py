@@ -2,11 +2,11 @@
 
 At every contact the device first looks at what arrived since the last one, with the model, the
 global gradient and the plan that it had then (it was on its own), and keeps or drops. Then it takes
-in what the message brings, values its stored samples anew, trains on them if it is its turn, and
+in what the message brings, values its stored samples again, trains on them if it is its turn, and
 reports.
 
 Samples, rule and position in the stream belong to the device and outlive a run; where the node
-config names ``state-dir`` they lie in a file of their own. The model, the plan and the gradients
+config names ``state-dir`` they are in a file of their own. The model, the plan and the gradients
 belong to the run.
 """
 
@@ -59,7 +59,7 @@ class StreamDevice:
         self.store = request.open_store(self._open_store)
         self.rule = self._open_rule()
         self.arrived = self.stored_anew = 0
-        self.unseen = 0  # of what arrived, samples that no model has looked at
+        self.unseen = 0  # arrived samples that no model has looked at
         # Whether the rule is new to the device: it knows neither the stream nor what is stored.
         self.first_contact = self.store.memo.get("made-by") != self._made_by
         if not self.first_contact:
@@ -151,8 +151,8 @@ class StreamDevice:
     def foresee(self, server_round: int) -> bool:
         """Learn how fast labels come without a model; return whether there is more to save.
 
-        The files of a folder are counted and stay for later. A source of one's own may give a
-        sample only once: what comes at the first contact is kept by lot, as while there is no
+        The files of a folder are counted and stay for later. A user's own source may give a
+        sample only once: what comes at the first contact is kept at random, as while there is no
         estimate.
         """
         known = self.stream.label_velocity(self.request.task.num_classes).any()
@@ -165,7 +165,7 @@ class StreamDevice:
         return False
 
     def catch_up(self) -> None:
-        """Put what was kept by lot, a fair sample, into the running gradient (eq. 7)."""
+        """Put what was kept at random, a fair sample, into the running gradient (eq. 7)."""
         if self.unseen and self.sees and len(self.store) and self.rule.needs == "value":
             gradient = self._look(*self.store.read()).mean_gradient
             if np.isfinite(gradient).all():
@@ -250,7 +250,7 @@ class StreamDevice:
             self.rule.revalue(self._valued(keys, y, self._look(x, y)))
 
     def gradient(self) -> NDArray[Any]:
-        """Return what the server is told for its estimate; a plain 0 if there is nothing to tell.
+        """Return what the server gets for its estimate; a plain 0 if there is nothing to send.
 
         That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
         """
@@ -278,7 +278,7 @@ class StreamDevice:
         return speed or float(len(data))
 
     def report(self) -> dict[str, ConfigRecord]:
-        """Return what the server is told: how fast labels come, how much room there is."""
+        """Return what is reported to the server: how fast labels come, how much room there is."""
         classes = self.request.task.num_classes
         told = {
             "capacity": min(self.rule.capacity, self.room.samples),
@@ -290,7 +290,7 @@ class StreamDevice:
         return {PLAN: ConfigRecord(told)}
 
     def save(self) -> None:
-        """Put down everything for the next contact; it counts once the request is closed."""
+        """Save everything for the next contact; it takes effect once the request is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),

@@ -122,7 +122,7 @@ def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:
 
 def _histogram(context: Context, task: Task) -> list[int]:
     if "partition-id" not in context.node_config:
-        raise ValueError("a device does not tell how many samples of each class it holds")
+        raise ValueError("a device does not report how many samples of each class it holds")
     labels = client_data(context, task).true_labels
     return torch.bincount(labels, minlength=task.num_classes).tolist()
 

@@ -86,7 +86,7 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:
-    """Let each hook have its say in what each client trains on."""
+    """Let each hook decide what each client trains on."""
     for hook in hooks:
         for request in clients:
             hook.before(request)

@@ -100,7 +100,7 @@ def general_name(name: str) -> x509.GeneralName:
 
 
 def still_good(path: Path, names: Sequence[str], issuer: x509.Certificate) -> bool:
-    """Tell whether a server certificate has these names, is this authority's, and lasts."""
+    """Return whether a server certificate has these names, is this authority's, and lasts."""
     if not path.exists():
         return False
     found = x509.load_pem_x509_certificate(path.read_bytes())
@@ -182,7 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     roles = parser.add_subparsers(required=True)
     server = roles.add_parser("server")
-    server.add_argument("--names", required=True, help="host names and addresses, with commas")
+    server.add_argument(
+        "--names", required=True, help="host names and addresses, separated by commas"
+    )
     for folder in ("authority", "public", "superlink", "serverapp"):
         server.add_argument(f"--{folder}", type=Path, required=True, metavar="FOLDER")
     server.set_defaults(make=make_server)

@@ -1,6 +1,6 @@
 """Who may take part: enrol, add, revoke and list devices.
 
-Flower knows devices by numbers; the registry is a folder with one file a device that remembers
+Flower knows devices by numbers; the registry is a folder with one file per device that remembers
 which number a name has.
 """
 

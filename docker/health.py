@@ -1,4 +1,4 @@
-"""Tell whether a container works: exit code 0 if all checks given on the command line hold.
+"""Check whether a container works: exit code 0 if all checks given on the command line hold.
 
 ``grpc:PORT`` a gRPC server of this container answers; ``open:HOST:PORT`` somebody accepts
 connections; ``server`` this container is connected to the port that ``SERVER`` names.
@@ -19,7 +19,7 @@ _SECONDS = 5.0
 
 
 def speaks_grpc(port: int) -> bool:
-    """Tell whether an HTTP/2 server on loopback answers."""
+    """Return whether an HTTP/2 server on loopback answers."""
     with socket.create_connection(("127.0.0.1", port), _SECONDS) as connection:
         connection.sendall(_HELLO)
         head = connection.recv(9)
@@ -27,13 +27,13 @@ def speaks_grpc(port: int) -> bool:
 
 
 def is_open(host: str, port: int) -> bool:
-    """Tell whether somebody accepts connections there."""
+    """Return whether something accepts connections there."""
     with socket.create_connection((host, port), _SECONDS):
         return True
 
 
 def has_peer(port: int, tables: tuple[str, ...] = ("/proc/net/tcp", "/proc/net/tcp6")) -> bool:
-    """Tell whether there is an established connection to a port elsewhere."""
+    """Return whether there is an established connection to a port elsewhere."""
     for table in tables:
         for line in Path(table).read_text().splitlines()[1:]:
             remote, state = line.split()[2:4]
@@ -43,7 +43,7 @@ def has_peer(port: int, tables: tuple[str, ...] = ("/proc/net/tcp", "/proc/net/t
 
 
 def holds(check: str) -> bool:
-    """Tell whether one check holds."""
+    """Return whether one check holds."""
     kind, _, target = check.partition(":")
     host, _, port = target.rpartition(":")
     if kind == "grpc":

@@ -30,7 +30,7 @@ from forager.tools.report.story import ended_well
 RESULTS = Path(os.environ.get("RESULTS", "/results"))
 _PATIENCE = 300.0  # seconds without a SuperLink before we stop following
 _DEAD_AFTER = 90.0  # Flower notices a dead ServerApp 60 s after its last sign of life
-_QUIET = 60.0  # seconds after which nobody writes to a folder any more
+_QUIET = 60.0  # seconds after which nobody writes to a folder
 _LOST = "No heartbeat"  # what Flower says of such a run
 
 
@@ -44,7 +44,7 @@ def new_run(texts: Sequence[str]) -> dict[str, Scalar]:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Tell whether a run has a checkpoint and has not come to its proper end."""
+    """Return whether a run has a checkpoint and has not ended properly."""
     return bool(last_checkpoint(folder)) and not ended_well(
         History.from_events(RunFolder(folder).read_events())
     )
@@ -124,7 +124,7 @@ def wait_until_idle(flower: DeployedCli) -> None:
     deadline = time.monotonic() + _DEAD_AFTER
     while going := flower.unfinished():
         if time.monotonic() > deadline:
-            raise FlowerError(f"run {', '.join(going)} is still going on: follow or stop it first")
+            raise FlowerError(f"run {', '.join(going)} is still running: follow or stop it first")
         print(f"waiting for run {', '.join(going)} to end", flush=True)
         time.sleep(10.0)
 

@@ -50,7 +50,7 @@ _REASONS = {
         "docker/forager.sh list on the server; there, docker/forager.sh add {name} < {name}.pub"
     ),
 }
-# Flower ends without a word where the server does not accept the time of day that it signs.
+# Flower ends silently where the server does not accept the time of day that it signs.
 _WRONG_CLOCK = (
     "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
     "refused. Set it, best by NTP"
@@ -61,7 +61,7 @@ _OTHER_VERSION = (
     "{server} does not answer Flower's SuperNode of version {version}. If the server is up, the "
     "versions differ: up to 1.39 SuperNodes speak gRPC with the SuperLink, from 1.40 on HTTP. "
     "Install the server's version of flwr here (constraints.txt), or start the SuperLink with its "
-    "gRPC Fleet API (--fleet-api-type grpc-rere). It is tried again and again"
+    "gRPC Fleet API (--fleet-api-type grpc-rere). It keeps trying"
 )
 _SHUT_OUT = (
     "the server has ended the session: the device was revoked, or the clock of one of them has "
@@ -70,7 +70,7 @@ _SHUT_OUT = (
 
 
 def node_config(name: str, data: Path, partition: str) -> str:
-    """Return what the ClientApp is told about its device.
+    """Return what the ClientApp needs to know about its device.
 
     >>> node_config("camera-7", Path("/none"), "2/3")
     "client-id='camera-7' state-dir='/state' partition-id=1 num-partitions=3"
@@ -115,7 +115,7 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
 
 
 def is_certificate(path: Path) -> bool:
-    """Tell whether a file holds what a server can be checked by."""
+    """Return whether a file holds a certificate to check a server by."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except ssl.SSLError:
@@ -205,7 +205,7 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
     node = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    asked: list[int] = []  # signals that told us to end
+    asked: list[int] = []  # signals that asked us to end
     let_in = threading.Event()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     attempts = 0
@@ -255,7 +255,7 @@ def main() -> None:
         sys.exit("\n".join(f"{name}: {text}" for text in found))
     try:
         if problem := greet(server, CREDENTIALS / "ca.crt"):
-            print(f"{name}: {problem} It is tried again and again", flush=True)
+            print(f"{name}: {problem} It keeps trying", flush=True)
     except ssl.SSLCertVerificationError as error:
         sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")
     sys.exit(run(arguments, name, server))

@@ -30,7 +30,7 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
 
 
 def expand(text: str, depth: int = 0) -> str:
-    """Replace the marks in a text that lies so many folders deep.
+    """Replace the marks in a text that is this many folders deep.
 
     >>> expand("<!-- results: nothing -->")
     'Not measured yet.'

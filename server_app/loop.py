@@ -27,7 +27,7 @@ from .patient_grid import Exchange, PatientGrid
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
-_HOPELESS = 3  # rounds in a row that every client asked has answered with an error
+_HOPELESS = 3  # rounds in a row in which every client asked answered with an error
 
 Evaluate = Callable[[ArrayRecord], dict[str, float]]
 
@@ -37,11 +37,11 @@ class RunFailed(RuntimeError):
 
 
 class _RoundFailed(Exception):
-    """A round brought nothing and will be tried again."""
+    """A round failed and will be tried again."""
 
 
 class _AllRefused(_RoundFailed):
-    """Clients answered, and nothing of it could be used: what they were sent may be at fault."""
+    """Clients answered, but no reply was usable: what they were sent may be at fault."""
 
 
 class Loop:
@@ -71,7 +71,7 @@ class Loop:
     earlier : callable, optional
         Returns a saved state from before a round, or None.
     roll_back_after : int (default: 3)
-        Times that a round may fail with every reply set aside until the run goes back to an earlier
+        Failures of a round, with every reply set aside, after which the run goes back to an earlier
         state; 0 for never.
     title : str, optional
         What the run is called in the log; its layers by default.
@@ -184,7 +184,7 @@ class Loop:
         return next(filter(None, reasons), None)
 
     def _train_until_success(self) -> None:
-        """Train the next round; it may be an earlier one in the end."""
+        """Train the next round; after a roll-back that is an earlier one."""
         since, hopeless, refused = time.monotonic(), 0, 0
         while True:
             server_round = self.grid.round = self.round + 1
@@ -209,9 +209,9 @@ class Loop:
                 time.sleep(min(_PAUSE, self.give_up_after))
 
     def _roll_back(self, reason: str) -> bool:
-        """Go back to the state before the one that nothing comes of; False if that cannot be.
+        """Go back to the state before the one that fails; False if there is none.
 
-        What was accepted in one round can be what spoils all later ones. If the same round fails
+        What was accepted in one round can ruin all later ones. If the same round fails
         again after that, the fault is elsewhere.
         """
         failed = self.round + 1
@@ -239,13 +239,13 @@ class Loop:
             messages = list(
                 self.strategy.configure_train(server_round, self.arrays, config, self.grid)
             )
-        except Exception as error:  # whatever a client has said or not, the run goes on
+        except Exception as error:  # whatever a client did or did not send, the run continues
             _log.exception("round %d could not be prepared", server_round)
             raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
         if not messages and not self.federation.busy:
             raise _RoundFailed("no client is connected, or none could be chosen")
         replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
-        # So many are kept before the first is given away; the rest may be summed up one by one.
+        # This many are kept before the first is given away; the rest may be summed up one by one.
         kept = list(islice(replies, self.min_replies))
         self.train_exchange = self.grid.last
         if len(kept) < self.min_replies:
@@ -358,7 +358,7 @@ class Loop:
 
 
 def _old_scores(state: dict[str, Any]) -> dict[str, float]:
-    """Return the scores of a checkpoint of the time when accuracy was all there was."""
+    """Return the scores of an old checkpoint, which has the accuracy only."""
     known = state["accuracy"] is not None
     return {"accuracy": state["accuracy"], "loss": state["loss"]} if known else {}
 

@@ -1,7 +1,7 @@
 """Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
 
 Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
-and does not tell whose reply is missing. This does, around any Grid.
+and does not say whose reply is missing. This does, around any Grid.
 """
 
 import logging
@@ -36,7 +36,7 @@ _TIMES, _AND_MORE = 4, 2**20
 
 @dataclass
 class Exchange:
-    """What came of one sending of messages."""
+    """The outcome of one batch of messages."""
 
     kind: str
     sent: int
@@ -88,7 +88,7 @@ class PatientGrid(GridWrapper):
     deadline : float (default: 600.0)
         Seconds until a message expires; every message carries this as its time to live.
     poll : float (default: 0.2)
-        Seconds between looks at what has arrived.
+        Seconds between checks for replies.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class PatientGrid(GridWrapper):
             self._note(exchange)
 
     def _learn_times(self, exchange: Exchange, in_vain: bool) -> None:
-        """Learn who took how long; who is late in vain has cost the round the whole deadline."""
+        """Learn who took how long; a client that never answers costs the whole deadline."""
         times = self.federation.times
         waited = exchange.simulated or exchange.seconds
         for key, seconds in exchange.took.items():
@@ -244,7 +244,7 @@ class PatientGrid(GridWrapper):
         )
         for reply in arrived:
             # Errors made by the SuperLink name itself as their source; the message they answer
-            # tells whose they are.
+            # shows whose they are.
             node = waiting.pop(answered_id(reply), None)
             if node is None:
                 continue

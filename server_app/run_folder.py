@@ -56,7 +56,7 @@ class RunFolder:
         Parameters
         ----------
         output_dir : str or Path
-            Where run folders lie; made if missing.
+            Where run folders are; made if missing.
         name : str
             Name of the run; by default the time in UTC and a random suffix.
 
@@ -77,7 +77,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the folder of an earlier run, to go on with it.
+        """Open the folder of an earlier run, to continue it.
 
         Raises
         ------
@@ -112,9 +112,9 @@ class RunFolder:
         self.write_text(_LEASE, f"{self._generation}\n")
 
     def check_lease(self) -> None:
-        """Raise :class:`LeaseLost` if another process has gone on with this run."""
+        """Raise :class:`LeaseLost` if another process has resumed this run."""
         if self._generation and self._lease() != self._generation:
-            raise LeaseLost(f"{self.path}: another process has gone on with this run")
+            raise LeaseLost(f"{self.path}: another process has resumed this run")
 
     def _lease(self) -> int:
         try:
@@ -129,12 +129,12 @@ class RunFolder:
 
     @property
     def events_path(self) -> Path:
-        """The log: one event a line."""
+        """The log: one event per line."""
         return self.path / "events.jsonl"
 
     @property
     def rounds_path(self) -> Path:
-        """The table with one row a round."""
+        """The table with one row per round."""
         return self.path / "rounds.csv"
 
     @property

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 
 def gaussian_delta(epsilon: float, multiplier: float, releases: int = 1) -> float:
-    """Return the delta at which so many releases are (epsilon, delta)-private.
+    """Return the delta at which this many releases are (epsilon, delta)-private.
 
     >>> round(gaussian_delta(1.0, 1.0), 4)
     0.1269
@@ -27,7 +27,7 @@ def gaussian_delta(epsilon: float, multiplier: float, releases: int = 1) -> floa
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
-    """Return the noise multiplier with which so many releases are (epsilon, delta)-private.
+    """Return the noise multiplier with which this many releases are (epsilon, delta)-private.
 
     >>> round(gaussian_multiplier(0.93, 1e-5), 1)
     4.0
@@ -43,7 +43,7 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
 
 
 def gaussian_epsilon(delta: float, multiplier: float, releases: int = 1) -> float:
-    """Return the epsilon at which so many releases are (epsilon, delta)-private.
+    """Return the epsilon at which this many releases are (epsilon, delta)-private.
 
     >>> round(gaussian_epsilon(1e-5, 4.0, releases=1), 2)
     0.93

@@ -13,7 +13,7 @@ from ..core.methods.aggregators import Aggregation
 from ..core.wire.keys import TRAIN_LOSS
 from .flower_aggregator import FlowerAggregator
 
-# Behind a view of the grid a strategy samples everyone it sees, be it one client.
+# Behind a view of the grid a strategy samples every client it sees, even a single one.
 _EVERYONE: dict[str, Any] = {
     "min_train_nodes": 1,
     "min_evaluate_nodes": 1,
@@ -55,7 +55,7 @@ fedadagrad = partial(_adaptive, flower.FedAdagrad, second_moment=False)
 
 
 def qfedavg(config: RunConfig, **common: Any) -> FlowerAggregator:
-    """Fair aggregation that weighs clients by their loss (Li et al., 2020)."""
+    """Fair aggregation that weights clients by their loss (Li et al., 2020)."""
     inner = flower.QFedAvg(
         client_learning_rate=config.learning_rate,
         q=config[Aggregation].q,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .numbered import NumberedKeys
 
-_MOST_GONE = 5_000  # clients that are remembered though they are not there
+_MOST_GONE = 5_000  # absent clients that are remembered
 
 
 class ClientMemory:
@@ -32,13 +32,13 @@ class ClientMemory:
         self._since: dict[str, int] = {}
         self._crowd = NumberedKeys(range(0))
         self._crowd_since = 0
-        self._here: Collection[str] = ()  # who was there in the last round
+        self._here: Collection[str] = ()  # who was connected in the last round
         self._participated: set[str] = set()
         self._answers: dict[str, dict[str, Any]] = {}
         self._picks: Counter[str] = Counter()
 
     def round_passed(self, keys: Collection[str], chosen: Collection[str]) -> None:
-        """Let a round pass for all clients known or given; those chosen start again."""
+        """Let a round pass for all clients known or given; the ages of those chosen restart."""
         self._now += 1
         if keys != self._here:
             self._meet(keys)
@@ -50,7 +50,7 @@ class ClientMemory:
             self._forget(set(keys))
 
     def _meet(self, keys: Collection[str]) -> None:
-        """Let the ages of clients that were not there before begin."""
+        """Start the ages of new clients."""
         whole = isinstance(keys, NumberedKeys) and isinstance(keys.numbers, range)
         if whole and not len(self._crowd):
             assert isinstance(keys, NumberedKeys)
@@ -61,7 +61,7 @@ class ClientMemory:
                     self._since[key] = self._now - 1
 
     def _forget(self, here: Collection[str]) -> None:
-        """Forget those that are not there and have not been chosen for longest."""
+        """Forget the absent clients that have not been chosen for longest."""
         gone = sorted((k for k in self._since if k not in here), key=self._since.__getitem__)
         for key in gone[: len(gone) - _MOST_GONE // 2]:
             for known in (self._since, self._picks, *self._answers.values()):
@@ -77,7 +77,7 @@ class ClientMemory:
         self._answers.setdefault(name, {})[key] = value
 
     def knows(self, key: str, name: str) -> bool:
-        """Tell whether a client has ever answered this."""
+        """Return whether a client has ever answered this."""
         return key in self._answers.get(name, {})
 
     def ages(self, keys: Sequence[str]) -> list[int]:

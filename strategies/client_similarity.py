@@ -1,7 +1,7 @@
-"""How alike clients are, by what they tell: indices, updates, or the truth about their labels.
+"""How alike clients are, by what they send: indices, updates, or the truth about their labels.
 
-Each way has the same face: what to ask clients that have not told yet, how to read a reply, and the
-matrix of similarities. Those by supports are in ``support_similarity.py``.
+Each way has the same interface: what to ask clients that have not reported yet, how to read a
+reply, and the similarity matrix. Those by supports are in ``support_similarity.py``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,11 +65,11 @@ class ClientSimilarity:
         return cls()
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Take what a reply tells, if anything; ValueError if that makes no sense."""
+        """Take what a reply brings, if anything; ValueError if that makes no sense."""
         raise NotImplementedError
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
-        """Return the similarities of clients that have told."""
+        """Return the similarities of clients that have reported."""
         raise NotImplementedError
 
     def missing(self, keys: Sequence[str]) -> list[str]:
@@ -85,7 +85,7 @@ class ClientSimilarity:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what clients have told."""
+        """Return what clients have reported."""
         return {"told": self.told}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -40,21 +40,21 @@ class Cohorts(Layer):
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
     are shared out equally among cohorts, unless everyone takes part. A cohort without clients
     waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
-    holds the others up.
+    delays the others.
 
     Parameters
     ----------
     make_inner : callable
         Returns a new strategy for a cohort, with a :class:`Selection` in it. The first one made is
-        that of the first cohort, and tells what the others are like.
+        that of the first cohort, and reports what the others are like.
     rule : CohortRule
         Who belongs where.
     signal : Signal
         What of a client's reply the rule compares.
     count : int (default: 0)
-        Clients a round in all cohorts together; 0 takes ``fraction`` instead.
+        Clients per round in all cohorts together; 0 uses ``fraction`` instead.
     fraction : float (default: 1.0)
-        Share of the connected clients that train in a round.
+        Share of the connected clients that train per round.
     own_start : bool (default: False)
         Whether a part of a split cohort starts from the mean of what its own members have just
         trained instead of the whole cohort's model. Only where models are averaged anyway.
@@ -211,7 +211,7 @@ class Cohorts(Layer):
                     raise ValueError("too few replies could be used")
                 if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
                     raise ValueError("the aggregated model is not finite")
-        except Exception as error:  # whatever it is, the other cohorts go on
+        except Exception as error:  # whatever it is, the other cohorts continue
             _log.warning("cohort %s repeats its round: %s", cohort, error)
             self.federation.note(CohortFailed(round=server_round, cohort=cohort, reason=str(error)))
             return False
@@ -249,7 +249,7 @@ class Cohorts(Layer):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Aggregate as one, and write down how each cohort's model does on its clients' data."""
+        """Aggregate as one, and log how each cohort's model does on its clients' data."""
         replies = list(replies)
         found: dict[str, list[MetricRecord]] = defaultdict(list)
         for reply in replies:
@@ -315,7 +315,7 @@ class Cohorts(Layer):
         for node, cohort in zip(nodes, cohorts, strict=True):
             if cohort in views:  # some may have no place
                 views[cohort].append(node)
-                # It may have told its name since
+                # It may have sent its name since
                 self.members.pop(self.federation.roster.nameless(node), None)
                 self.members[self.federation.key(node)] = cohort
         return views

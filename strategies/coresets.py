@@ -1,4 +1,4 @@
-"""On what: clients train on coresets, and the server sends what they choose them by."""
+"""On what: clients train on coresets, chosen by what the server sends."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ class Coresets(Layer):
     A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
     said last, or if it said that its coreset is gone (its data changed, its memory was lost).
     Clients of rules that match nothing of the server's choose by themselves; then this layer only
-    reads what they tell.
+    reads what they report.
 
     Parameters
     ----------
@@ -69,7 +69,9 @@ class Coresets(Layer):
         self.every = every
         self.first_round = first_round
         self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
-        self._labels: dict[str, list[int]] = {}  # what each client's coreset is made of, if told
+        self._labels: dict[
+            str, list[int]
+        ] = {}  # what each client's coreset is made of, if reported
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
 
     @classmethod
@@ -109,7 +111,7 @@ class Coresets(Layer):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate, and write down what clients trained on."""
+        """Aggregate, and log what clients trained on."""
         told: list[_Told] = []
 
         def read(reply: Message) -> None:
@@ -201,7 +203,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     assert isinstance(method, CoresetMethod)
     settings = config[Coreset]
     per_class = method.per_class_of(settings)
-    # From the system's entropy: clients know the run's seed and could take seeded noise away
+    # From the system's entropy: clients know the run's seed and could remove seeded noise
     rng = np.random.default_rng()
 
     def at(arrays: ArrayRecord) -> ArrayRecord:

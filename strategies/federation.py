@@ -1,4 +1,4 @@
-"""One handle for what all layers do: who is there, asking, setting aside, writing events."""
+"""One handle for what all layers do: list and ask clients, set replies aside, write events."""
 
 import logging
 from collections import Counter
@@ -20,10 +20,10 @@ from .response_times import ResponseTimes
 from .roster import Roster
 
 _log = logging.getLogger("forager")
-_LONGEST_REST = 64  # rounds that a silent client is left alone at most
+_LONGEST_REST = 64  # most rounds for which a silent client is left alone
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
-_MOST_HELD = 100_000  # nodes whose held model is known; who is forgotten is sent the whole model
+_MOST_HELD = 100_000  # nodes whose held model is known; others are sent the whole model
 
 Journal = Callable[[Event], None]
 
@@ -46,7 +46,7 @@ class Federation:
     deadline : float (default: 600.0)
         Seconds to wait for the answers to a question.
     quorum : float (default: 0.8)
-        Share of answers after which the others are waited for only as long again.
+        Share of answers after which to wait for the others only as long again.
     identify_timeout : float (default: 60.0)
         Seconds to wait for new nodes to say who they are.
     run : str (default: "")
@@ -97,7 +97,7 @@ class Federation:
         self.roster.identify(grid, self.identify_timeout)
         while self.roster.doubles:
             node, key = self.roster.doubles.pop()
-            reason = f"node {node} calls itself {key}, as another does"
+            reason = f"node {node} claims the name {key}, which another node has"
             self.note(Quarantined(client=self.key(node), reason=reason))
         here = grid.get_node_ids()
         if self.busy:
@@ -184,8 +184,8 @@ class Federation:
     ) -> dict[int, Message]:
         """Ask clients a question and return the answers by node.
 
-        Who does not answer in time is left out, and asked less and less often. Who is known not
-        to have an answer is not asked. Errors are counted where they arrive.
+        A client that does not answer in time is left out, and asked less and less often. One that
+        is known not to have an answer is not asked. Errors are counted where they arrive.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class Federation:
         return found
 
     def set_aside(self, server_round: int, node_id: int, reason: str) -> None:
-        """Write down that a reply is not used, and count it against its client."""
+        """Log that a reply is not used, and count it against its client."""
         key = self.key(node_id)
         if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
             self.strikes[key] += 1
@@ -289,7 +289,7 @@ class Federation:
         self.note(Quarantined(round=server_round, client=key, reason=told))
 
     def note(self, event: Event) -> None:
-        """Write an event down, under the cohort that is at work."""
+        """Write an event, under the current cohort."""
         if self._cohort is not None and event.cohort is None:
             event = event.model_copy(update={"cohort": self._cohort})
         self.journal(event)

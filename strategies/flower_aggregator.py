@@ -1,4 +1,4 @@
-"""What Flower's strategies need to behave: streamed means, dtypes kept, integers left alone."""
+"""What Flower's strategies lack: streamed means, preserved dtypes, untouched integers."""
 
 import gc
 import math
@@ -147,7 +147,7 @@ class FlowerAggregator(Layer):
 
 
 def _takes_everyone(strategy: Strategy) -> bool:
-    """Tell whether a strategy is one of Flower's that send the same to all nodes they see."""
+    """Return whether a strategy is one of Flower's that send the same to all nodes they see."""
     known = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
     if not known or not isinstance(strategy, FedAvg):
         return False
@@ -225,7 +225,7 @@ def uniform(replies: Iterable[Message]) -> list[Message]:
 
 @contextmanager
 def _quick_collections() -> Iterator[None]:
-    """Spare what exists already from garbage collection: some strategies collect once a reply."""
+    """Exclude existing objects from garbage collection: some strategies collect once per reply."""
     gc.freeze()
     try:
         yield

@@ -72,8 +72,8 @@ class GridWrapper(Grid):
 class GridView(GridWrapper):
     """A grid that shows some of its nodes.
 
-    The list is fixed: Flower's strategies count the nodes, then wait until as many are there, for
-    ever if one has left in between.
+    The list is fixed: Flower's strategies count the nodes, then wait until as many are connected,
+    forever if one has left in between.
     """
 
     def __init__(self, grid: Grid, node_ids: Iterable[int]) -> None:
@@ -91,7 +91,7 @@ class GridView(GridWrapper):
 
 
 def as_sequence(node_ids: Iterable[int]) -> Sequence[int]:
-    """Return node ids in a list of one's own; numbered ones, which cannot change, as they are."""
+    """Return node ids in a new list; numbered ones, which cannot change, as they are."""
     return node_ids if isinstance(node_ids, NumberedNodes) else list(node_ids)
 
 

@@ -86,7 +86,7 @@ class Layer(Strategy):
             self.inner.limit(count)
 
     def evaluates(self) -> bool:
-        """Tell whether clients are asked to evaluate at all."""
+        """Return whether clients are asked to evaluate at all."""
         return self.inner.evaluates() if isinstance(self.inner, Layer) else True
 
     def models(self, arrays: ArrayRecord) -> Models:
@@ -145,7 +145,7 @@ def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
     """Put back what Flower's strategies remember if aggregation fails half-way.
 
     They replace their arrays, never change them in place, so keeping the references is enough.
-    Layers keep what they learnt: a repeated round chooses other clients.
+    Layers keep what they learned: a repeated round chooses other clients.
     """
     stock = as_layer(strategy).wrapped()
     before = [dict(vars(part)) for part in stock]

@@ -1,8 +1,8 @@
 """The layers as others use them, around a Flower strategy in an app of their own.
 
-``Selection(FedAvg(fraction_train=0.3), CosAge())`` needs nothing else: who is who, asking and
-checking replies are made inside. How many clients take part is said to the Flower strategy, as
-always. On the clients there is :func:`forager.client_mod`.
+``Selection(FedAvg(fraction_train=0.3), CosAge())`` needs nothing else: it handles client identity,
+questions and checks of replies. How many clients take part is set on the Flower strategy, as
+always. The client side is :func:`forager.client_mod`.
 """
 
 import copy
@@ -38,7 +38,7 @@ from .quarantine import Quarantine
 from .signals import Signal
 
 _log = logging.getLogger("forager")
-# What the layers read and write has these names; Flower's strategies can be told others.
+# What the layers read and write has these names; Flower's strategies can use others.
 _KEYS = {"arrayrecord_key": ARRAYS, "configrecord_key": CONFIG, "weighted_by_key": NUM_EXAMPLES}
 _EVERYONE = {"fraction_train": 1.0, "fraction_evaluate": 1.0}
 _ANYBODY = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
@@ -66,7 +66,7 @@ class Selection(Checked):
     selector : ClientSelector, optional
         The rule; uniform by default, as FedAvg draws.
     count : int (default: 0)
-        Clients per round; 0 takes the strategy's ``fraction_train``.
+        Clients per round; 0 uses the strategy's ``fraction_train``.
     seed : int (default: 0)
         The choice repeats for the same seed and clients.
     summary_mode : str (default: "query")
@@ -75,7 +75,7 @@ class Selection(Checked):
     ask_at_most : int (default: 0)
         Ask at most this many clients per round, the oldest first; 0 for no limit.
     at_most : float (default: 0.0)
-        How many times as often as the average a client may be chosen; 0 for no limit.
+        A client is chosen at most this many times as often as the average; 0 for no limit.
     question_deadline : float (default: 60.0)
         Seconds to wait for answers.
     empty_rounds : int (default: 3)
@@ -152,7 +152,7 @@ class Chosen(selection.Selection):
         waiting = False
         while len(there := list(grid.get_node_ids())) < self.least:
             if not waiting:
-                _log.info("waiting for %d clients, %d are there", self.least, len(there))
+                _log.info("waiting for %d clients, %d are connected", self.least, len(there))
             waiting = True
             time.sleep(1.0)
         return super().configure_train(server_round, arrays, config, grid)
@@ -181,7 +181,7 @@ class Coresets(Checked):
     data : tuple of arrays or tensors
         Inputs and labels of the server's own samples.
     budget : float (default: 0.1)
-        Samples that a client trains on: up to 1 a share of its data, else a number.
+        Samples that a client trains on: a share of its data up to 1, a number above.
     every : int (default: 10)
         Rounds after which a coreset is chosen again.
     first_round : int (default: 1)
@@ -213,7 +213,7 @@ class Coresets(Checked):
 
 
 class _WithCoresets(coresets.Coresets):
-    """Tells clients the budget, and takes replies of clients that know nothing of coresets."""
+    """Sends clients the budget, and takes replies of clients that know nothing of coresets."""
 
     budget = 0.1
 
@@ -227,7 +227,7 @@ class _WithCoresets(coresets.Coresets):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Count clients without the mod as those that train on all they have."""
+        """Count clients without the mod as training on all their data."""
         return super().aggregate_train(server_round, map(self._with_record, replies))
 
     def _with_record(self, reply: Message) -> Message:
@@ -297,9 +297,9 @@ class Auxo(AuxoRule):
     Parameters
     ----------
     seed : int (default: 0)
-        Of what is drawn by lot.
+        Of what is drawn at random.
     participants : int (default: 10)
-        Clients that train in a round, about.
+        Approximate number of clients that train per round.
     **settings
         Any of ``parts``, ``first_split``, ``last_split``, ``split_rounds``, ``within_groups``,
         ``min_participants``, ``reward_rate`` and ``ask_newcomers``, which mean what the keys
@@ -326,7 +326,7 @@ class Auxo(AuxoRule):
 
 
 def _everyone(strategy: Strategy) -> Strategy:
-    """Return a copy of a strategy that trains all it is shown, be it one client."""
+    """Return a copy of a strategy that trains all clients it sees, even a single one."""
     for attribute, expected in _KEYS.items():
         found = getattr(strategy, attribute, expected)
         if found != expected:

@@ -1,4 +1,4 @@
-"""Every client its own model, mixed from those of the clients most like it.
+"""One model per client, mixed from those of the clients most like it.
 
 Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
 from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
@@ -43,7 +43,7 @@ class Neighbours(Layer):
     count : int (default: 8)
         Neighbours of each client, itself not counted.
     first, every : int (default: 2, 5)
-        In round ``first``, and every so many rounds after it, the similarities are written down,
+        In round ``first``, and every ``every`` rounds after it, the similarities are logged,
         and supports are fetched where clients send only signatures.
     """
 
@@ -117,7 +117,7 @@ class Neighbours(Layer):
         return server_round >= self.first and (server_round - self.first) % self.every == 0
 
     def _keep(self, reply: Message) -> None:
-        """Keep a client's model, and what it tells."""
+        """Keep a client's model, and what it reports."""
         sent = self.federation.sent_model(reply.metadata.src_node_id)
         key = self.federation.key_of(reply)
         self.similarity.hear(key, reply, sent)
@@ -154,7 +154,7 @@ class Neighbours(Layer):
         self.federation.readable(server_round, answers, hear)
 
     def _link(self) -> None:
-        """Find the neighbours of every client that has trained and told, if anything is new."""
+        """Find the neighbours of every client that has trained and reported, if anything is new."""
         if not self._news:
             return
         self._news = False
@@ -188,7 +188,7 @@ class Neighbours(Layer):
         return self.similarity.collected()
 
     def own_state(self) -> dict[str, Any]:
-        """Return every client's model and what it told."""
+        """Return every client's model and what it reported."""
         return {"models": self.trained.state_dict(), "similarity": self.similarity.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:

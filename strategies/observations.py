@@ -44,7 +44,7 @@ def metrics_in(reply: Message) -> Mapping[str, Any]:
 
 
 def lacks_model(reply: Message) -> bool:
-    """Tell whether a client answers that it does not hold the model that a message builds on."""
+    """Return whether a client answers that it does not hold the model that a message builds on."""
     return LACKS_BASE in metrics_in(reply)
 
 
@@ -57,7 +57,7 @@ def train_loss(reply: Message) -> float | None:
 def utility(reply: Message) -> float:
     """Return Oort's statistical utility, |B| sqrt(mean loss^2), and take it out of a reply.
 
-    Who does not tell it is worth nothing: as unknown it would be explored again and again.
+    A client that does not report it is worth nothing: if unknown, it would be explored forever.
     """
     value = metrics_in(reply).get(UTILITY, 0.0)
     if UTILITY in metrics_in(reply):
@@ -80,7 +80,7 @@ def seconds(reply: Message) -> float | None:
 
 
 def signature(hashes: int = 0) -> Reader:
-    """Return a reader of the signature of a client's support, of so many hashes if that is known.
+    """Return a reader of the signature of a client's support, of this many hashes if that is known.
 
     It returns None if nothing matters to a client.
     """

@@ -48,7 +48,7 @@ class PrivacyLedger(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Count a release for everyone asked: a reply that gets lost was released all the same."""
+        """Count a release for every client asked: a reply that gets lost was still released."""
         messages = list(super().configure_train(server_round, arrays, config, grid))
         self.releases.update(self.federation.keys(m.metadata.dst_node_id for m in messages))
         if self.releases:
@@ -74,7 +74,7 @@ class PrivacyLedger(Layer):
 
 
 class CentralNoise(Layer):
-    """Clip every update, weigh all alike, and add noise to their mean (central privacy).
+    """Clip every update, weight all equally, and add noise to their mean (central privacy).
 
     The strategy inside is given the noisy mean as a single reply: whatever it makes of that, by
     momentum, adaptive steps or fine-tuning, releases no more.

@@ -1,4 +1,4 @@
-"""Set bad replies aside so that the round goes on with the rest."""
+"""Set bad replies aside so that the round continues with the rest."""
 
 import math
 from collections import Counter
@@ -148,7 +148,7 @@ class Quarantine(Layer):
         claims = (metrics_in(reply).get(NUM_EXAMPLES) for reply in first if reply.has_content())
         told = [float(c) for c in claims if isinstance(c, int | float) and 0 < c <= _ABSURD]
         usual = UsualSize(self._counts.factor)
-        if len(told) >= 3:  # of two, nobody can tell which one lies
+        if len(told) >= 3:  # of two, there is no way to know which one lies
             usual.extend(told)
         return chain(first, replies), usual
 

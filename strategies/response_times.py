@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 _WEIGHT = 0.3  # of the newest observation in the means
 _LATE = 2.0  # times the seconds waited that a late reply counts for
-_LONGEST_REST = 64  # rounds that a client is left alone at most
+_LONGEST_REST = 64  # most rounds for which a client is left alone
 _FRESH = 16  # rounds that a client expected to be late is left out for
 _MOST = 10_000  # clients that are remembered
 
@@ -56,7 +56,7 @@ class ResponseTimes:
         self._rests_until.pop(key, None)
 
     def late(self, key: str, waited: float, server_round: int) -> None:
-        """Learn that a client was waited for in vain; it rests for 1, 2, 4, ... rounds."""
+        """Learn that a client never answered; it rests for 1, 2, 4, ... rounds."""
         self._observe(key, _LATE * waited, 1.0, server_round)
         self._in_a_row[key] += 1
         rest = min(_LONGEST_REST, 2 ** (self._in_a_row[key] - 1))
@@ -67,7 +67,7 @@ class ResponseTimes:
         self._observe(key, None, 1.0, server_round)
 
     def cut_off(self, key: str, waited: float) -> None:
-        """Learn that others were faster: a client takes at least as long as it was waited for."""
+        """Learn that others were faster: a client takes at least as long as the wait for it."""
         if key in self._seconds:
             self._seconds[key] = max(self._seconds[key], waited)
 
@@ -90,11 +90,11 @@ class ResponseTimes:
         )
 
     def anybody_rests(self) -> bool:
-        """Tell whether anybody may rest at all."""
+        """Return whether anybody may rest at all."""
         return bool(self._rests_until)
 
     def rests(self, key: str, server_round: int) -> bool:
-        """Tell whether a client rests for having been late."""
+        """Return whether a client rests for having been late."""
         return server_round < self._rests_until.get(key, 0)
 
     def seconds(self, keys: Sequence[str]) -> NDArray[np.float64]:
@@ -106,7 +106,7 @@ class ResponseTimes:
         return np.array([self._failures.get(key, 0.0) for key in keys], dtype=np.float64)
 
     def expected_in_time(self, key: str, server_round: int) -> bool:
-        """Tell whether a client is likely to make it, by what was seen of it lately."""
+        """Return whether a client is likely to answer in time, judging by its recent replies."""
         fresh = server_round - self._observed.get(key, -_FRESH) < _FRESH
         return not fresh or self._seconds.get(key, 0.0) <= self.deadline
 

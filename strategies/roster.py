@@ -37,9 +37,9 @@ class Roster:
     A key is what the client calls itself in its replies (its ``client-id``, else its partition id),
     else the name that it was registered by, else a digest of its public key, else its node id.
 
-    A name belongs to the node that used it first, as long as that is connected: whoever else claims
-    it goes by its public key or node id, so that nobody spoils another's record or takes its turn.
-    When the holder is gone, as after a restart that gave it a new node id, the claim is granted.
+    A name belongs to the node that used it first, as long as that is connected: any other node that
+    claims it is known by its public key or node id, so nobody damages another's record or takes its
+    turn. When the holder is gone, as after a restart with a new node id, the claim is granted.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ class Roster:
         return list(islice(gone, at_most))
 
     def can_answer(self, node_id: int, name: str) -> bool:
-        """Tell whether a node can answer a question, as far as is known."""
+        """Return whether a node can answer a question, as far as is known."""
         return node_id not in self._answers or name in self._answers[node_id]
 
     @staticmethod
     def nameless(node_id: int) -> str:
-        """Return the key that a node has as long as it has told no name.
+        """Return the key that a node has as long as it has sent no name.
 
         >>> Roster.nameless(17)
         'node-17'
@@ -117,7 +117,7 @@ class Roster:
     def _note(self, node_id: int, key: str) -> None:
         before = self._holders.get(key)
         if before is not None and before != node_id:
-            # Its holder was away and another has its name now; when it is back, it claims it anew.
+            # Its holder was away and another has its name now; when it is back, it claims it again.
             self._keys.pop(before, None)
             self._ranks.pop(before, None)
             self._claims[before] = key
@@ -140,12 +140,16 @@ class Roster:
         if self._is_taken(key, node):
             self._claims[node] = key
             self.doubles.append((node, key))
-            _log.warning("node %d calls itself %s, as another does: it goes by its id", node, key)
+            _log.warning(
+                "node %d claims the name %s, which another node has: it is known by its id",
+                node,
+                key,
+            )
         else:
             self._note(node, key)
 
     def _is_taken(self, key: str, node_id: int) -> bool:
-        """Tell whether a name is that of another node that is connected."""
+        """Return whether a name is that of another node that is connected."""
         named_so = key.removeprefix("node-")
         return self._is_there_besides(node_id, self._holders.get(key)) or (
             key != named_so
@@ -168,7 +172,7 @@ class Roster:
 
         A seeded choice repeats only over keys that do, and a client is to be called by one name
         from its first round on. Those that do not answer in time go by their public key or node id
-        until a reply tells more.
+        until a reply says more.
         """
         self._numbered = getattr(grid, "numbered", None)
         connected = all_node_ids(grid)
@@ -239,7 +243,7 @@ class Roster:
         return f"key-{hashlib.blake2b(node.public_key, digest_size=8).hexdigest()}"
 
     def _compare_versions(self, replies: Iterable[Message]) -> None:
-        """Say so where devices run something else than the server: faults may come of it."""
+        """Warn where devices run other versions than the server, which may cause faults."""
         others: dict[str, list[str]] = {}
         for reply in replies:
             claimed = record_at(reply.content, CLIENT, ConfigRecord)

@@ -94,7 +94,7 @@ class Scaffold(Layer):
         return result
 
     def _first_limit(self) -> float:
-        """Return how long a change may be while nothing is usual yet: as the model, many times."""
+        """Return how long a change may be before any is known: many times the model's norm."""
         squares = sum(float(np.vdot(a, a)) for a in self._model.values())
         return _FACTOR * max(1.0, math.sqrt(squares))
 

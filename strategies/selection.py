@@ -59,13 +59,13 @@ class Selection(Layer):
     selector : ClientSelector
         The rule.
     count : int (default: 0)
-        Clients per round; 0 takes ``fraction`` instead.
+        Clients per round; 0 uses ``fraction`` instead.
     fraction : float (default: 1.0)
         Share of the connected clients that train in a round, at least one.
     fraction_evaluate : float (default: 0.0)
         Share that evaluates, drawn uniformly.
     over_commit : float (default: 0.0)
-        Ask this share more than needed, so that late ones need not be waited for.
+        Ask this share more than needed, so that the round need not wait for late ones.
     seed : int (default: 0)
         The choice repeats for the same seed and the same keys, on every runtime.
     survey : Survey, optional
@@ -75,7 +75,7 @@ class Selection(Layer):
     ask_at_most : int (default: 0)
         Ask at most this many clients per round, the oldest first; 0 for no limit.
     at_most : float (default: 0.0)
-        How many times as often as the average a client may be chosen; 0 for no limit.
+        A client is chosen at most this many times as often as the average; 0 for no limit.
     empty_rounds : int (default: 0)
         Rounds in a row without anybody to train after which to fail; 0 for any number. For Flower's
         own loop, which would go on with them to the end.
@@ -156,7 +156,7 @@ class Selection(Layer):
         return self._wanted
 
     def evaluates(self) -> bool:
-        """Tell whether clients are asked to evaluate at all."""
+        """Return whether clients are asked to evaluate at all."""
         return self.fraction_evaluate > 0
 
     def configure_train(
@@ -199,7 +199,7 @@ class Selection(Layer):
 
     def _how_many(self, wanted: int, nodes: Sequence[int], server_round: int) -> int:
         """Return how many to ask: with over-commitment as many as are likely to fail, or more."""
-        # Not one more because 50 * 1.1 is a hair above 55
+        # Not one more because 50 * 1.1 is slightly above 55
         asked = math.ceil(wanted * (1 + self.over_commit) - 1e-9)
         if not self.over_commit:
             return asked
@@ -305,7 +305,7 @@ class Selection(Layer):
         keys = self.federation.keys(nodes)
         observations = self.memory.observations(keys, self.selector.needs)
         if self.summary_mode == "piggyback":
-            # Whoever has not been heard yet counts as most worth hearing.
+            # Clients not heard from yet count as most worth asking.
             if SIMILARITY in observations:
                 np.nan_to_num(observations[SIMILARITY], copy=False, nan=-1.0)
             if LOSS in observations:
@@ -368,7 +368,7 @@ class Selection(Layer):
             if value is not None:
                 self._learn(node, name, value)
         except BadReply as error:
-            if name == UTILITY:  # unknown would be worth a try, again and again
+            if name == UTILITY:  # unknown would be worth a try, every time
                 self.memory.learn(self.federation.key(node), name, 0.0)
             self.federation.set_aside(server_round, node, str(error))
 
@@ -380,7 +380,7 @@ class Selection(Layer):
     def _say_if_empty(self, server_round: int) -> None:
         """Say that a round trains nobody, and fail if that has happened too often in a row."""
         self._empty += 1
-        _log.warning("round %d: nobody is there to train", server_round)
+        _log.warning("round %d: no client is available to train", server_round)
         if self.empty_rounds and self._empty >= self.empty_rounds:
             raise NobodyTrained(f"{self._empty} rounds in a row trained nobody")
 
@@ -388,7 +388,7 @@ class Selection(Layer):
         if available < wanted != self._short_of:
             self._short_of = wanted
             _log.info(
-                "%d clients per round were asked for, %d are there: training those",
+                "%d clients per round were asked for, %d are available: training those",
                 wanted,
                 available,
             )

@@ -50,7 +50,7 @@ class SparseUplink(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Tell clients how much to send."""
+        """Set how much clients send."""
         config[DENSITY] = self.density
         config[VALUES] = self.values
         return super().configure_train(server_round, arrays, config, grid)

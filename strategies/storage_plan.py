@@ -1,4 +1,4 @@
-"""The plan of who stores which label (section 3.3 of the ODE paper), and when it is made anew."""
+"""The plan of who stores which label (section 3.3 of the ODE paper), and when it is made again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ GAP = 10
 """Rounds that a plan lasts at least, unless many clients are new."""
 
 _MANY_NEW = 0.5  # new clients for each in the plan that cannot wait
-_LONGEST_GAP = 80  # rounds that drifting velocities are left alone at most
+_LONGEST_GAP = 80  # most rounds for which drifting velocities are left alone
 _CHANCE = 2.0  # mean deviations of a measured velocity that are no drift
 _MEMORY = 50.0  # rounds that a measured velocity is the mean of, at most
 
@@ -20,7 +20,7 @@ _MEMORY = 50.0  # rounds that a measured velocity is the mean of, at most
 class StoragePlan:
     """A plan that lasts: small changes wait, and a new one keeps what it can of the old.
 
-    It is made anew when clients are new or gone for good, when a label comes that nobody had, when
+    It is made again when clients are new or gone for good, when a label comes that nobody had, when
     capacities have changed, or when velocities have drifted. Drift is measured in shares of all
     that arrives, as the plan does not depend on how long a round is. Measured velocities differ by
     chance: what chance explains is no drift, and every plan for drift doubles the rounds until the
@@ -29,7 +29,7 @@ class StoragePlan:
     Parameters
     ----------
     replan : float
-        Drift (in sum, of shares that add up to 1) from which on the plan is made anew.
+        Drift (in sum, of shares that add up to 1) from which on the plan is made again.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
     quantities, cover, client_weights : str, bool, str
@@ -63,7 +63,7 @@ class StoragePlan:
         capacities: Mapping[str, int],
         arrived: Mapping[str, int],
     ) -> Plan | None:
-        """Make the plan anew if it does not fit any more, and return it then.
+        """Make a new plan if the old one no longer fits, and return it then.
 
         Parameters
         ----------

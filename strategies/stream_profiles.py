@@ -18,7 +18,7 @@ AWAY = 50
 
 _MOST_AWAY = 10_000  # clients that are remembered while they are away
 _WEIGHT = 0.2  # of the newest report in the average, once there are a few
-_LONGEST_REST = 64  # rounds until an empty stream is asked for again, at most
+_LONGEST_REST = 64  # most rounds until an empty stream is asked for again
 _MOST_TIMES = 10.0  # the usual velocity that one client may count for
 
 Profile = dict[str, Any]
@@ -82,7 +82,7 @@ class StreamProfiles:
         self._smooth[key] = list(new)
 
     def unknown(self, key: str, server_round: int) -> bool:
-        """Tell whether it is time to ask a client how fast its labels come."""
+        """Return whether it is time to ask a client how fast its labels come."""
         if sum(self._smooth.get(key, ())) > 0:
             return False
         return server_round >= self._empty.get(key, [0, 0])[1]

@@ -34,17 +34,17 @@ from .usual_size import UsualSize
 
 _ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
 _PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
-_MOST_DRAWN = 100  # clients whose part of a plan is written down
+_MOST_DRAWN = 100  # clients whose part of a plan is logged
 _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
 
 
 class Streams(Layer):
     """Coordinate what clients keep of their streams.
 
-    It stands around client selection, so that clients can live on while others train. Clients that
+    It wraps client selection, so that clients can go on collecting while others train. Clients that
     are not known yet are asked for their profile (capacity, samples of each label per round). Who
     is away for some rounds stays known (see :class:`~strategies.stream_profiles.StreamProfiles`).
-    For a rule that follows a plan, the plan is made anew when clients join or are gone for good, or
+    For a rule that follows a plan, a new plan is made when clients join or are gone for good, or
     when velocities have drifted (see :class:`~strategies.storage_plan.StoragePlan`); it goes out
     with training messages, as does the estimate of the global gradient.
 
@@ -62,8 +62,8 @@ class Streams(Layer):
     estimator : str (default: "incremental")
         Or "participants" (see :class:`~selectors.stream_selectors.ode.GlobalGradient`), "stored"
         (the same, of what participants store), "exact" (an oracle that asks everyone for the
-        gradient of all its data in every round), or "none": clients keep what the plan wants by
-        lot.
+        gradient of all its data in every round), or "none": clients keep what the plan wants
+        at random.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
     quantities, cover, client_weights : str, bool, str
@@ -73,10 +73,10 @@ class Streams(Layer):
     coordinated : bool (default: True)
         Whether there is a plan at all; without, every client keeps what is worth most to it.
     replan : float (default: 0.2)
-        The plan is made anew when the shares of what arrives have changed by this much in sum.
+        A new plan is made when the shares of what arrives have changed by this much in sum.
     every_round : bool (default: False)
-        Whether clients that do not train are told of every round, so that they look at what arrived
-        in time; else they do at their next contact.
+        Whether clients that do not train get a message every round, so that they look at what
+        arrived in time; else they do at their next contact.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -140,7 +140,7 @@ class Streams(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let time pass, plan, choose, and tell those who train what they need to know."""
+        """Let time pass, plan, choose, and send those who train what they need to know."""
         nodes = self.federation.nodes(grid)
         self.profiles.advance(server_round, self.federation.keys(nodes))
         key = self.federation.key
@@ -159,7 +159,7 @@ class Streams(Layer):
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
     ) -> None:
-        """Tell clients that a round has come, and learn how their streams are."""
+        """Notify clients of a new round, and learn how their streams are."""
         content: dict[str, Any] = {} if arrays is None else {ARRAYS: arrays}
         answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
         estimates: dict[str, NDArray[np.float32]] = {}
@@ -168,7 +168,7 @@ class Streams(Layer):
         self._report(estimates)
 
     def _hear(self, reply: Message, estimates: dict[str, NDArray[np.float32]]) -> None:
-        """Take this layer's records out of a reply; :class:`BadReply` if they are no good."""
+        """Take this layer's records out of a reply; :class:`BadReply` if they are invalid."""
         key = self.federation.key_of(reply)
         told = detach(reply, PLAN, ConfigRecord)
         if told is not None or key not in self.profiles.told:
@@ -202,7 +202,7 @@ class Streams(Layer):
             self.gradient.report(estimates)
 
     def _plan(self, server_round: int) -> None:
-        """Make the plan anew if it does not fit any more (section 3.3)."""
+        """Make a new plan if the old one no longer fits (section 3.3)."""
         if not self.coordinated:
             return
         told = self.profiles.told
@@ -282,7 +282,7 @@ class Streams(Layer):
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self.gradient.load_state_dict(state["gradient"])
-        if "plan" in state:  # else an older version wrote it: clients are asked anew
+        if "plan" in state:  # else an older version wrote it: clients are asked again
             self.profiles.load_state_dict(state["profiles"])
             self.plan.load_state_dict(state["plan"])
         self._shares = dict(state["shares"])
@@ -301,4 +301,4 @@ def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str,
     for name in ("capacity", "arrived", "kept"):
         if type(said.get(name)) is not int or not 0 <= said[name] < _ABSURD:
             raise BadReply(f"stream profile: {name} = {said.get(name)!r}")
-    return {name: said[name] for name in _PROFILE}  # and nothing else that it may have said
+    return {name: said[name] for name in _PROFILE}  # and nothing else that it may have sent

@@ -88,7 +88,7 @@ class PaperOverlap(SupportSimilarity):
 class SignedOverlap(SupportSimilarity):
     """How far two clients changed the same parameters in the same direction.
 
-    A sign is a part of a value, so that what clients tell is not kept with the run.
+    A sign is part of a value, so what clients send is not kept with the run.
     """
 
     reads = SignedSupportReader
@@ -120,7 +120,7 @@ class SignatureSimilarity(ClientSimilarity):
         self.index = MinHashIndex(hashes, bands)
         self.counts: dict[str, int] = {}  # of the indices that were signed
         self.supports: dict[str, NDArray[np.int64]] = {}  # fetched, and still what was signed
-        self._fetched: list[str] = []  # since the journal was told
+        self._fetched: list[str] = []  # since the last journal entry
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Take a signature, or the support that was asked for."""

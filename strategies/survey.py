@@ -1,7 +1,7 @@
 """Asking clients what a selector wants to know before it chooses (phase 2 of FL-GSCCS).
 
-Who has answered the last question holds the model that it was about. Such a client is sent what has
-changed in it since, which is also the update that a similarity is relative to, and no model.
+A client that answered the last question holds the model that it was about. It is sent only what has
+changed since, which is also the update that a similarity is relative to, and no model.
 """
 
 from collections.abc import Mapping, Sequence

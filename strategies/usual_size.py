@@ -9,7 +9,7 @@ _HISTORY = 200  # accepted values that say what is usual
 
 
 class UsualSize:
-    """Remembers accepted sizes, and tells how large another may be.
+    """Remembers accepted sizes, and says how large another may be.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """One config per method in which it visibly works, on data that come with the package.
 
-Each is run twice: with the method, and with what one would do without it.
+Each is run twice: with the method, and with its baseline.
 """
 
 from dataclasses import dataclass

@@ -55,7 +55,7 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
             raise RunFolderError(
                 f"{path} does not fit inputs of shape {tuple(input_shape)}: it reads {expected}"
             )
-    except TaskError:  # the data are not here; a classifier's shape can be told without them
+    except TaskError:  # the data are not here; a classifier's shape is known without them
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
         name = "softmax" if spec.model == "auto" else spec.model
         shape = tuple(input_shape)
@@ -70,7 +70,7 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
 
 
 def problem_of_run(run: str | Path) -> Problem:
-    """Return what a run learnt; classification if its data are not here to tell."""
+    """Return what a run learned; classification if its data are not here."""
     spec = read_config(_settings(RunFolder(run).read_config())).task_spec()
     try:
         return load_task(spec).problem
@@ -97,7 +97,7 @@ def predict(
     x : array
         One input per row.
     problem : Problem, optional
-        What was learnt; classification by default.
+        What was learned; classification by default.
 
     Examples
     --------

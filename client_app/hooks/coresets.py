@@ -28,7 +28,7 @@ from ..request import ClientHook, ClientRequest
 from ..training import trainer_of
 
 _KEPT = "coreset"  # section of the client's state
-_FEWEST = 10  # agreement trains on at least one in so many of the budget, trusted or not
+_FEWEST = 10  # agreement trains on at least one in this many of the budget, trusted or not
 
 
 class ChosenCoreset(ClientHook):
@@ -37,8 +37,8 @@ class ChosenCoreset(ClientHook):
     A rule that matches the server's gradients chooses whenever a message brings them, any other
     rule when the coreset is old enough; facility location, which looks at inputs only, chooses
     once. Agreement keeps a pool of trusted samples, from which every round draws, and what it has
-    learnt about all samples so far. A client that has no coreset (before the first choice, or
-    because its data changed or nothing could be told about them) trains on a random subset of the
+    learned about all samples so far. A client that has no coreset (before the first choice, or
+    because its data changed or nothing is known about them) trains on a random subset of the
     same size.
     """
 
@@ -77,7 +77,7 @@ class ChosenCoreset(ClientHook):
 
     def _chooses_now(self, request: ClientRequest, kept: dict[str, Any] | None) -> bool:
         if request.message.metadata.message_type != "train":
-            return False  # only a taste: what is kept, or a random subset, will do
+            return False  # only a sample of its training: what is kept, or a random subset, will do
         if self.guided:
             return _targets(request) is not None
         if self.method.looks_at == "gradients" and request.round <= self.settings.first_round:
@@ -166,7 +166,7 @@ def train_on(
     since: int,
     seconds: float,
 ) -> None:
-    """Let a client train on some of its samples, and tell the server about it.
+    """Let a client train on some of its samples, and report them to the server.
 
     Parameters
     ----------
@@ -183,9 +183,7 @@ def train_on(
     """
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
     clean = request.holdings.clean
-    simulated = (
-        "partition-id" in request.context.node_config
-    )  # a device's labels are its own affair
+    simulated = "partition-id" in request.context.node_config  # a device's labels stay private
     if simulated and since == request.round:
         strata = request.task.problem.strata(request.data.y.numpy()[indices])
         told["labels"] = np.bincount(strata).tolist()
@@ -200,7 +198,7 @@ def train_on(
 
 
 def fingerprint(data: Samples) -> str:
-    """Return what tells data from others of the same client: their number and a checksum.
+    """Return what distinguishes data from others of the same client: number and checksum.
 
     Of data that are read lazily, the checksum is of the targets only.
 

@@ -28,7 +28,7 @@ class LocalNoise(ClientHook):
         arrays = clipped(before, outcome.arrays, self.settings.clip)
         rng = self._generator(request)
         scale = self.settings.noise_multiplier * self.settings.clip
-        del request.metrics[TRAIN_LOSS]  # it would tell of the data what the noise hides
+        del request.metrics[TRAIN_LOSS]  # it would reveal what the noise hides
         return replace(outcome, arrays=with_noise(arrays, scale, rng))
 
     def _generator(self, request: ClientRequest) -> np.random.Generator:

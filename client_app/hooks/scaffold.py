@@ -14,7 +14,7 @@ from .moon import shapes
 
 
 class ControlVariates(ClientHook):
-    """Correct gradients by ``c - c_i``; afterwards learn ``c_i`` anew and send its change."""
+    """Correct gradients by ``c - c_i``; afterwards update ``c_i`` and send its change."""
 
     def before(self, request: ClientRequest) -> None:
         """Hand the difference of the two variates on; both are zero until they are known."""

@@ -33,7 +33,7 @@ class SignedChanges(SupportTeller):
         return codes
 
     def held(self, request: ClientRequest) -> Codes:
-        """Return the changes that the client told last."""
+        """Return the changes that the client sent last."""
         if _SECTION not in request.state:
             raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
         return np.asarray(request.state[_SECTION]["codes"], dtype=np.int64)

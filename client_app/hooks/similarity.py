@@ -37,7 +37,7 @@ def _decoded(payload: bytes, size: int, summary: Summary) -> Reference:
 
 
 class UpdateSimilarity(ClientHook):
-    """Let the similarity of a client's update ride on its reply, if the message asks for it."""
+    """Add the similarity of a client's update to its reply, if the message asks for it."""
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
         """Compare the update with the last one of the global model."""

@@ -1,4 +1,4 @@
-"""The skyline: train on the clean samples only, as nobody could who does not know the truth."""
+"""The skyline: train on the clean samples only, which takes knowing the truth."""
 
 from ..request import ClientHook, ClientRequest
 from .coresets import train_on

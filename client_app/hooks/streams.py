@@ -77,7 +77,7 @@ class StreamedData(ClientHook):
 
 
 def ingest_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Let every client look at what arrived, and tell how fast its labels come.
+    """Let every client look at what arrived, and report how fast its labels come.
 
     A message that carries a model asks for nothing but the gradient of all the client's data, as
     only an oracle could know it.

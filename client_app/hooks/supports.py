@@ -1,4 +1,4 @@
-"""Which parameters matter most to a client: it tells the server their indices, never a value.
+"""Which parameters matter most to a client: it sends the server their indices, never a value.
 
 Index-Overlap Similarity, sections 3.1 to 3.3: the client estimates the diagonal of the Fisher
 information, averages it over rounds, and sends the indices of the largest, or a signature of these.
@@ -63,7 +63,7 @@ class SupportTeller(ClientHook):
         raise NotImplementedError
 
     def held(self, request: ClientRequest) -> Indices:
-        """Return the support that the client told last, of what it remembers."""
+        """Return the support that the client sent last, of what it remembers."""
         raise NotImplementedError
 
     def encoded(self, support: Indices, size: int, tag: int) -> bytes:
@@ -75,7 +75,7 @@ class SupportTeller(ClientHook):
         return hashing.sign(support)
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Find the support and tell it as the run says."""
+        """Find the support and send it as the run says."""
         self.tell(request, self.support(request, job, outcome.arrays), self.form)
         return outcome
 
@@ -141,7 +141,7 @@ class ImportantIndices(SupportTeller):
         return self._largest(importance, request)
 
     def held(self, request: ClientRequest) -> Indices:
-        """Return the support that the client told last."""
+        """Return the support that the client sent last."""
         average = ImportanceAverage(self.settings.ema)
         if _SECTION not in request.state:
             raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
@@ -158,7 +158,7 @@ class ImportantIndices(SupportTeller):
         load_arrays(model, arrays)
         model.eval()
         x, y = job.data.x, job.data.y
-        if 0 < self.settings.samples < len(job.data):  # by lot: files are often sorted by class
+        if 0 < self.settings.samples < len(job.data):  # at random: files are often sorted by class
             drawn = np.random.default_rng(job.seed).permutation(len(job.data))
             places = torch.from_numpy(np.sort(drawn[: self.settings.samples]))
             x, y = x[places], y[places]
@@ -178,7 +178,7 @@ class PaperIndices(ImportantIndices):
 
 
 class IndexSignatures(ClientHook):
-    """Send only a MinHash signature of the support: enough to tell who overlaps with whom.
+    """Send only a MinHash signature of the support: enough to see who overlaps with whom.
 
     Of the supports that clients are compared by, where the run does so.
     """
@@ -190,14 +190,14 @@ class IndexSignatures(ClientHook):
         self.teller: SupportTeller = load(hook)(config) if hook else self.kind(config)
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Find the support and tell its signature."""
+        """Find the support and send its signature."""
         support = self.teller.support(request, job, outcome.arrays)
         self.teller.tell(request, support, SIGNATURE)
         return outcome
 
 
 def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Tell only the support: of the model that came, or without one the last support told."""
+    """Send only the support: of the received model, or without one the last support sent."""
     config = client_config(contexts[0])
     clients = client_requests(messages, contexts, client_task(contexts[0]))
     # First of all: a device knows the model's shape from nothing but its own data.

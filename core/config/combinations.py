@@ -48,7 +48,7 @@ def _read_by(config: RunConfig, active: Found) -> list[Settings]:
 
 
 def participants(config: RunConfig) -> int:
-    """Return how many of ``num-clients`` are asked in a round."""
+    """Return how many of ``num-clients`` are asked per round."""
     count, share = config.participation()
     return max(1, min(count or round(share * config.num_clients), config.num_clients))
 
@@ -56,17 +56,17 @@ def participants(config: RunConfig) -> int:
 def _of_participants(config: RunConfig, active: Found) -> list[str]:
     problems, asked = [], participants(config)
     if config.client_selector != "all" and not config.clients_per_round + config.fraction_train:
-        problems.append("fraction-train = 0.0: nobody would train; give it or clients-per-round")
+        problems.append("fraction-train = 0.0: nobody would train; set it or clients-per-round")
     for method in active:
         least = method.least_clients(config)
         if asked < least:
             problems.append(
-                f"{method}: needs {least} clients a round with these settings, {asked} are asked "
+                f"{method}: needs {least} clients per round with these settings, {asked} are asked "
                 "(clients-per-round, or fraction-train of num-clients)"
             )
     if config.round.min_replies > asked:
         problems.append(
-            f"round.min-replies = {config.round.min_replies}: only {asked} are asked in a round"
+            f"round.min-replies = {config.round.min_replies}: only {asked} are asked per round"
         )
     return problems
 

@@ -15,7 +15,7 @@ from . import sections
 Scalar = int | float | bool | str
 S = TypeVar("S", bound=Settings)
 
-# What an axis is when neither the user nor the preset says anything.
+# Values of axes that neither the user nor the preset sets.
 AXIS_DEFAULTS: dict[str, str] = {
     **axis_defaults(),
     "task": "digits",
@@ -63,14 +63,14 @@ class General(Settings):
     )
     metrics: str = Field(
         default="",
-        description="what models are judged by, with commas in between, the one that decides "
+        description="what models are judged by, separated by commas, the one that decides "
         "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
         "loss, class-recall (one per class); empty means the task's own",
     )
     device: str = Field(
         default="auto",
         description="auto (a GPU if there is one), cpu, cuda, cuda:N or mps; a node's own config "
-        "may say otherwise",
+        "overrides it",
     )
 
     num_server_rounds: Count = Field(default=10, description="rounds")
@@ -79,37 +79,37 @@ class General(Settings):
         description="clients on the local engine and in `make run`; elsewhere all connected",
     )
     fraction_train: Share = Field(
-        default=0.5, description="share of the clients that train in a round"
+        default=0.5, description="share of the clients that train per round"
     )
-    clients_per_round: Count = Field(default=0, description="a number instead; 0 takes the share")
+    clients_per_round: Count = Field(
+        default=0, description="clients that train per round; 0 uses fraction-train"
+    )
     fraction_evaluate: Share = Field(
         default=0.0, description="share of the clients that test the model on their own data"
     )
     evaluate_every: AtLeastOne = Field(default=1, description="rounds between two evaluations")
     local_epochs: AtLeastOne = Field(default=1, description="passes over a client's data per round")
     local_steps: Count = Field(
-        default=0, description="mini-batches instead of epochs; 0 takes epochs"
+        default=0, description="mini-batches per round, instead of epochs; 0 uses local-epochs"
     )
     batch_size: AtLeastOne = Field(default=16, description="samples per mini-batch")
-    learning_rate: Positive = Field(default=0.1, description="of the clients")
-    momentum: BelowOne = Field(default=0.0, description="of the clients' SGD")
-    weight_decay: NonNegative = Field(default=0.0, description="of the clients' SGD")
+    learning_rate: Positive = Field(default=0.1, description="learning rate of the clients")
+    momentum: BelowOne = Field(default=0.0, description="momentum of the clients' SGD")
+    weight_decay: NonNegative = Field(default=0.0, description="weight decay of the clients' SGD")
     seed: Count = Field(
         default=0, description="the same seed gives the same clients and mini-batches"
     )
     output_dir: str = Field(
-        default="runs", description="where run folders go, seen from the ServerApp"
+        default="runs", description="where run folders go, as the ServerApp sees it"
     )
     run_name: str = Field(default="", description="name of the run folder; the time by default")
-    resume_from: str = Field(
-        default="", description="a run folder or a checkpoint file to go on from"
-    )
-    tensorboard: bool = Field(default=False, description="write TensorBoard files, too")
+    resume_from: str = Field(default="", description="run folder or checkpoint file to resume from")
+    tensorboard: bool = Field(default=False, description="also write TensorBoard files")
     report: bool = Field(default=True, description="write report.html at the end")
     callbacks: str = Field(
         default="",
-        description="mlflow, wandb, prometheus, or your own module:attribute; several with commas "
-        "in between",
+        description="mlflow, wandb, prometheus, or your own module:attribute; several are "
+        "separated by commas",
     )
 
     schedule: sections.Schedule = sections.Schedule()

@@ -39,25 +39,25 @@ class Round(Settings):
     )
     over_commit: NonNegative = Field(
         default=0.0,
-        description="share of clients asked beyond those needed; the slowest are not waited for; "
-        "more are asked where more are likely to fail",
+        description="share of extra clients asked; the round does not wait for the slowest; more "
+        "are asked where failures are likely",
     )
     give_up_after: NonNegative = Field(
         default=600.0, description="seconds without a successful round that end the run"
     )
     roll_back_after: Count = Field(
         default=3,
-        description="times that a round may fail with every reply set aside until the run goes "
-        "back to the checkpoint before; 0 means never",
+        description="failures of a round, with every reply set aside, after which the run goes "
+        "back to the previous checkpoint; 0 means never",
     )
     question_deadline: Positive = Field(
         default=60.0, description="seconds that a client has to answer a question before training"
     )
     question_quorum: SomeShare = Field(
         default=0.8,
-        description="share of answers after which the others are waited for only as long again",
+        description="share of answers after which the server waits for the rest only as long again",
     )
-    poll: Positive = Field(default=0.2, description="seconds between looks at what has arrived")
+    poll: Positive = Field(default=0.2, description="seconds between checks for replies")
 
 
 class Clients(Settings):
@@ -66,12 +66,12 @@ class Clients(Settings):
     section = "clients"
     allowed: str = Field(
         default="",
-        description="names with commas in between, or a file with one per line; empty means all",
+        description="names separated by commas, or a file with one per line; empty means all",
     )
     at_most: NonNegative = Field(
         default=0.0,
-        description="how many times as often as the average a client may be chosen; 0 means 2 "
-        "for rules without ages, and no limit for the others",
+        description="a client is chosen at most this many times as often as the average; 0 means "
+        "2 for rules without ages, and no limit for the others",
     )
 
     def names(self) -> list[str]:
@@ -89,7 +89,7 @@ class EarlyStop(Settings):
     patience: Count = Field(
         default=0, description="evaluations without a better main metric that end the run"
     )
-    min_delta: NonNegative = Field(default=0.0, description="how much counts as better")
+    min_delta: NonNegative = Field(default=0.0, description="smallest improvement that counts")
     target: float = Field(
         default=0.0, description="value of the main metric that is good enough, such as 0.9"
     )
@@ -99,12 +99,14 @@ class Checkpoint(Settings):
     """How often the run is saved and how many saves are kept."""
 
     section = "checkpoint"
-    every: Count = Field(default=1, description="rounds between two; 0 saves at the end only")
-    keep: AtLeastOne = Field(default=2, description="checkpoints that are kept")
+    every: Count = Field(
+        default=1, description="rounds between checkpoints; 0 saves only at the end"
+    )
+    keep: AtLeastOne = Field(default=2, description="checkpoints to keep")
 
 
 class Optimiser(Settings):
-    """How clients take a step. `learning-rate`, `momentum` and `weight-decay` apply, too."""
+    """How clients take a step. `learning-rate`, `momentum` and `weight-decay` also apply."""
 
     section = "optimiser"
     name: str = Field(
@@ -133,7 +135,7 @@ class Data(Settings):
         description="kind of problem of your own data; auto goes by the type of the targets",
     )
     tokens: bool = Field(
-        default=False, description="inputs are whole numbers, such as token ids, and stay so"
+        default=False, description="inputs are integers, such as token ids, and stay integers"
     )
     workers: Count = Field(
         default=0, description="processes that read a torch Dataset ahead; 0 means none"
@@ -176,26 +178,26 @@ class Split(Settings):
 
 
 class Groups(Settings):
-    """Groups of clients with data of their own, planted to see whether they are found."""
+    """Groups of clients with different data, planted to see whether they are found."""
 
     section = "groups"
     kind: Literal["none", "rotation", "label-permutation"] = Field(
         default="none", description="how the data of the groups differ"
     )
     count: AtLeastOne = Field(
-        default=2, description="number of groups, of partition class-groups too"
+        default=2, description="number of groups, also for partition class-groups"
     )
 
 
 class Corruption(Settings):
-    """How much of a client's data is spoilt, and how badly."""
+    """How much of a client's data is corrupted, and how badly."""
 
     section = "corruption"
-    rate: Share = Field(default=0.4, description="share of the samples that noise spoils")
-    severity: Annotated[int, Field(ge=1, le=5)] = Field(default=5, description="of attribute noise")
-    kinds: str = Field(
-        default="all", description="kinds of attribute noise, with commas in between"
+    rate: Share = Field(default=0.4, description="share of the samples that noise corrupts")
+    severity: Annotated[int, Field(ge=1, le=5)] = Field(
+        default=5, description="severity of attribute noise"
     )
+    kinds: str = Field(default="all", description="kinds of attribute noise, separated by commas")
 
 
 class Net(Settings):
@@ -220,14 +222,14 @@ class Personalise(Settings):
 
 
 class Quarantine(Settings):
-    """What is absurd, and set aside."""
+    """Which replies are absurd and set aside."""
 
     section = "quarantine"
     norm_factor: Positive = Field(
-        default=100.0, description="updates this many times the usual size"
+        default=100.0, description="set aside updates above this many times the usual norm"
     )
     count_factor: Positive = Field(
-        default=100.0, description="claims to this many times the usual samples"
+        default=100.0, description="set aside claims above this many times the usual samples"
     )
     weight_factor: NonNegative = Field(
         default=10.0,
@@ -255,9 +257,9 @@ class Devices(Settings):
     section = "devices"
     availability: str = Field(
         default="always",
-        description='when clients are there: "always", "day-night", or an .npz file with a trace',
+        description='when clients are online: "always", "day-night", or an .npz file with a trace',
     )
-    slow: bool = Field(default=False, description="answers take simulated time")
+    slow: bool = Field(default=False, description="replies take simulated time")
     seconds_per_sample: Positive = Field(
         default=0.02, description="median time to train on a sample once"
     )

@@ -5,7 +5,7 @@ from ..methods.catalogue import methods
 from ..methods.stream import StreamMethod
 from .run_config import RunConfig
 
-# Those that need nothing of a round but the replies, and have been tried.
+# Those that need only the replies of a round, and have been tested.
 _ALLOWED = {
     "cohorts": ("none", "auxo", "ifca", "cfl"),
     "objective": ("sgd", "prox"),

@@ -1,7 +1,7 @@
 """Which samples make which mini-batch: seeded by run, client and round.
 
-Samples are shuffled by sorting a hash of their positions. Unlike a random generator a client, that
-is one computation for all clients of a round, and gives each the same order whoever else is in it.
+Samples are shuffled by sorting a hash of their positions. Unlike one random generator per client,
+that is one computation for all clients of a round, and gives each the same order in any company.
 """
 
 import hashlib

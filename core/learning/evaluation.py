@@ -128,7 +128,7 @@ def _own(metric: Metric, raw: Sequence[tuple[Tensor, Tensor]]) -> float:
     outputs, targets = (torch.cat(column) for column in zip(*raw, strict=True))
     try:
         return float(metric.compute(outputs, targets))
-    except Exception as error:  # whatever the user's own code raises is told by name
+    except Exception as error:  # whatever the user's code raises is reported by name
         raise TaskError(
             f"metric {metric.name!r} failed on outputs of shape {tuple(outputs.shape)} and targets "
             f"of shape {tuple(targets.shape)}: {type(error).__name__}: {one_line(error)}"

@@ -122,7 +122,7 @@ class _Layer:
             self.edge = get_gradient_edge(returned)
 
     def called_once(self, samples: int) -> bool:
-        """Tell whether the layer was called once, with a batch of samples, and has gradients."""
+        """Return whether the layer was called once, with a batch of samples, and has gradients."""
         once = len(self.given) == 1 and self.edge is not None
         return once and self.given[0].ndim > 1 and len(self.given[0]) == samples
 
@@ -151,7 +151,7 @@ def _layers(model: nn.Module, totals: dict[str, Tensor]) -> list[_Layer] | None:
 def _add_by_layers(
     layers: list[_Layer], model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor
 ) -> bool:
-    """Add the squares of a batch by the layers' rules, or tell that these do not apply."""
+    """Add the squares of a batch by the layers' rules; return whether these apply."""
     handles = [layer.module.register_forward_hook(layer.note) for layer in layers]
     try:
         outputs = model(inputs)
@@ -202,7 +202,7 @@ def _add_by_samples(
         part = (inputs[start : start + step], targets[start : start + step])
         try:
             gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(trained, *part)
-        except RuntimeError:  # some layers, recurrent ones among them, know no vmap
+        except RuntimeError:  # some layers, such as recurrent ones, do not support vmap
             _add_one_by_one(totals, model, loss, *part)
             continue
         for name, total in totals.items():

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """What the server tells clients about its data.
+    """What the server sends clients about its data.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ def class_mean_gradients(
     ([[0.5, 1.0], [-0.5, -1.0]], [0, 2])
     """
     if len(np.asarray(weight)) != classes:
-        raise ValueError(f"weight: expected {classes} rows, one a class, got {np.shape(weight)}")
+        raise ValueError(f"weight: expected {classes} rows, one per class, got {np.shape(weight)}")
     errors = logit_gradients(features, weight, bias, labels).astype(np.float64)
     rows = _with_one(features, np.dtype(np.float64))
     usable = np.isfinite(rows).all(axis=1) & np.isfinite(errors).all(axis=1)
@@ -184,10 +184,10 @@ def _checked(
     inputs, matrix, classes = np.asarray(features), np.asarray(weight), np.asarray(labels)
     kind = np.result_type(inputs, np.float32)
     if inputs.ndim != 2:
-        raise ValueError(f"features: expected one row a sample, got shape {inputs.shape}")
+        raise ValueError(f"features: expected one row per sample, got shape {inputs.shape}")
     if matrix.ndim != 2 or matrix.shape[1] != inputs.shape[1]:
         raise ValueError(
-            f"weight: expected one row of {inputs.shape[1]} values a class, got {matrix.shape}"
+            f"weight: expected one row of {inputs.shape[1]} values per class, got {matrix.shape}"
         )
     offset = np.zeros(len(matrix)) if bias is None else np.asarray(bias)
     if offset.shape != (len(matrix),):

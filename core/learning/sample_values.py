@@ -30,7 +30,7 @@ _BATCH = 1024
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look at samples found, one entry a sample, and their mean gradient (flat)."""
+    """What a look at samples found, one entry per sample, and their mean gradient (flat)."""
 
     losses: Floats
     norms: Floats | None
@@ -51,7 +51,7 @@ def valuation(
 
 
 def _ends_linearly(model: nn.Module) -> bool:
-    """Tell whether a model is a chain that ends in a linear layer, whose outputs are its own."""
+    """Return whether a model is a chain that ends in the linear layer that gives its outputs."""
     return isinstance(model, nn.Sequential) and isinstance(model[-1], nn.Linear)
 
 

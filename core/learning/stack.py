@@ -2,7 +2,7 @@
 
 The parameters of all clients are stacked along a first axis, their mini-batches likewise, and
 gradients are written out by hand for chains of linear and elementwise layers, where that takes
-three lines a layer. Clients with fewer mini-batches drop out of the stack as they finish, clients
+three lines per layer. Clients with fewer mini-batches drop out of the stack as they finish, clients
 with a smaller last batch are padded with samples of weight zero. A device is a stack of one.
 """
 
@@ -32,7 +32,7 @@ _DERIVATIVES: dict[type[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Tell whether a model is a plain chain of linear and elementwise layers, all of them trained.
+    """Return whether a model is a plain chain of linear and elementwise layers, all trained.
 
     >>> can_stack(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)))
     True

@@ -36,8 +36,8 @@ class Trainer:
         The architecture; its weights are overwritten by those of the jobs.
     mode : str (default: "auto")
         "stack" trains all jobs in one batched computation (chains of linear layers), "threads" one
-        job a core, "serial" one after the other; "auto" takes the first of these that the model
-        allows.
+        job per core, "serial" one after the other; "auto" takes the first of these that the
+        model allows.
     threads : int (default: 0)
         Threads to use, 0 for as many as there are cores.
     problem : Problem, optional
@@ -137,7 +137,7 @@ def train_one(
     objective: Plain,
     problem: Problem | None = None,
 ) -> Outcome:
-    """Train one client in mini-batches; the optimiser starts afresh in every round.
+    """Train one client in mini-batches; the optimiser is reset every round.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def train_one(
 
 
 class _seeded_layers:
-    """Seed torch's global generator for models with dropout, and give it back afterwards."""
+    """Seed torch's global generator for models with dropout, and restore it afterwards."""
 
     def __init__(self, model: nn.Module, seed: int) -> None:
         self._needed = _has_random_layers(model)

@@ -13,7 +13,7 @@ class Aggregation(Settings):
 
     section = "aggregation"
     learning_rate: NonNegative = Field(
-        default=0.0, description="learning rate of the server; 0 takes Flower's default"
+        default=0.0, description="learning rate of the server; 0 uses Flower's default"
     )
     momentum: BelowOne = Field(default=0.9, description="momentum of fedavgm")
     beta_1: BelowOne = Field(default=0.9, description="decay of the first moment")
@@ -23,7 +23,7 @@ class Aggregation(Settings):
         default=0.1, description="how much qfedavg favours clients with a high loss"
     )
     trim: Annotated[float, Field(ge=0.0, lt=0.5)] = Field(
-        default=0.2, description="share that trimmed-mean cuts off at each end"
+        default=0.2, description="share that trimmed-mean drops at each end"
     )
     malicious: Count = Field(
         default=1, description="attackers that krum, multi-krum and bulyan withstand"
@@ -31,12 +31,12 @@ class Aggregation(Settings):
     keep: AtLeastOne = Field(default=5, description="updates that multi-krum averages")
     buffer: Count = Field(
         default=0,
-        description="updates that end a round, while the other clients train on (FedBuff); 0 waits "
-        "for all",
+        description="a round ends after this many updates while the other clients keep training "
+        "(FedBuff); 0 waits for all",
     )
     staleness: NonNegative = Field(
         default=0.5,
-        description="with a buffer, an update that began n rounds ago counts (1 + n) to minus this",
+        description="with a buffer, an update that began n rounds ago is weighted (1 + n) ** -this",
     )
 
 
@@ -54,7 +54,7 @@ class Aggregator(Method):
     per_attacker: int = 0
 
     def least_clients(self, config: Configured) -> int:
-        """Return the fewest updates that it can tell attackers among."""
+        """Return the fewest updates among which it can detect attackers."""
         return self.per_attacker * config[Aggregation].malicious + 3 if self.per_attacker else 1
 
 

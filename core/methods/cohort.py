@@ -64,13 +64,15 @@ class Cohort(Settings):
     )
     min_participants: _Auto = Field(
         default=AUTO,
-        description="participants per round that each part must keep; -1 for a tenth of those of "
-        "the run, and 10 with auxo-paper",
+        description="participants per round that each part must keep; -1 for a tenth of the run's "
+        "participants, and 10 with auxo-paper",
     )
     exploration: Share = Field(
         default=0.3, description="share of clients that try another cohort at first (auxo-paper)"
     )
-    exploration_decay: Share = Field(default=0.99, description="factor of that share per round")
+    exploration_decay: Share = Field(
+        default=0.99, description="factor applied to that share every round"
+    )
     reward_rate: Share = Field(
         default=0.2, description="weight of a new reward against earlier ones"
     )

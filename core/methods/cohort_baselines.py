@@ -8,7 +8,7 @@ _WHO = ("who is in which cohort",)
 METHODS = (
     CohortMethod(
         name="ifca",
-        about="a given number of models; every client trains the one of lowest loss",
+        about="a given number of models; every client trains the one with the lowest loss",
         paper="Ghosh et al., 2020: An Efficient Framework for Clustered Federated Learning",
         settings=(Cohort,),
         reads=("number",),
@@ -42,7 +42,7 @@ METHODS = (
     ),
     CohortMethod(
         name="fl-hc",
-        about="after some joint rounds, clusters of everybody's update, once",
+        about="after some joint rounds, one clustering of all clients' updates",
         paper="Briggs, Fan and Andras, 2020: Federated Learning with Hierarchical Clustering",
         settings=(Cohort,),
         reads=("dimension", "first-split", "distance"),

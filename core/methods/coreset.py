@@ -30,7 +30,7 @@ class Coreset(Settings):
     section = "coreset"
     budget: Positive = Field(
         default=0.1,
-        description="samples that a client trains on: up to 1 a share of its data, else a count",
+        description="samples that a client trains on: a share of its data up to 1, a count above",
     )
     every: AtLeastOne = Field(
         default=10, description="rounds after which a coreset is chosen again"
@@ -78,17 +78,17 @@ class Coreset(Settings):
     nonnegative: bool = Field(default=False, description="keep weights from being negative")
     use_weights: bool = Field(
         default=False,
-        description="weigh samples in training as the match does; else all count the same",
+        description="weight samples in training as the match does; else all count the same",
     )
     memory: BelowOne = Field(
         default=0.7,
-        description="share of earlier looks in the trust that agreement has in a label; 0 for the "
-        "last look alone",
+        description="weight of earlier looks in the trust that agreement has in a label; 0 uses "
+        "the last look alone",
     )
     clip: Positive = Field(
         default=1.0,
-        description="norm to which the server's gradients are shortened, one by one, if there is "
-        "noise on their means",
+        description="norm to which each of the server's gradients is clipped if noise is added to "
+        "their means",
     )
     noise_multiplier: NonNegative = Field(
         default=0.0,

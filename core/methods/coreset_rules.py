@@ -37,7 +37,7 @@ METHODS = (
     ),
     CoresetMethod(
         name="crust",
-        about="medoids of the gradients: what a network cannot learn by heart",
+        about="medoids of the gradients, on which a network does not memorise noise",
         paper="Mirzasoleiman, Cao and Leskovec, 2020: CRUST",
         reads=(
             *("budget", "every", "first-round", "per-class", "class-budgets", "use-weights"),

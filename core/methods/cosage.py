@@ -19,7 +19,7 @@ class CosAge(Settings):
 METHODS = (
     Selector(
         name="cosage",
-        about="one client from each bin of dissimilarity, the one not chosen for longest",
+        about="from each bin of dissimilarity, the client that has waited longest",
         paper="FL-GSCCS: gradient-summary client selection with cosine similarity and age (CosAge)",
         presets={"cosage": {"uplink": "top-k", "weighting": "uniform"}},
         settings=(CosAge, Summary),

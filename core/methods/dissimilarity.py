@@ -21,7 +21,7 @@ METHODS = (
     Selector(
         name="dissimilarity",
         has_ages=False,
-        about="those whose update differs most from the global one",
+        about="clients whose update differs most from the global one",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:MostDissimilar",
         hook=_HOOK,
@@ -30,7 +30,7 @@ METHODS = (
     Selector(
         name="dissimilarity-cooldown",
         has_ages=False,
-        about="likewise, after a rest for those who were chosen lately",
+        about="the same, but clients chosen recently rest",
         settings=(DissimilarityCooldown, Summary),
         core="selectors.client_selectors.dissimilarity:MostDissimilarAfterCooldown",
         hook=_HOOK,

@@ -16,18 +16,18 @@ SIGNATURE_KEYS = ("signatures", "hashes", "bands")
 
 
 class Ios(Settings):
-    """Which parameters stand for a client, and what is made of their overlap."""
+    """Which parameters represent a client, and how their overlap is used."""
 
     section = "ios"
     at: Literal["received", "trained"] = Field(
         default="received",
         description="the model that importance is measured at: the one that a client receives, or "
-        "what its training makes of it (as in the paper)",
+        "the one it has after training (as in the paper)",
     )
     share: Share = Field(
         default=0.0,
-        description="share of the parameters in a support; 0 takes 5 %, and 200 of a small model "
-        "if ios.most allows; with index-overlap-paper as many as cover enough (Algorithm 1)",
+        description="share of the parameters in a support; 0 means 5 %, or 200 parameters of a "
+        "small model if ios.most allows; with index-overlap-paper as many as reach ios.coverage",
     )
     coverage: SomeShare = Field(
         default=0.9, description="share of the importance that a support covers"
@@ -59,7 +59,8 @@ class Ios(Settings):
         default=128, description="length of a signature"
     )
     bands: AtLeastOne = Field(
-        default=32, description="bands of a signature; clients that share a whole band are alike"
+        default=32,
+        description="bands of a signature; clients that share a whole band count as alike",
     )
 
     def problems(self) -> list[str]:
@@ -74,7 +75,7 @@ METHODS = (
         axis="similarity",
         offers=("a similarity",),
         name="index-overlap",
-        about="important parameters that two clients have in common, and not everyone has",
+        about="important parameters that two clients share and not everyone has",
         paper="after Index-Overlap Similarity (IOS)",
         presets={"ios": {"cohorts": "similarity"}},
         settings=(Ios,),

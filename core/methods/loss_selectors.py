@@ -19,7 +19,7 @@ METHODS = (
     Selector(
         name="local-loss",
         has_ages=False,
-        about="those with the highest loss",
+        about="clients with the highest loss",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.local_loss:LocalLoss",
@@ -28,7 +28,7 @@ METHODS = (
     Selector(
         name="power-of-choice",
         has_ages=False,
-        about="of some drawn clients, those with the highest loss",
+        about="clients with the highest loss among some drawn at random",
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
         settings=(PowerOfChoice, Summary),
         reads=("candidates", "mode", "ask-at-most"),

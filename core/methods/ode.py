@@ -18,9 +18,9 @@ class Ode(Settings):
     section = "ode"
     estimator: Literal["incremental", "participants", "stored", "exact", "none"] = Field(
         default="incremental",
-        description='of the global gradient: "incremental" (eq. 8), "participants" (of the last '
-        'round only), "stored" (of what those store), "exact" (an oracle) or "none" (samples are '
-        "kept at random)",
+        description='estimate of the global gradient: "incremental" (eq. 8), "participants" (of '
+        'the last round only), "stored" (of what those store), "exact" (an oracle) or "none" '
+        "(samples are kept at random)",
     )
     layers: Count = Field(default=1, description="last layers whose gradients count; 0 means all")
     normalize: bool = Field(default=False, description="value directions, not lengths")
@@ -28,7 +28,7 @@ class Ode(Settings):
         default=0.0, description="standard deviation of the noise that clients add to the gradient"
     )
     noise_clip: Positive = Field(
-        default=1.0, description="norm to which the gradient is shortened before noise is added"
+        default=1.0, description="norm to which the gradient is clipped before noise is added"
     )
     coordinate: bool = Field(default=True, description="the server plans who stores which label")
     clients_per_label: Count = Field(
@@ -45,11 +45,11 @@ class Ode(Settings):
     )
     client_weights: Literal["stored", "velocity"] = Field(
         default="velocity",
-        description='what a client counts for in aggregation: "stored", the weights of its stored '
+        description='weight of a client in aggregation: "stored", the weights of its stored '
         'samples (eq. 12), or "velocity", the samples that arrive there per round',
     )
     cover: bool = Field(
-        default=True, description="a label that nobody would store takes the places of another"
+        default=True, description="a label that nobody would store takes places from another"
     )
     replan: NonNegative = Field(
         default=0.2,

@@ -13,14 +13,14 @@ class Oort(Settings):
 
     section = "oort"
     exploration: Share = Field(
-        default=0.9, description="share of clients never chosen before, at first"
+        default=0.9, description="initial share of clients never chosen before"
     )
-    least_exploration: Share = Field(default=0.2, description="share that exploration falls to")
+    least_exploration: Share = Field(default=0.2, description="share that exploration decays to")
     slow_penalty: NonNegative = Field(
-        default=2.0, description="exponent of the penalty for clients that are slower than wanted"
+        default=2.0, description="exponent of the penalty for clients slower than preferred"
     )
     blacklist_after: Count = Field(
-        default=10, description="rounds after which a client has done enough; 0 means never"
+        default=10, description="times chosen after which a client is blacklisted; 0 means never"
     )
 
     def for_core(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Oort(Settings):
 METHODS = (
     Selector(
         name="oort",
-        about="high loss, fast, and now and then somebody new",
+        about="clients with a high loss and fast replies, and some never chosen before",
         paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
         settings=(Oort,),
         core="selectors.client_selectors.oort:Oort",

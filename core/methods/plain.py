@@ -12,17 +12,17 @@ METHODS = (
     ),
     Selector(
         name="all",
-        about="everyone, every round",
+        about="all clients, every round",
         core="selectors.client_selectors.everyone:Everyone",
     ),
     Selector(
         name="round-robin",
-        about="everyone in turn",
+        about="all clients in turn",
         core="selectors.client_selectors.round_robin:RoundRobin",
     ),
     Selector(
         name="aoi",
-        about="those not chosen for longest (age of information)",
+        about="clients that have waited longest (age of information)",
         core="selectors.client_selectors.age:OldestFirst",
     ),
     Method(axis="data-selector", name="full", about="all of a client's data", default=True),

@@ -8,10 +8,10 @@ from .base import Method, NonNegative, Positive, Settings
 
 
 class Dp(Settings):
-    """How long an update may be, and how much noise hides it."""
+    """How updates are clipped, and how much noise hides them."""
 
     section = "dp"
-    clip: Positive = Field(default=1.0, description="norm to which updates are shortened")
+    clip: Positive = Field(default=1.0, description="norm to which updates are clipped")
     noise_multiplier: NonNegative = Field(
         default=1.0, description="standard deviation of the noise, divided by the clip"
     )

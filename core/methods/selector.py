@@ -14,14 +14,14 @@ class Summary(Settings):
     section = "summary"
     mode: Literal["query", "piggyback"] = Field(
         default="query",
-        description='"query" asks clients before choosing; "piggyback" uses what they said in '
+        description='"query" asks clients before choosing; "piggyback" uses what they reported in '
         "their last training reply",
     )
     batches: AtLeastOne = Field(
         default=4, description="mini-batches of the proxy update that a similarity is computed from"
     )
     power: Annotated[float, Field(ge=1.0)] = Field(
-        default=4.0, description="the p of the norm that updates are compared in"
+        default=4.0, description="p of the norm in which updates are compared"
     )
     form: Literal["unit", "printed"] = Field(
         default="unit",

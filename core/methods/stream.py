@@ -18,21 +18,21 @@ class Stream(Settings):
     )
     velocity: Positive = Field(
         default=0.05,
-        description="samples that arrive per round: below 1 a share of the client's data",
+        description="samples that arrive per round; below 1, a share of the client's data",
     )
     head_start: Count = Field(
         default=50, description="samples that arrived before the run began, where data are replayed"
     )
     drift: Share = Field(
         default=0.0,
-        description="how much the mix of classes changes over time: 0 not at all, 1 one class "
+        description="how much the class mix changes over time: 0 means not at all, 1 one class "
         "after the other",
     )
     burst: AtLeastOne = Field(default=1, description="rounds whose samples arrive together")
     ingest: Literal["contact", "every-round"] = Field(
         default="contact",
-        description='clients look at what arrived at their next "contact", or in "every-round" '
-        "by a light message to those who do not train",
+        description='clients look at what arrived at their next "contact", or in "every-round", '
+        "where those who do not train get a light message",
     )
 
 

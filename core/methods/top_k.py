@@ -13,7 +13,7 @@ class TopK(Settings):
     section = "top-k"
     density: SomeShare = Field(default=0.1, description="share of the entries that a client sends")
     values: Literal["float32", "float16"] = Field(
-        default="float32", description="type of the sent values"
+        default="float32", description="type of the values sent"
     )
     error_feedback: bool = Field(
         default=False, description="what is not sent is added to the next update"

@@ -59,7 +59,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int = 3) -> Path:
-    """Move a file that is of no use any more out of the way; return where it is now.
+    """Move a useless file out of the way; return where it is now.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int
     companions : sequence of str
         Endings of further files that belong to it and go where it goes.
     keep : int
-        How many files that were moved so before are left: a disk must not fill up with them.
+        How many such files to keep: they must not fill up the disk.
 
     Examples
     --------

@@ -109,7 +109,7 @@ def from_bytes(data: bytes, kind: str) -> Tree:
     try:
         layout, arrays = metadata["tree"], load_tensors(data)
         if _checksum(layout, arrays) != metadata["checksum"]:
-            raise TreeError(f"damaged {kind!r} file: its checksum does not fit")
+            raise TreeError(f"damaged {kind!r} file: its checksum does not match")
         tree = unflatten(json.loads(layout), arrays)
     except TreeError:
         raise

@@ -1,4 +1,4 @@
-"""Tasks: data sets, how they are spread over clients, what spoils them, and models.
+"""Tasks: data sets, how they are spread over clients, their noise, and models.
 
 Names are imported when they are first used: reading a config needs no torch, and on a device every
 message is a new process.

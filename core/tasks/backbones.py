@@ -22,8 +22,8 @@ from ..storage.files import write_atomically
 from .errors import TaskError, invalid, unknown
 from .vision import torchvision
 
-# Images are scaled to this many pixels a side. The networks were trained at 224; 128 is a third of
-# the work and enough for images of 32 pixels.
+# Images are scaled to this many pixels per side. The networks were trained at 224; 128 is a third
+# of the work and enough for images of 32 pixels.
 PIXELS = 128
 # Small on purpose: on a CPU, activations that stay in its cache beat large batches. Batches of 64
 # take more than twice the time per image.

@@ -2,7 +2,7 @@
 
 Client number ``i`` belongs to group ``i % count``, whatever the kind:
 
-- ``rotation``: the group's images are turned, by quarters of a circle; - ``label-permutation``: the
+- ``rotation``: the group's images are rotated, by quarter turns; - ``label-permutation``: the
 group's labels are shifted round the classes; - the partition ``class-groups`` (see
 :mod:`core.tasks.partitions`) gives each group classes of its own.
 """

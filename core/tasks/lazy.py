@@ -15,7 +15,7 @@ Collate = Callable[[list[Any]], Any]
 class LazySplit(Samples):
     """A ``torch.utils.data.Dataset`` of pairs of input and target.
 
-    Transforms belong into the data set. Targets are read once more, all together, only by methods
+    Transforms belong in the data set. Targets are read once more, all together, only by methods
     that work label by label.
 
     Parameters

@@ -63,7 +63,7 @@ def written(metric: Metric, value: float | None) -> str:
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics that could not be told apart in ``rounds.csv``.
+    """Refuse metrics that ``rounds.csv`` could not distinguish.
 
     >>> check_metrics([Metric("seconds")])
     Traceback (most recent call last):

@@ -22,7 +22,7 @@ class Metric:
         Whether it lies between 0 and 1 and reads best as a percentage.
     compute : callable, optional
         ``compute(outputs, targets) -> float`` on all test samples at once, as CPU tensors; for
-        metrics of one's own. Those of :data:`NAMED` need none.
+        a user's own metrics. Those of :data:`NAMED` need none.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Metric:
         return value - over if self.higher_is_better else over - value
 
     def better(self, value: float, than: float) -> bool:
-        """Tell whether a value is better than another; anything is better than NaN.
+        """Return whether a value is better than another; anything is better than NaN.
 
         >>> Metric("accuracy").better(0.9, than=0.8), Metric("mae", False).better(0.9, than=0.8)
         (True, False)

@@ -1,4 +1,4 @@
-"""A task of one's own: a problem that brings data and, if it likes, a model.
+"""A user's own task: a problem that brings data and, optionally, a model.
 
 ``task = "module:attribute"`` names a function that returns a pool of arrays
 (:mod:`core.tasks.datasets.own`), or a subclass or instance of :class:`Problem`::
@@ -58,7 +58,7 @@ def find_attribute(name: str) -> Any:
 
 
 def brings_client_data(problem: Problem) -> bool:
-    """Tell whether a problem has the data of each client, not a pool.
+    """Return whether a problem has the data of each client, not a pool.
 
     >>> class Mine(Problem):
     ...     def client_data(self, client, clients): ...

@@ -65,7 +65,7 @@ def partition(spec: TaskSpec, raw: RawData, num_partitions: int) -> Partitions:
     Raises
     ------
     TaskError
-        If the pool cannot be spread over so many clients.
+        If the pool cannot be spread over this many clients.
     """
     groups = user_groups(raw, num_partitions) if spec.partition == "natural" else raw.y_train
     _check_possible(spec, groups, num_partitions)
@@ -188,7 +188,7 @@ def _iid(_spec: TaskSpec, num_partitions: int) -> list[Any]:
 def _dirichlet(spec: TaskSpec, num_partitions: int) -> list[Any]:
     from flwr_datasets.partitioner import DirichletPartitioner
 
-    # Nobody empty-handed if ten draws allow it; with few samples per client they do not.
+    # No client without samples if ten draws allow it; with few samples per client they do not.
     return [
         DirichletPartitioner(
             num_partitions, "group", float(spec.alpha), min_partition_size=smallest, seed=spec.seed

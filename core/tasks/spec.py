@@ -10,14 +10,14 @@ from .errors import invalid, unknown
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Settings of a task: data, model, how the data is spread, and what spoils it.
+    """Settings of a task: data, model, how the data is spread, and its noise.
 
     Parameters
     ----------
     task : str
-        A built-in data set such as ``digits``, ``npz`` for a file of one's own, ``hf:<name>`` for
-        a data set of Hugging Face or a local folder, or ``module:attribute`` for a task of one's
-        own.
+        A built-in data set such as ``digits``, ``npz`` for a user's own file, ``hf:<name>`` for
+        a data set of Hugging Face or a local folder, or ``module:attribute`` for a user's own
+        task.
     model : str
         Name of the model; ``auto`` suits the problem, ``frozen:<backbone>`` trains a linear head
         on fixed features.
@@ -36,7 +36,7 @@ class TaskSpec:
         Share of the test pool that the server keeps as its clean validation set.
     client_test_share : float
         Share of each client's samples held out as its own test data; without effect where natural
-        users bring test samples of their own.
+        users bring their own test samples.
     alpha : float
         Concentration of ``dirichlet``: small is skewed.
     shards_per_client : int
@@ -65,7 +65,7 @@ class TaskSpec:
     metrics : str
         Metrics separated by commas, the one that decides first; empty for the problem's own.
     tokens : bool
-        Whether inputs are whole numbers, such as token ids, and stay so.
+        Whether inputs are integers, such as token ids, and stay integers.
     workers : int
         Processes that read data sets ahead; 0 reads in the training process.
     input_columns, target_column, user_column : str

@@ -19,7 +19,7 @@ class Samples(ABC):
     """Samples with their targets: in memory (:class:`Split`) or read when needed.
 
     Both ways, batches are asked for by positions, so that what is trained on does not depend on
-    where samples lie.
+    where samples are stored.
     """
 
     x: torch.Tensor  # all inputs in memory, one sample per row

@@ -114,15 +114,15 @@ class Task:
         self._clients = ClientCache(CLIENT_CACHE_BYTES)
         self._partitions: dict[int, Partitions] = {}
         self._loaded: RawData | None = None
-        self._device: RawData | None = None  # the last that a device brought
+        self._device: RawData | None = None  # the last data that a device brought
 
     @cached_property
     def problem(self) -> Problem:
-        """What is learnt."""
+        """What is learned."""
         if self._own_problem is not None:
             return self._own_problem
         problem = self._known.problem
-        assert not isinstance(problem, str)  # data that were read have been tidied
+        assert not isinstance(problem, str)  # data that were read are already checked
         return problem
 
     @cached_property
@@ -208,7 +208,7 @@ class Task:
             return self._server_data
 
     def client_data(self, partition_id: int, num_partitions: int) -> ClientData:
-        """Give the data of one client among many, with the noise that befell it.
+        """Give the data of one client among many, with its noise.
 
         Parameters
         ----------

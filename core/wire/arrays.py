@@ -1,7 +1,7 @@
 """Array records that stay numpy until somebody needs their bytes.
 
 Flower's ``Array`` holds an array as serialised ``.npy`` bytes. Between two functions of one process
-that is two copies and about 100 microseconds for nothing. A ``LiveArray`` keeps the ndarray and
+that wastes two copies and about 100 microseconds. A ``LiveArray`` keeps the ndarray and
 serialises only when its ``data`` is read, that is, when the message really leaves the process;
 there it becomes a plain ``Array``.
 """

@@ -2,7 +2,7 @@
 
 The new values travel, not the differences: ``before + (after - before)`` is not always ``after`` in
 floating point, and both sides must hold the same model bit by bit. The difference, which a
-similarity is relative to, comes with it for nothing.
+similarity is relative to, comes for free.
 """
 
 import hashlib

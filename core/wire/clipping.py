@@ -1,4 +1,4 @@
-"""Shortening an update to a norm, as differential privacy needs it."""
+"""Clipping an update to a norm, as differential privacy needs it."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def clipped(before: Arrays, after: Arrays, norm: float) -> Arrays:
-    """Return the arrays with their change shortened to a norm, if it is longer; floats only count.
+    """Return the arrays with their change clipped to a norm; only floats count.
 
     >>> clipped({"w": np.zeros(2)}, {"w": np.array([3.0, 4.0])}, norm=1.0)["w"].round(3).tolist()
     [0.6, 0.8]

@@ -1,4 +1,4 @@
-"""What happens in a run, as records: ``events.jsonl`` holds one a line.
+"""What happens in a run, as records: ``events.jsonl`` holds one per line.
 
 Whoever writes an event and whoever reads it use the same class, so that a log has one meaning. A
 line of another version, or a damaged one, is read as far as it makes sense: see :func:`read_event`.
@@ -76,7 +76,7 @@ class JudgedBy(_Record):
 
 
 class RunStarted(Event):
-    """A run begins, or goes on after a stop. The first of its metrics is the one that matters."""
+    """A run begins, or continues after a stop. The first of its metrics is the one that matters."""
 
     name = "run-started"
     strategy: str = ""
@@ -151,7 +151,7 @@ class ReplySeconds(BaseModel):
 
 
 class Exchanged(Event):
-    """Messages of one kind were sent; what came of them."""
+    """Messages of one kind were sent; the outcome."""
 
     name = "exchange"
     kind: str = "train"
@@ -213,7 +213,7 @@ class Evaluated(Event):
 
     @classmethod
     def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Read logs of the time when accuracy was all there was.
+        """Read old logs, in which accuracy is the only metric.
 
         >>> old = {"event": "evaluated", "where": "clients", "accuracy-mean": 0.5, "loss-mean": 2}
         >>> dict(Evaluated.upgraded(old))["spread"]
@@ -255,7 +255,7 @@ class SparseUplinkUsed(Event):
 
 
 class PrivacySpent(Event):
-    """What has been given away so far, by the client asked most often and on average."""
+    """The privacy spent so far, by the client asked most often and on average."""
 
     name = "privacy"
     delta: Number = None
@@ -327,7 +327,7 @@ class CohortsTrained(Event):
 
 
 class CohortFailed(Event):
-    """A cohort's round failed; the others went on."""
+    """A cohort's round failed; the others continued."""
 
     name = "cohort-failed"
     reason: str = ""
@@ -341,7 +341,7 @@ class CohortsEvaluated(Event):
 
     @classmethod
     def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Read logs of the time when accuracy was all there was."""
+        """Read old logs, in which accuracy is the only metric."""
         return {"means": fields["accuracy"], **fields} if "accuracy" in fields else fields
 
 

@@ -39,7 +39,7 @@ try:  # Message(...) refuses to work in a process that is no task of Flower's
 except ImportError:  # a version that asks for none
 
     class TaskIdentity:  # type: ignore[no-redef]
-        """Takes what is set, for nobody."""
+        """Accepts what is set, and ignores it."""
 
 
 def empty_run() -> Any:

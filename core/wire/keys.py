@@ -35,7 +35,7 @@ UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 WANTS = "wants"
 REFERENCE = "reference"
 
-# What clustered learning asks clients, and what it tells them
+# What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
@@ -51,7 +51,7 @@ ESTIMATE = "estimate"
 # A question to a client whose app has train functions only: a training message with this record
 QUESTION = "question"
 KIND = "kind"
-BUDGET = "coreset-budget"  # entry of CONFIG: samples to train on, up to 1 a share of all
+BUDGET = "coreset-budget"  # entry of CONFIG: samples to train on; up to 1, a share of all
 
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"

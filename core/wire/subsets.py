@@ -1,7 +1,7 @@
 """Index sets as bytes: k positions out of ``size`` in close to log2 C(size, k) bits.
 
-A set is told by the shortest list of positions: its members, what is absent, or the edges of its
-runs. The gaps between positions are Rice-coded, the width chosen anew for each 256 gaps.
+A set is written as the shortest list of positions: its members, what is absent, or the edges of its
+runs. The gaps between positions are Rice-coded, the width chosen per 256 gaps.
 
 A message, little-endian throughout, is ::
 

@@ -5,8 +5,8 @@ little-endian throughout, is ::
 
     header      magic FRGS, version (u8), encoding (u8, see Encoding), model tag (u32),
                 number of parameters M (u32), number of indices K (u32)
-    body        one bit a parameter; or the gaps between indices, 7 bits a byte, the last byte of a
-                gap below 128; or the index part of core.wire.subsets, close to log2 C(M, K) bits
+    body        one bit per parameter; or the gaps between indices, 7 bits per byte, the last byte
+                of a gap below 128; or the index part of core.wire.subsets, near log2 C(M, K) bits
     checksum    CRC-32 of all that precedes
 
 A signed support starts with FRGP instead, and between body and checksum has one bit per index: 1

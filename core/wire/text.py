@@ -1,4 +1,4 @@
-"""Texts that strangers wrote, made fit for a log."""
+"""Texts that strangers wrote, made safe for a log."""
 
 
 def shorten(text: str, length: int) -> str:

@@ -94,7 +94,7 @@ def checked_ages(age: ArrayLike) -> NDArray[np.int64]:
     ages = np.asarray(age)
     whole = ages.dtype.kind in "iu" or np.all(np.isfinite(ages) & (ages == np.floor(ages)))
     if ages.ndim != 1 or not whole or np.any(ages < 0):
-        raise ValueError(f"age: expected whole numbers from 0 on, one a client, got {ages}")
+        raise ValueError(f"age: expected whole numbers from 0 on, one per client, got {ages}")
     return ages.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What every client selector promises, and the two ways of choosing that several share."""
+"""What every client selector guarantees, and two ways of choosing that several share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ class Candidates:
     keys : sequence of str
         Stable names of the clients.
     observations : mapping of str to array
-        One value a client each, in the order of the keys. Always there: ``age`` (rounds since it
+        One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
         was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
-        ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row a
+        ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row per
         client), ``utility``, ``seconds`` and ``num-examples`` of the last training. NaN means
         unknown.
     """

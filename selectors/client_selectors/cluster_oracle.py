@@ -24,7 +24,7 @@ def shares_of_labels(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     counts = np.asarray(histograms, dtype=np.float64)
     if counts.ndim != 2 or not np.all(np.isfinite(counts) & (counts >= 0)):
-        raise ValueError("histogram: expected label counts from 0 on, one row a client")
+        raise ValueError("histogram: expected label counts from 0 on, one row per client")
     shares: NDArray[np.float64] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return shares
 
@@ -79,7 +79,7 @@ class ClusterOracle(RoundRobin):
         return chosen
 
     def _clusters(self, shares: NDArray[np.float64], clusters: int) -> NDArray[np.intp]:
-        """Return the cluster of each client, computed anew only when the clients change."""
+        """Return the cluster of each client, computed again only when the clients change."""
         same = self._clustered is not None and self._clustered[1] == clusters
         if self._clustered is None or not same or not np.array_equal(self._clustered[0], shares):
             self._labels = clusters_of(shares, clusters)

@@ -31,7 +31,7 @@ def cosage(
     Parameters
     ----------
     similarity : array of float
-        To the last global update, one a client. What is not finite is unknown: not eligible.
+        To the last global update, one per client. What is not finite is unknown: not eligible.
     age : array of int
         Rounds since each client was last chosen.
     count : int
@@ -83,7 +83,7 @@ def most_dissimilar_first(
     if rises.all():
         return ranking
     # A stable argsort would cost four times the plain one. Instead, put ties in order by sorting
-    # whole numbers: the bits of a key are the number of the tie, a lot, and the position.
+    # whole numbers: the bits of a key are the tie's number, random bits, and the position.
     bits = scores.size.bit_length()
     keys = np.zeros(scores.size, dtype=np.int64)
     np.cumsum(rises, out=keys[1:])

@@ -1,4 +1,4 @@
-"""Oort: useful and fast clients, and now and then new ones.
+"""Oort: useful and fast clients, and sometimes new ones.
 
 Lai, Zhu, Madhyastha, Chowdhury: *Oort: Efficient Federated Learning via Guided Participant
 Selection*, algorithm 1. The statistical utility of a client is ``|B| sqrt(mean(loss^2))`` over its
@@ -39,7 +39,7 @@ class Oort(ClientSelector):
         The preferred duration is this quantile of the known ones; by what the pacer raises it, and
         after how many rounds without more utility.
     blacklist_after : int
-        Who was chosen so often is not chosen any more while there are others; 0 means never.
+        Clients chosen this often are not chosen again while there are others; 0 means never.
 
     Examples
     --------

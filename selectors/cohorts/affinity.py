@@ -2,8 +2,8 @@
 
 The records live with the client. The server sends what it found in a round with its next message
 (:class:`Feedback`, and the leaves of the tree), the client updates its records and sends them with
-its reply: they are its request. A server that lost everything is told again; a client that lost its
-records explores again.
+its reply: they are its request. A server that lost everything gets them again; a client that lost
+its records explores again.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Auxo as we found it to work best: cohorts found by updates, and nobody is left behind.
+"""Auxo as we found it to work best: cohorts found by updates, with a place for every client.
 
 As in :mod:`selectors.cohorts.auxo_paper` all clients start in one cohort, the updates that they
 send anyway show who belongs together, and a cohort is split when that pays. What differs:
@@ -29,11 +29,11 @@ MEAN = "mean"  # in place of a cohort: the mean of all models
 NOWHERE = ""
 
 _SEEN = 0.8  # of the clients must have been seen before they are split
-_ENOUGH = 64  # or so many
+_ENOUGH = 64  # or this many
 _TRIES = 3  # rounds in a cohort before its rewards say that a client does not fit
-_UNSURE = 0.02  # losses closer than this share do not tell models apart
+_UNSURE = 0.02  # losses closer than this share do not distinguish models
 _BETTER = 0.9  # of its own cohort's loss: what another must have for a client to move
-_ASK_AGAIN = 2  # rounds; ever twice as many
+_ASK_AGAIN = 2  # rounds; doubled every time
 _MOST_ASKED = 5  # times; then the best loss counts, however close
 _KNOWN = 1_000_000  # clients that are remembered
 
@@ -177,7 +177,7 @@ class Auxo:
         return rounds >= _TRIES and reward < 0
 
     def told(self, asked: Sequence[str], losses: Mapping[str, ArrayLike], round: int) -> None:
-        """Place clients by the losses they tell, one per leaf; those that are silent stay.
+        """Place clients by the losses they report, one per leaf; those that are silent stay.
 
         An unknown client goes to the lowest loss if that is clearly lower than the next, or if it
         was asked often. A client that has a cohort leaves it only for a much lower loss.
@@ -295,7 +295,7 @@ class Auxo:
             self._settle(key, children[label])
         del self._leaves[leaf]
         self._leaves |= {child: Leaf(round=this.round) for child in children}
-        self._misfits.clear()  # what they tried is not there any more
+        self._misfits.clear()  # what they tried is gone
         return Observed(children, groups, "")
 
     def _against(self, leaf: Leaf, groups: Separation) -> str:

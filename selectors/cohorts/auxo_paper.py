@@ -45,7 +45,7 @@ class Round:
     ----------
     leaf, column : str, int
         Its name, and its place among the leaves.
-    points : array of float, one row a participant
+    points : array of float, one row per participant
         Directions of their updates.
     claims : Claims
         What they said before.
@@ -108,7 +108,7 @@ class AuxoPaper:
     Parameters
     ----------
     parts : int
-        A cohort is split into at most so many (K); 1 for never.
+        A cohort is split into at most this many parts (K); 1 for never.
     rule : SplitRule
         When a cohort is split.
     first_cluster_round : int
@@ -226,7 +226,7 @@ class AuxoPaper:
         leaf : str
         keys : sequence of str
             The participants whose updates were aggregated.
-        sketches : array of float, one row a participant
+        sketches : array of float, one row per participant
             Of their updates, in any scale, by one projection.
         requests : sequence of Affinity or None
             The records that they sent with their updates; none if a client sent nothing, and then
@@ -257,7 +257,7 @@ class AuxoPaper:
     ) -> Floats:
         """Return the sketches as a matrix, after a look at the arguments."""
         if len(requests) != len(keys) or len(set(keys)) != len(keys):
-            raise ValueError(f"requests: expected one a key, {len(keys)}, and no key twice")
+            raise ValueError(f"requests: expected one per key, {len(keys)}, and no key twice")
         rows = np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1)
         if not np.all(np.isfinite(rows)):
             raise ValueError("sketches: expected finite numbers")

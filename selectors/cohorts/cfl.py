@@ -26,7 +26,7 @@ def stationary_but_torn(
 
     Parameters
     ----------
-    updates : array of float, one row a client
+    updates : array of float, one row per client
         In their true scale; sketches will do.
     mean_below, max_above : float
         Lengths, epsilon 1 and 2. They depend on the model and the learning rate.
@@ -38,7 +38,7 @@ def stationary_but_torn(
     """
     rows = np.asarray(updates, dtype=np.float64)
     if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
     if len(rows) == 0:
         return False
     longest = np.linalg.norm(rows, axis=1).max()
@@ -108,7 +108,7 @@ class Cfl:
     def observe(self, leaf: str, keys: Sequence[str], updates: ArrayLike, round: int) -> list[str]:
         """Take in one round of a leaf and return its children, none if it is not split."""
         if len(keys) != len(np.asarray(updates)):
-            raise ValueError(f"updates: expected {len(keys)} rows, one a key")
+            raise ValueError(f"updates: expected {len(keys)} rows, one per key")
         for key in keys:
             self.members.put(key, leaf)
         if round <= self.after_round or len(keys) < self.smallest:

@@ -1,4 +1,4 @@
-"""What several rounds of one cohort tell about its clients, free of noise within clients.
+"""What several rounds of one cohort say about its clients, free of noise within clients.
 
 An update is the sum of what its round has in common, of what its client always does differently,
 and of noise: ``x[i, t] = a[t] + b[i] + e[i, t]``. Only the ``b`` are a reason to split a cohort.

@@ -31,11 +31,11 @@ def hierarchical_clusters(
 
     Parameters
     ----------
-    updates : array of float, one row a client
+    updates : array of float, one row per client
     threshold : float, optional
         Clusters at this distance or farther apart are not merged.
     clusters : int, optional
-        Or: how many there shall be at most.
+        Or: the largest number of clusters.
     metric : str
         euclidean, manhattan or cosine.
     method : str
@@ -55,7 +55,7 @@ def hierarchical_clusters(
         raise ValueError("threshold, clusters: expected exactly one of them")
     rows = np.asarray(updates, dtype=np.float64)
     if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
     if len(rows) < 2:
         return np.zeros(len(rows), dtype=np.intp)
     ward = method == "ward"
@@ -117,7 +117,7 @@ class FlHc:
         return self.members.tree.leaves()
 
     def due(self, round: int) -> bool:
-        """Return whether everyone shall train now, to be clustered."""
+        """Return whether all clients should train now, to be clustered."""
         return not self.done and round >= self.cluster_round
 
     def cluster(self, keys: Sequence[str], updates: ArrayLike) -> list[str]:
@@ -127,7 +127,7 @@ class FlHc:
         settings = self.threshold, self.clusters, self.metric, self.method
         labels = hierarchical_clusters(updates, *settings)
         if len(labels) != len(keys):
-            raise ValueError(f"updates: expected {len(keys)} rows, one a key, got {len(labels)}")
+            raise ValueError(f"updates: expected {len(keys)} rows, one per key, got {len(labels)}")
         self.done = True
         found = range(int(labels.max(initial=-1)) + 1)
         groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]

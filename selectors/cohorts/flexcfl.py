@@ -100,7 +100,7 @@ class FlexCfl:
         """Group the clients that trained alone, and return the groups."""
         rows, labels = np.asarray(updates, dtype=np.float64), group_clients(updates, self.groups)
         if len(labels) != len(keys) or len(keys) == 0:
-            raise ValueError(f"updates: expected {len(keys)} rows, one a key, and at least one")
+            raise ValueError(f"updates: expected {len(keys)} rows, one per key, and at least one")
         found = range(int(labels.max()) + 1)
         self._first = np.stack([rows[labels == label].mean(axis=0) for label in found])
         groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]

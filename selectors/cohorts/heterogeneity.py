@@ -14,7 +14,7 @@ def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
 
     Parameters
     ----------
-    points : array of float, one row a client
+    points : array of float, one row per client
     labels : array of int
         The cluster of each; -1 for those in none, which do not count.
 
@@ -26,7 +26,7 @@ def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
     """
     rows, groups = np.asarray(points, dtype=np.float64), np.asarray(labels)
     if rows.ndim != 2 or groups.shape != rows.shape[:1]:
-        raise ValueError(f"labels: expected one a row of {rows.shape}, got {groups.shape}")
+        raise ValueError(f"labels: expected one per row of {rows.shape}, got {groups.shape}")
     if not np.all(np.isfinite(rows)):
         raise ValueError("points: expected finite numbers")
     clusters = [rows[groups == label] for label in np.unique(groups[groups >= 0])]

@@ -1,7 +1,7 @@
 """IFCA: k models, each client trains the one that fits its data best.
 
 Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
-1. All k models are sent to every participant of every round, which is the price: see
+1. All k models are sent to every participant of every round; for the cost see
 :func:`extra_bytes`.
 """
 
@@ -19,7 +19,7 @@ def best_model(losses: ArrayLike) -> NDArray[np.intp]:
 
     Parameters
     ----------
-    losses : array of float, one row a client and one column a model
+    losses : array of float, one row per client and one column per model
         Ties go to the lower number.
 
     Examples
@@ -30,7 +30,7 @@ def best_model(losses: ArrayLike) -> NDArray[np.intp]:
     values = np.asarray(losses, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1:
         raise ValueError(
-            f"losses: expected one row a client, one column a model, got {values.shape}"
+            f"losses: expected one row per client, one column per model, got {values.shape}"
         )
     values = np.where(np.isnan(values), np.inf, values)
     best = np.argmin(values, axis=1)

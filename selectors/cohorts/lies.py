@@ -22,7 +22,7 @@ def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.25
 
     Parameters
     ----------
-    distances : array of float, one row a participant and one column a cluster
+    distances : array of float, one row per participant and one column per cluster
     claimed : array of int
         The cluster that the request names; -1 for none.
     margin : float
@@ -40,7 +40,7 @@ def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.25
         or labels.max(initial=-1) >= (lengths.shape[1])
     ):
         raise ValueError(
-            f"claimed: expected one of {lengths.shape[1:]} clusters a row of distances"
+            f"claimed: expected one of {lengths.shape[1:]} clusters per row of distances"
         )
     own = np.take_along_axis(lengths, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
     return np.asarray((labels >= 0) & (own > (1 + margin) * lengths.min(axis=1)))
@@ -63,7 +63,7 @@ def wrong_cohort(
 
 
 class LieCounter:
-    """Counts contradictions; who keeps contradicting is put on a blacklist for a while.
+    """Counts contradictions; clients that keep contradicting are blacklisted for a while.
 
     An honest client is surprised now and then: its records are from an earlier round. So a request
     that agrees takes one strike off, and nobody is barred for good: after some rounds a client may
@@ -72,7 +72,7 @@ class LieCounter:
     Parameters
     ----------
     strikes : int
-        So many put a client on the blacklist; 0 for never.
+        This many put a client on the blacklist; 0 for never.
 
     Examples
     --------
@@ -104,10 +104,10 @@ class LieCounter:
         return [key for key in keys if key not in barred] if barred else keys
 
     def count(self, keys: Sequence[str], lied: ArrayLike, round: int | None = None) -> list[str]:
-        """Take note of one round, by its number or the next, and return who was barred by it."""
+        """Record one round, by its number or the next, and return who was barred by it."""
         flags = np.asarray(lied, dtype=np.bool_)
         if flags.shape != (len(keys),):
-            raise ValueError(f"lied: expected {len(keys)} flags, one a key, got {flags.shape}")
+            raise ValueError(f"lied: expected {len(keys)} flags, one per key, got {flags.shape}")
         before = set(self.blacklist)
         self.rounds = self.rounds + 1 if round is None else max(self.rounds, round)
         for key, flag in zip(keys, flags.tolist(), strict=True):

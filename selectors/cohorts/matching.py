@@ -1,7 +1,7 @@
 """Requests of clients to leaves of the tree (Auxo, section 5.1), for very many clients at once.
 
 The server keeps the last request of each client in a cache of a few bytes. It may forget: clients
-tell it again, and whom it does not know has no preference.
+send it again, and an unknown client has no preference.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator
 
     Parameters
     ----------
-    rewards : array of float, one row a client and one column a leaf
+    rewards : array of float, one row per client and one column per leaf
         The largest is the client's choice; equal ones are drawn from.
     rates : array of float
         Probability of a random leaf instead, for each leaf that is chosen.
@@ -35,7 +35,7 @@ def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator
     """
     values, chances = np.asarray(rewards), np.asarray(rates, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1 or chances.shape != values.shape[1:]:
-        raise ValueError(f"rates: expected one a leaf of {values.shape}, got {chances.shape}")
+        raise ValueError(f"rates: expected one per leaf of {values.shape}, got {chances.shape}")
     chosen = _largest(values, rng)
     curious = np.flatnonzero(rng.random(len(chosen)) < chances[chosen])
     chosen[curious] = rng.integers(values.shape[1], size=curious.size)
@@ -81,7 +81,7 @@ def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> di
 
 @dataclass
 class Claims:
-    """What some clients say about some leaves: one row a client, one column a leaf.
+    """What some clients say about some leaves: one row per client, one column per leaf.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class RequestCache:
     Parameters
     ----------
     capacity : int
-        Of so many clients at most; then the one not heard of for longest is forgotten.
+        Of at most this many clients; beyond that, the one silent for longest is forgotten.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class RequestCache:
         return row
 
     def post(self, keys: Sequence[str], found: Sequence[Feedback]) -> None:
-        """Keep feedback for some clients that told something, until the next for them."""
+        """Keep feedback for some clients that reported, until their next feedback."""
         for key, one in zip(keys, found, strict=True):
             if one.cohort not in self._cohorts:
                 self._cohorts.append(one.cohort)

@@ -33,14 +33,14 @@ def assign(
 
     Parameters
     ----------
-    updates : array of float, one row a participant
+    updates : array of float, one row per participant
         In any scale.
     labels : array of int
         From earlier rounds; -1 for none.
     parts : int
         Number of clusters (K).
     centroids : array of float, optional
-        One row a cluster: where to look for clusters of which no member is here.
+        One row per cluster: where to look for clusters of which no member is here.
 
     Examples
     --------
@@ -117,19 +117,19 @@ def centroids_of(
 
 
 def distances_to(points: Floats, centres: Floats) -> Floats:
-    """Return the distance of each point to each centre, one row a point."""
+    """Return the distance of each point to each centre, one row per point."""
     squares = np.sum(points**2, axis=1)[:, None] + np.sum(centres**2, axis=1)[None, :]
     distances: Floats = np.sqrt(np.maximum(squares - 2 * points @ centres.T, 0))
     return distances
 
 
 def checked_labels(labels: ArrayLike, count: int, parts: int) -> Labels:
-    """Return labels as positions, refused unless there is one a row, from -1 to below ``parts``."""
+    """Return labels as positions; there must be one per row, from -1 to below ``parts``."""
     if parts < 1:
         raise ValueError(f"parts: expected 1 or more, got {parts}")
     given = np.asarray(labels)
     if given.shape != (count,):
-        raise ValueError(f"labels: expected {count}, one a row, got shape {given.shape}")
+        raise ValueError(f"labels: expected {count}, one per row, got shape {given.shape}")
     if np.any(given < _UNLABELLED) or np.any(given >= parts) or np.any(given != np.floor(given)):
         raise ValueError(f"labels: expected whole numbers from -1 to {parts - 1}, got {given}")
     return given.astype(np.intp)
@@ -151,7 +151,7 @@ def numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
 class OnlineClusters:
     """The clusters within one cohort, over its rounds.
 
-    How many there are is chosen when they are first looked for. As updates tell more about the data
+    How many there are is chosen when they are first looked for. As updates say more about the data
     later on, they are looked for afresh now and then while a split along them would not be worth
     it, and replaced if it would be along the new ones. The new ones get new numbers: what clients
     remember of the old ones is void.
@@ -166,7 +166,7 @@ class OnlineClusters:
     rule : SplitRule
         Says what is worth a split.
     retry : int
-        After so many rounds of clusters that are not worth a split, they are looked for afresh.
+        After this many rounds of clusters that are not worth a split, the search starts again.
     """
 
     def __init__(self, most: int, rule: SplitRule, retry: int = 20) -> None:
@@ -190,7 +190,7 @@ class OnlineClusters:
 
         Parameters
         ----------
-        points : array of float, one row of length one or zero a participant
+        points : array of float, one row of length one or zero per participant
         indices : array of int
             Number of the cluster that each was in before; -1 for none.
         """

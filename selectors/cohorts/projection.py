@@ -74,7 +74,7 @@ class Projection:
         return sketch
 
     def sketch_each(self, updates: Sequence[Sequence[ArrayLike]]) -> Floats:
-        """Return the sketches of several updates, one a row."""
+        """Return the sketches of several updates, one per row."""
         rows = -(-self._factors.size // self.dimension)
         values = np.zeros(rows * self.dimension, dtype=np.float32)
         folded, seen = values.reshape(rows, self.dimension), values[: self._factors.size]
@@ -111,7 +111,7 @@ def unit_rows(points: ArrayLike) -> Floats:
     """
     rows = np.asarray(points, dtype=np.float64)
     if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row a client")
+        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
     # First by the largest entry: squares of huge or tiny numbers would not fit.
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
     rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)

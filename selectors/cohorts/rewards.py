@@ -26,7 +26,7 @@ def instant_reward(distances: ArrayLike) -> Floats:
     """
     lengths = np.asarray(distances, dtype=np.float64)
     if lengths.ndim != 1 or not np.all(np.isfinite(lengths) & (lengths >= 0)):
-        raise ValueError("distances: expected finite numbers from 0 on, one a participant")
+        raise ValueError("distances: expected finite numbers from 0 on, one per participant")
     if lengths.size == 0:
         return lengths.copy()
     limit = lengths.mean() + lengths.std()

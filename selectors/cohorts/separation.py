@@ -1,7 +1,7 @@
 """Whether the clients of a cohort fall into groups, or are just different from each other.
 
-Clients always differ: each has data of its own. Groups are another matter: along the few directions
-in which clients differ most, they leave gaps. So clients are looked at along the ``K - 1`` main
+Clients always differ: each has its own data. Groups are different: along the few directions in
+which clients differ most, they leave gaps. So clients are looked at along the ``K - 1`` main
 directions of their differences, clustered into K, and the share of variance that stays within the
 clusters is compared with two limits: a fixed one, and what chance finds in clients without groups,
 normally distributed with as much variance along every direction (as the test SigClust does: Liu,
@@ -36,7 +36,7 @@ class Separation:
     labels : array of int
         The group of each client.
     parts : int
-        How many groups; 1 if there are too few clients to tell.
+        How many groups; 1 if there are too few clients to see.
     within : float
         Share of the variance between clients, along the main directions, within the groups.
     chance : float

@@ -1,7 +1,7 @@
 """Clusters of clients by any similarity, with affinity propagation.
 
-It finds the number of clusters by itself. Where it does not settle there is one cluster, and the
-caller is told.
+It finds the number of clusters by itself. Where it does not converge there is one cluster, and the
+result says so.
 """
 
 import warnings
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
 
-_SLOWER = (0.75, 0.9)  # dampings tried when the messages do not settle
+_SLOWER = (0.75, 0.9)  # dampings tried when the messages do not converge
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def similarity_clusters(
 
     Parameters
     ----------
-    similarity : array of float, one row and one column a client
+    similarity : array of float, one row and one column per client
         Larger is more alike; the diagonal is not looked at.
     preference : float, optional
         How readily a client stands for others: the larger, the more clusters. The median of the
@@ -80,7 +80,7 @@ def similarity_clusters(
             random_state=seed,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # told by what is returned
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the return value says so
             fitted = method.fit(matrix)
         labels = np.asarray(fitted.labels_, dtype=np.intp)
         if not np.any(labels < 0) and fitted.n_iter_ < iterations:

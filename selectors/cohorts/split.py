@@ -16,9 +16,9 @@ class SplitRule:
         Rounds of the cohort before and after which it is not split; the paper found that early and
         late splits do worse. No last one if 0.
     rounds : int
-        So many rounds in a row heterogeneity must fall enough.
+        Rounds in a row in which heterogeneity must fall enough.
     participants : int
-        So many participants a round each cohort must be left with, when all share equally.
+        Participants per round that each cohort must keep, when all share equally.
     smallest_share : float
         Of the participants, the least that each cluster must hold: outliers are no cohort.
     exponent : float
@@ -71,7 +71,7 @@ class SplitWatch:
         self.streak = 0
 
     def due(self, round: int, gain: Gain, participants: float) -> bool:
-        """Take note of a round and return whether to split after it.
+        """Record a round and return whether to split after it.
 
         ``participants`` is what each cohort would be left with.
         """

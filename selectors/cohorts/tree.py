@@ -160,7 +160,7 @@ class Membership:
         self._leaf_of: dict[str, str] = {}
 
     def split(self, leaf: str, groups: Sequence[Sequence[str]]) -> list[str]:
-        """Replace a leaf by one child a group of clients, and return the children."""
+        """Replace a leaf by one child per group of clients, and return the children."""
         children = self.tree.split(leaf, len(groups))
         for child, keys in zip(children, groups, strict=True):
             self._leaf_of |= dict.fromkeys(keys, child)

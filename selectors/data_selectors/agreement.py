@@ -3,13 +3,13 @@
 A last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``: how much the
 model still lacks, times the sample's features h (*Gradient Coreset for Federated Learning*, section
 5.3). Divided by its first entry it is ``[1, h]``, and a class's mean gradient becomes a weighted
-mean of features of its samples: a prototype. So the few numbers that the server sends tell where
+mean of features of its samples: a prototype. So the few numbers that the server sends say where
 each class lies, and a sample's label agrees with them if its features are not much nearer to
 another class's prototype than to its own.
 
-Matching a gradient with few samples prefers those that are learnt already: their gradients are
+Matching a gradient with few samples prefers those that are already learned: their gradients are
 small, like what is still missing. Here the server's gradients only rule out what contradicts them.
-Of the rest those can be drawn more often that the model has not learnt, in proportion to ``1 - p``.
+Of the rest, those the model has not learned can be drawn more often, in proportion to ``1 - p``.
 """
 
 from operator import index
@@ -22,7 +22,9 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 SLACK = 2.0
-TINY = 1e-12  # smallest weight in a draw: who has nothing left to teach comes last, in any order
+TINY = (
+    1e-12  # smallest weight in a draw: samples with nothing left to teach come last, in any order
+)
 
 
 def agreeing(
@@ -110,7 +112,7 @@ def _checked(
     if goals.shape[1] != rows.shape[1]:
         raise ValueError(f"targets: expected {rows.shape[1]} values each, got {goals.shape[1]}")
     if classes.shape != (len(rows),):
-        raise ValueError(f"labels: expected {len(rows)}, one a row, got shape {classes.shape}")
+        raise ValueError(f"labels: expected {len(rows)}, one per row, got shape {classes.shape}")
     outside = classes[(classes < 0) | (classes >= len(goals))]
     if outside.size:
         raise ValueError(f"labels: expected 0 to {len(goals) - 1}, got {outside[0]}")

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Counts = NDArray[np.int64]
 
-TOO_FEW = 3  # samples of a class from which nothing can be told about its gradients
+TOO_FEW = 3  # samples of a class that say nothing about its gradients
 
 
 def budget_count(budget: float, size: int) -> int:
@@ -111,7 +111,7 @@ def class_budgets(
 def _checked_counts(counts: ArrayLike) -> Counts:
     sizes = np.asarray(counts)
     if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
-        raise ValueError(f"counts: expected whole numbers, one a class, got {counts!r}")
+        raise ValueError(f"counts: expected whole numbers, one per class, got {counts!r}")
     if (sizes < 0).any():
         raise ValueError(f"counts: expected 0 or more, got {sizes.min()}")
     return sizes.astype(np.int64)

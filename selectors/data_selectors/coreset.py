@@ -50,7 +50,7 @@ class Coreset:
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """What the rules can be told.
+    """Options of the rules.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def choose_coreset(
 
     As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
     their part to the others. ``agreement`` does not choose by class: how many of a class's samples
-    agree with the server tells how many there are.
+    agree with the server decides how many there are.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def choose_coreset(
         ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
         ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL), ``nearest`` or ``agreement``.
     rows : array, shape (n, d), or None
-        A gradient or a feature vector a sample. Samples with values that are not finite are never
+        A gradient or a feature vector per sample. Samples with values that are not finite are never
         chosen. ``full`` and ``random`` do without.
     labels : array of int, shape (n,)
         From 0 on; below the number of targets if there are any.
@@ -212,10 +212,10 @@ def _checked_rows(rule: str, rows: ArrayLike | None) -> NDArray[Any] | None:
     if rows is None:
         if rule in ("full", "random"):
             return None
-        raise ValueError(f"rows: expected one a sample for the rule {rule!r}, got none")
+        raise ValueError(f"rows: expected one per sample for the rule {rule!r}, got none")
     values = np.asarray(rows)
     if values.ndim != 2:
-        raise ValueError(f"rows: expected one a sample, got shape {values.shape}")
+        raise ValueError(f"rows: expected one per sample, got shape {values.shape}")
     return values
 
 
@@ -225,7 +225,7 @@ def _checked_targets(targets: ArrayLike | None, rows: NDArray[Any] | None) -> Fl
     goals = np.asarray(targets, dtype=np.float64)
     if goals.ndim != 2 or goals.shape[1] != rows.shape[1]:
         raise ValueError(
-            f"targets: expected one a class, {rows.shape[1]} values each, got {goals.shape}"
+            f"targets: expected one per class, {rows.shape[1]} values each, got {goals.shape}"
         )
     return goals
 
@@ -235,7 +235,7 @@ def _checked_labels(
 ) -> NDArray[np.int64]:
     classes = np.asarray(labels)
     if classes.ndim != 1 or (classes.size and classes.dtype.kind not in "iu"):
-        raise ValueError(f"labels: expected whole numbers, one a sample, got {classes.dtype}")
+        raise ValueError(f"labels: expected whole numbers, one per sample, got {classes.dtype}")
     if rows is not None and len(rows) != len(classes):
         raise ValueError(f"labels: expected {len(rows)} as there are rows, got {len(classes)}")
     limit = np.inf if targets is None else len(targets)

@@ -26,7 +26,7 @@ def crust(gradients: ArrayLike, budget: int, radius: float) -> Positions:
     Parameters
     ----------
     gradients : array, shape (n, d)
-        One row a sample. Rows that are not finite are neither chosen nor covered.
+        One row per sample. Rows that are not finite are neither chosen nor covered.
     budget : int
         How many; if there are fewer samples, all of them. Ties go to the lower index.
     radius : float

@@ -1,9 +1,9 @@
-"""Facility location: the samples that stand for all others best.
+"""Facility location: the samples that best represent all others.
 
 Greedy maximisation of ``sum_i max_{j in S} (c - d_ij)`` with squared Euclidean distances, that is
 of how close every sample is to the nearest chosen one. (The constant c makes no difference.) What
 one more sample gains only falls as others are chosen, so an old gain is a bound: the lazy greedy
-algorithm (Minoux, 1978) computes anew only the gains that may be the largest. It chooses what plain
+algorithm (Minoux, 1978) recomputes only the gains that may be the largest. It chooses what plain
 greedy chooses.
 """
 
@@ -18,18 +18,18 @@ Positions = NDArray[np.intp]
 Distances = NDArray[Any]
 Measure = Callable[[Distances], Distances]
 
-KEPT_BYTES = 2**27  # distances up to this size are kept, others computed anew when looked at
+KEPT_BYTES = 2**27  # distances up to this size are kept, others recomputed when needed
 BLOCK_BYTES = 2**22
 LOOKAHEAD = 16  # gains computed together: more are wasted work, fewer are wasted calls
 
 
 def facility_location(features: ArrayLike, budget: int) -> Positions:
-    """Return the samples that stand for all others best, in the order chosen.
+    """Return the samples that best represent all others, in the order chosen.
 
     Parameters
     ----------
     features : array, shape (n, d)
-        One row a sample. Rows that are not finite are neither chosen nor stood for.
+        One row per sample. Rows that are not finite are neither chosen nor represented.
     budget : int
         How many; if there are fewer samples, all of them. Ties go to the lower index.
 
@@ -67,7 +67,7 @@ def greedy_medoids(features: ArrayLike, budget: int, measure: Measure) -> Positi
     Parameters
     ----------
     features : array, shape (n, d)
-        One row a sample.
+        One row per sample.
     budget : int
         How many to choose.
     measure : function
@@ -100,7 +100,7 @@ def finite_rows(features: ArrayLike) -> tuple[Distances, Positions]:
     """
     rows = np.asarray(features)
     if rows.ndim != 2:
-        raise ValueError(f"features: expected one row a sample, got shape {rows.shape}")
+        raise ValueError(f"features: expected one row per sample, got shape {rows.shape}")
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     usable = np.flatnonzero(np.isfinite(rows).all(axis=1))

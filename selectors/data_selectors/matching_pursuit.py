@@ -15,7 +15,7 @@ What the residual is can be read in four ways. G is the mean that the server sen
 samples chosen so far:
 
 - ``mean``: ``r = G - sum_j w_j g_j``, the paper's text. G is a *mean*, so the weights add up to
-  about one, r is soon small, and samples with small gradients follow: those learnt already.
+  about one, r is soon small, and samples with small gradients follow: those already learned.
 - ``total``: the same with ``budget * G`` in place of G. Weights are about one each, and r stays as
   large as a gradient until the budget is nearly spent.
 - ``plain-mean``: ``r = (k + 1) G - sum_j g_j``, what the next gradient would have to be for the
@@ -204,7 +204,7 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     if rows.ndim != 2:
-        raise ValueError(f"gradients: expected one row a sample, got shape {rows.shape}")
+        raise ValueError(f"gradients: expected one row per sample, got shape {rows.shape}")
     if goal.shape != rows.shape[1:]:
         raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
     if not np.isfinite(goal).all():

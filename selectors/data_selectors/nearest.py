@@ -2,7 +2,7 @@
 
 The first choice of the distance rule of *Gradient Coreset for Federated Learning*, made as often as
 the budget allows. A mislabelled sample has a gradient unlike the target's, so it comes late, also
-when the model has learnt little; and one look at the gradients is all it costs.
+when the model has learned little; and one look at the gradients is all it costs.
 """
 
 from operator import index
@@ -19,7 +19,7 @@ def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.
     Parameters
     ----------
     gradients : array, shape (n, d)
-        One row a sample. Rows that are not finite are never chosen.
+        One row per sample. Rows that are not finite are never chosen.
     target : array, shape (d,)
         What to be near to.
     budget : int
@@ -32,7 +32,7 @@ def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.
     """
     rows, goal = np.asarray(gradients), np.asarray(target)
     if rows.ndim != 2:
-        raise ValueError(f"gradients: expected one row a sample, got shape {rows.shape}")
+        raise ValueError(f"gradients: expected one row per sample, got shape {rows.shape}")
     if goal.shape != rows.shape[1:]:
         raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
     if not np.isfinite(goal).all():

@@ -39,11 +39,11 @@ def noisy_means(
     classes : int
         How many classes there are.
     clip : float
-        Norm to which gradients are shortened.
+        Norm to which gradients are clipped.
     multiplier : float
         Standard deviation of the noise on a sum, divided by the clip.
     rng : Generator
-        Of the noise. Who can predict it can remove the noise.
+        Of the noise. Whoever can predict it can remove it.
 
     Examples
     --------

@@ -1,22 +1,22 @@
-"""Trust in labels that builds up over several looks, and is not won by learning them by heart.
+"""Trust in labels that builds up over several looks, and is not gained by memorising them.
 
 A network that is trained for long learns wrong labels too. Then the model confirms them, and so do
-features that have moved to where the label is. One look at the present model cannot tell such a
-sample from a clean one. Three things are meant to:
+features that have moved to where the label is. One look at the present model cannot distinguish
+such a sample from a clean one. Three things are meant to:
 
 - **Two judges.** The server's class means say where each class lies (see ``agreement``), by clean
   samples that no client trains on. The model says how likely it finds the label beside its best
   rival, ``p / (p + rival)``. A label is trusted if neither contradicts it much. The first judge can
   be relied on early in training, the second later, class by class: its word counts by how well it
   knows the server's samples of the class, ``1 + G_0``, where ``G_0`` is the bias's entry of the
-  class's mean gradient, so that a class that is learnt late is not ruled out before.
+  class's mean gradient, so that a class that is learned late is not ruled out before.
 - **Memory.** What counts is an exponential mean over past looks, as in self-ensembling (Nguyen et
   al., 2020: *SELF*), not the last look alone.
 - **Trust falls freely but is won only as an outsider.** A sample that was trained on since the last
-  look may have been learnt against the server's word. Its trust may fall but not rise.
+  look may have been learned against the server's word. Its trust may fall but not rise.
 
 Of these the second judge was seen to matter; the others had no visible effect in the trials made
-(``docs/results/gcfl.md``). Both judges are lax, because most labels are right: with 40 % of ten
+(``docs/results/gcfl.md``). Both judges are lenient, because most labels are right: with 40 % of ten
 classes' labels flipped at random, right and wrong are as likely at ``p = 0.07`` if p is calibrated.
 """
 

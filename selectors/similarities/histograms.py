@@ -1,7 +1,7 @@
 """What clients really have in common: the divergence of their label histograms.
 
 *Index-Overlap Similarity* (IOS), sections 5 and 6.2. Only evaluation may look at this: it is the
-oracle that a similarity is held against. The text names the Wasserstein distance, the caption of
+oracle that a similarity is compared with. The text names the Wasserstein distance, the caption of
 table 4 the Jensen-Shannon divergence. Classes have no order, so that the latter is the default.
 """
 
@@ -117,7 +117,7 @@ def _shares(histograms: Sequence[ArrayLike]) -> Floats:
     rows = [np.asarray(histogram, dtype=np.float64) for histogram in histograms]
     shapes = {row.shape for row in rows}
     if len(shapes) > 1 or any(row.ndim != 1 for row in rows):
-        raise ValueError(f"histogram: expected one number a class, got shapes {sorted(shapes)}")
+        raise ValueError(f"histogram: expected one number per class, got shapes {sorted(shapes)}")
     for row in rows:
         if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() > 0):
             raise ValueError(f"histogram: expected numbers from 0 on, not all 0, got {row}")

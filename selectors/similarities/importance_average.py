@@ -4,7 +4,7 @@
 ``(1 - beta) / (1 + beta)`` of that of one estimate (eq. 3). The paper does not say where s starts.
 Here it starts at 0: after t rounds all entries are then too small by one factor, ``1 - beta^t``,
 and the support is the one of the bias-corrected average. A start at the first estimate would give
-that estimate more weight for ever.
+that estimate more weight forever.
 """
 
 from typing import Any

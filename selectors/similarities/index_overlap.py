@@ -1,4 +1,4 @@
-"""Index overlap: how alike two clients are, told from which parameters matter to them.
+"""Index overlap: how alike two clients are, by which parameters matter to them.
 
 *Index-Overlap Similarity: A Value-Free Proxy for Model Relatedness* (IOS), section 3. A client is
 represented by its support, the indices of its K most important parameters; two clients are as
@@ -30,7 +30,7 @@ def top_k_support(importance: ArrayLike, k: int, layers: Sequence[int] | None = 
     Parameters
     ----------
     importance : array, shape (M,)
-        One number a parameter, not all zero. Ties go to the lower index.
+        One number per parameter, not all zero. Ties go to the lower index.
     k : int
         How many indices, 1 to M.
     layers : sequence of int, optional
@@ -90,7 +90,7 @@ def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) ->
     Parameters
     ----------
     supports : iterable of arrays
-        One a client.
+        One per client.
     threads : int, optional
         How many to count with; as many as there are processors if not given.
 
@@ -153,14 +153,14 @@ def choose_k(
     Parameters
     ----------
     importance : array, shape (M,)
-        One number from 0 on a parameter, not all zero.
+        One number from 0 on per parameter, not all zero.
     coverage : float
         Share of the sum of ``importance`` that the support must hold, above 0 up to 1. Where
         ``k_max`` indices do not hold it, the answer is ``k_max``.
     k_max : int
         The most, 1 to M.
     resamples : array, shape (r, M), optional
-        Importance estimated anew, say from other mini-batches. Of the answer and the two sizes
+        Importance estimated again, say from other mini-batches. Of the answer and the two sizes
         above it, the first whose supports are stable enough is then returned; if none is, the
         answer stays.
     stability_target : float
@@ -233,7 +233,7 @@ def _checked_importance(importance: ArrayLike) -> NDArray[np.floating]:
         array = array.astype(np.float64)
     if array.ndim != 1 or array.dtype.kind != "f":
         raise ValueError(
-            f"importance: expected one number a parameter, got {array.dtype} of {array.shape}"
+            f"importance: expected one number per parameter, got {array.dtype} of {array.shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError("importance: expected finite numbers")

@@ -145,7 +145,7 @@ def _count(blocks: Sequence[_Block], number: int, layout: _Layout) -> Counts:
 
 
 def _sparse_rows(block: _Block, layout: _Layout) -> Any:
-    """Return the block of A, one row a set."""
+    """Return the block of A, one row per set."""
     from scipy.sparse import csr_array  # only servers compare sets: a device need not have scipy
 
     slices = zip(block.supports, block.starts.tolist(), block.stops.tolist(), strict=True)

@@ -1,6 +1,6 @@
 """An index of MinHash signatures: similar clients are found without comparing all pairs.
 
-*Index-Overlap Similarity* (IOS), appendix A and Algorithm 2. Signatures (``signatures.py``) tell
+*Index-Overlap Similarity* (IOS), appendix A and Algorithm 2. Signatures (``signatures.py``) show
 the Jaccard similarity J of two supports, not their overlap S (:func:`overlap_from_jaccard`).
 Clients whose signatures agree in a whole band of r = h / b places are candidates; a pair is
 retrieved with probability ``1 - (1 - J^r)^b`` (Lemma E.2). Only candidates are scored exactly.

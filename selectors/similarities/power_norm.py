@@ -117,7 +117,7 @@ class Reference:
 
 
 def _blocks(rows: Floats, width: int, *divisors: Floats) -> Iterator[Floats]:
-    """Yield so many columns at a time, each row divided by each of its divisors.
+    """Yield this many columns at a time, each row divided by each of its divisors.
 
     If there are any, in one and the same array, which the receiver may overwrite.
     """

@@ -1,9 +1,9 @@
-"""MinHash signatures of supports: a few hundred bytes that tell how similar two clients are.
+"""MinHash signatures of supports: a few hundred bytes that show how similar two clients are.
 
 *Index-Overlap Similarity* (IOS), appendix A. Each of h hash functions orders all indices; a support
 is signed by its first index in each order. Two signatures agree at a place with the probability of
 their supports' Jaccard similarity (Lemma E.1). Hash values have 32 bits: half the bytes of the
-paper's 64, and more than enough to tell the first of some millions of indices from the second.
+paper's 64, and enough to distinguish the first two of some millions of indices.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Signed overlap: the largest changes of an update, and the sign of the change at each of them.
 
-One bit more per index than an overlap. It tells the server the direction in which each of these
+One bit more per index than an overlap. It shows the server the direction in which each of these
 parameters moved, but not how far.
 
 A signed support is one array of codes, ``2 * index`` where the parameter fell and one more where it

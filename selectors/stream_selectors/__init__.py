@@ -1,1 +1,1 @@
-"""What a device with little storage keeps of a stream: pure rules that hold at most so many."""
+"""What a device with little storage keeps of a stream: pure rules with a capacity."""

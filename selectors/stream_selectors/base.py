@@ -1,4 +1,4 @@
-"""What every rule for a stream promises: it is offered samples and says which to keep."""
+"""What every rule for a stream does: it is offered samples and says which to keep."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Batch:
     Attributes
     ----------
     keys : array of int
-        One number a sample, the same whenever the sample is seen again.
+        One number per sample, the same whenever the sample is seen again.
     labels : array of int
         Their classes.
     losses, gradient_norms, values : array of float, optional
@@ -68,7 +68,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of an offered batch.
+    """The outcome for an offered batch.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ class StreamSelector:
     Parameters
     ----------
     capacity : int
-        Samples that are kept at most; with 0 none ever is.
+        Most samples to keep; with 0 none is kept.
     seed : int
         Of the rule's own random generator, if it draws.
 
     Attributes
     ----------
     needs : str
-        What it must be told of a sample: "nothing", "loss", "norm" or "value". The device need not
+        What it must know of a sample: "nothing", "loss", "norm" or "value". The device need not
         compute anything else.
     """
 
@@ -165,7 +165,7 @@ class StreamSelector:
                 self._forget(key)
 
     def _scores(self, batch: Batch) -> Floats:
-        """Return one number a sample, by which it is placed."""
+        """Return one number per sample, by which it is placed."""
         return np.zeros(len(batch)) if self.needs == "nothing" else batch.scores(self.needs)
 
     def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
@@ -173,7 +173,7 @@ class StreamSelector:
         raise NotImplementedError
 
     def _again(self, key: int, score: float) -> None:
-        """Take notice that a stored sample was seen again."""
+        """Note that a stored sample was seen again."""
 
     def _forget(self, key: int) -> None:
         """Drop what the rule remembers of a sample that is gone."""

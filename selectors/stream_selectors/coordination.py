@@ -8,7 +8,7 @@ It
    until enough clients hold it; a client that has as many labels as it may is passed over;
 2. gives a client that is left without a label those that are fastest on it;
 3. divides the storage of a client among its labels;
-4. weighs the labels so that all that is stored, weighted, has the global distribution (eq. 11).
+4. weights the labels so that all that is stored, weighted, has the global distribution (eq. 11).
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _SOFTNESS = 0.1  # of the matched split, as a share of the mean velocity of what is assigned
-_TIE = 1e-9  # share by which velocities differ that are the same
+_TIE = 1e-9  # velocities that differ by at most this share count as equal
 _CLOSE_TO_WHOLE = 1e-6
-_STEPS, _CLOSE = 50, 0.01  # of its prices: at most so many, and when the labels' shares are right
+_STEPS, _CLOSE = 50, 0.01  # of its prices: at most this many, and when the labels' shares are right
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def coordinate(
     storage : array of int, shape (clients,)
         Samples that each client can store (|B_c|).
     clients_per_label : int or array of int, shape (labels,)
-        Clients that a label is given to in the first pass, if there are so many.
+        Clients that a label is given to in the first pass, if there are enough.
     labels_per_client : int or array of int, shape (clients,), optional
-        Labels that a client is given at most; all if not said.
+        Most labels that a client is given; all by default.
     quantities : str
         How a client divides its storage among its labels: "even" as in the paper, with what is left
         over for its faster labels; "balanced" as even, with what is left over for the labels that
@@ -81,7 +81,7 @@ def coordinate(
         where that one is stored by others too.
     client_weights : str
         What clients count for when their models are averaged: "stored", the weights of what they
-        store (eq. 12), or "velocity", how much arrives there. Labels are weighed accordingly.
+        store (eq. 12), or "velocity", how much arrives there. Labels are weighted accordingly.
     held : array of int, shape (clients, labels), optional
         Quota of the plan before this one.
     loyalty : float
@@ -290,7 +290,7 @@ def _ranks(values: Floats) -> Ints:
 def _velocities(velocity: ArrayLike) -> Floats:
     speeds = np.asarray(velocity, dtype=np.float64)
     if speeds.ndim != 2:
-        raise ValueError(f"velocity: expected one row a client, got shape {speeds.shape}")
+        raise ValueError(f"velocity: expected one row per client, got shape {speeds.shape}")
     if not (np.isfinite(speeds) & (speeds >= 0)).all():
         raise ValueError("velocity: expected finite numbers of 0 or more, found others")
     return speeds

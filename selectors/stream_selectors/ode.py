@@ -38,7 +38,7 @@ def data_values(gradients: ArrayLike, direction: ArrayLike, normalize: bool = Fa
     Parameters
     ----------
     gradients : array, shape (samples, ...)
-        One gradient a sample.
+        One gradient per sample.
     direction : array, shape (...)
         The global gradient or an estimate of it; a plain 0 stands for the zero gradient.
     normalize : bool
@@ -108,7 +108,7 @@ class RunningGradient:
         self._mean = self._mean + (new - self._mean) * (count / self._count)
 
     def report(self) -> Floats:
-        """Return what the server is told, and start anew.
+        """Return what is reported to the server, and start again.
 
         If nothing arrived that is the last report, and a plain 0 if nothing ever did.
         """
@@ -136,7 +136,7 @@ class GlobalGradient:
         Weight of each client: how fast samples arrive there. Only their ratios matter.
     mode : str
         "incremental" replaces the last report of each participant, so that the estimate is the
-        weighted mean of everyone's last report; who never reported counts for nothing.
+        weighted mean of everyone's last report; a client that never reported does not count.
         "participants" is the weighted mean of the last participants' reports alone.
 
     Examples

@@ -27,7 +27,7 @@ class OdeSelector(StreamSelector):
     Parameters
     ----------
     capacity : int
-        Samples that are kept at most, of all labels together.
+        Most samples to keep, of all labels together.
     seed : int
         Of the generator that draws while there are no values.
     quota : array of int, optional
@@ -86,7 +86,7 @@ class OdeSelector(StreamSelector):
         return self._rng.random(len(batch)) if self._by_lot else batch.scores("value")
 
     def _rank_by(self, lot: bool) -> None:
-        """Make what is stored comparable to what comes: lots with lots, values with values."""
+        """Make what is stored comparable to what comes: random keys or values on both sides."""
         if lot != self._by_lot:
             self._by_lot = lot
             for key, label in self._labels.items():
@@ -100,7 +100,7 @@ class OdeSelector(StreamSelector):
         return key in store, gone
 
     def _again(self, key: int, score: float) -> None:
-        if not self._by_lot:  # a second lot would favour what is seen often
+        if not self._by_lot:  # a second draw would favour what is seen often
             self._store_of(self._labels[key]).refresh(key, score)
 
     def _forget(self, key: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from .base import Batch, Floats, StreamSelector
 from .value_store import ValueStore
 
-WINDOW = 50  # samples whose scores are remembered to tell noise by (ODE, appendix C.3)
+WINDOW = 50  # samples whose scores are remembered to detect noise (ODE, appendix C.3)
 
 
 class RankedSelector(StreamSelector):

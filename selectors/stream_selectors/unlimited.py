@@ -1,4 +1,4 @@
-"""Unlimited storage: the ideal that the others are measured by."""
+"""Unlimited storage: the ideal that the others are measured against."""
 
 from .base import StreamSelector
 

@@ -1,1 +1,1 @@
-"""What happens around the rounds: saving, stopping early, telling, reporting."""
+"""What happens around the rounds: saving, stopping early, logging, reporting."""

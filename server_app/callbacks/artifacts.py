@@ -65,7 +65,7 @@ class Artifacts(Callback):
             except ImportError as error:
                 told = advice(error) or error
                 _log.warning("%s is not written: %s", self.folder.path / name, told)
-            except Exception:  # a fault of this program: the run has done its work all the same
+            except Exception:  # a fault of this program: the run itself has succeeded
                 _log.exception("%s could not be written", self.folder.path / name)
 
     def _write_supports(self, loop: Loop) -> None:

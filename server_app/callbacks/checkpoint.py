@@ -28,11 +28,11 @@ class Checkpoints(Callback):
     folder : Path
         Where they go.
     every : int
-        Rounds between two; 0 for none but the last.
+        Rounds between checkpoints; 0 for the last only.
     keep : int
         How many to keep; the one before the last is there in case the last is damaged.
     may_write : callable, optional
-        Raises if another process has gone on with this run.
+        Raises if another process has resumed this run.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Checkpoints(Callback):
                 path.unlink(missing_ok=True)
 
     def on_roll_back(self, loop: Loop) -> None:
-        """Drop what was saved of later rounds: nothing good came of it."""
+        """Drop what was saved of later rounds, which failed."""
         self.may_write()
         self.on_run_start(loop)
         self._saved = loop.round
@@ -123,7 +123,7 @@ def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
     """Return the run folder and the state to resume from.
 
     ``where`` is a run folder or a checkpoint file. In a folder the newest readable checkpoint
-    counts: a damaged last one costs a round, not the run.
+    counts: if the last is damaged, only a round is lost.
     """
     path = Path(where)
     files = [path] if path.is_file() else _files(path / "checkpoints")[::-1]

@@ -1,4 +1,4 @@
-"""End a run that has got where it should, or gets nowhere."""
+"""End a run that has reached its target, or no longer improves."""
 
 import math
 from typing import Any
@@ -9,14 +9,14 @@ from .base import Callback
 
 
 class EarlyStop(Callback):
-    """Stop at a target, or when the main metric has not got better for some evaluations.
+    """Stop at a target, or when the main metric has not improved for some evaluations.
 
     Parameters
     ----------
     patience : int
         Evaluations without a better value that end the run; 0 for never.
     min_delta : float
-        How much counts as better.
+        Smallest improvement that counts.
     target : float
         Value that is good enough; 0 for none.
     metric : Metric (default: accuracy)

@@ -1,7 +1,7 @@
 """Runs in MLflow: ``callbacks = "mlflow"`` (`pip install 'forager-fl[mlflow]'`).
 
-Where they go is MLflow's affair: the environment variables ``MLFLOW_TRACKING_URI`` and
-``MLFLOW_EXPERIMENT_NAME`` say so.
+The environment variables ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` say where they
+go.
 """
 
 import os
@@ -14,7 +14,7 @@ class MlflowRuns(Tracker):
     """One run in MLflow, with the settings as parameters and the files as artifacts."""
 
     def open(self, config: dict[str, Any], title: str) -> str:
-        """Begin a run, or go on with the one before."""
+        """Begin a run, or continue the previous one."""
         # A server that is down would otherwise be tried for minutes, in every round.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

@@ -68,7 +68,7 @@ def _loaded(name: str) -> Make:
 
 
 class OwnCallbacks(Callback):
-    """Calls them all, and outlives what they raise.
+    """Calls them all, and survives what they raise.
 
     Parameters
     ----------
@@ -91,16 +91,16 @@ class OwnCallbacks(Callback):
         self._failures = dict.fromkeys(self.callbacks, 0)
 
     def on_run_start(self, loop: Loop) -> None:
-        """Tell all of them."""
+        """Call all of them."""
         self._call("on_run_start", loop)
 
     def on_round_end(self, loop: Loop) -> str | None:
-        """Tell all of them; the first reason to end the run counts."""
+        """Call all of them; the first reason to end the run counts."""
         reasons = self._call("on_round_end", loop)
         return next((reason for reason in reasons if isinstance(reason, str) and reason), None)
 
     def at_the_end(self) -> Callback:
-        """Return what tells them of the end of the run, when all is written that it leaves."""
+        """Return what notifies them of the end of the run, when all its files are written."""
         own = self
 
         class AtTheEnd(Callback):

@@ -1,4 +1,4 @@
-"""Tell how the run is going, one line a round."""
+"""Log how the run is going, one line per round."""
 
 import logging
 
@@ -10,7 +10,7 @@ _log = logging.getLogger("forager")
 
 
 class Progress(Callback):
-    """Log a line a round."""
+    """Log one line per round."""
 
     def on_run_start(self, loop: Loop) -> None:
         """Say what is about to happen."""

@@ -2,7 +2,7 @@
 
 The file beside ``rounds.csv`` is for the textfile collector of the node exporter. Where the
 environment variable ``FORAGER_PROMETHEUS`` names an address (``0.0.0.0:9464``), the same text is
-served there while the run goes on.
+served there during the run.
 """
 
 import os
@@ -17,7 +17,7 @@ from .tracker import Tracker
 
 ADDRESS = "FORAGER_PROMETHEUS"
 FILE = "metrics.prom"
-# What the numbers of a round mean; those that are sums go on growing over the run.
+# What the numbers of a round mean; sums keep growing over the run.
 GAUGES = {
     "accuracy": "accuracy on the server's test data",
     "loss": "loss on the server's test data",
@@ -134,7 +134,7 @@ def _serve(metrics: Prometheus, address: str) -> ThreadingHTTPServer | None:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: it would be a line every few seconds."""
+            """Log nothing: it would be a line every few seconds."""
 
     server = ThreadingHTTPServer((host, int(port)), Handler)
     threading.Thread(target=server.serve_forever, name="prometheus", daemon=True).start()

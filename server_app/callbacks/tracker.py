@@ -19,11 +19,11 @@ class Tracker(Callback):
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.run_id = ""  # the tracker's, which a resumed run goes on with
+        self.run_id = ""  # the tracker's, which a resumed run continues
         self._values = load("tools.report.round_values:RoundValues")(folder)
 
     def open(self, config: dict[str, Any], title: str) -> str:
-        """Begin a run, or go on with ``run_id``; return its id."""
+        """Begin a run, or continue ``run_id``; return its id."""
         raise NotImplementedError
 
     def log(self, server_round: int, values: dict[str, float]) -> None:

@@ -14,7 +14,7 @@ class WandbRuns(Tracker):
     """One run in W&B, with the settings as its config."""
 
     def open(self, config: dict[str, Any], title: str) -> str:
-        """Begin a run, or go on with the one before."""
+        """Begin a run, or continue the previous one."""
         import wandb
 
         self.run = wandb.init(

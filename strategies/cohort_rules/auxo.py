@@ -49,9 +49,9 @@ class AuxoRule(CohortRule):
         settings : Cohort
             As in the run config.
         seed : int
-            Of what is drawn by lot.
+            Of what is drawn at random.
         participants : int (default: 10)
-            Clients that train in a round.
+            Clients that train per round.
         rounds : int (default: not known)
             Of the run.
         private : bool (default: False)

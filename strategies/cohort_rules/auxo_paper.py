@@ -52,7 +52,7 @@ class AuxoPaperRule(CohortRule):
         self._report: dict[str, Any] = {}
 
     def place(self, scene: Scene) -> list[str]:
-        """Match requests to leaves; who is on the blacklist gets no place."""
+        """Match requests to leaves; clients on the blacklist get no place."""
         groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
         where = _by_key(groups)
         return [where.get(key, "") for key in scene.keys]

@@ -55,7 +55,7 @@ class Scene:
         what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
         ValueError are set aside.
     note : callable
-        Writes an event down.
+        Writes an event.
     """
 
     round: int
@@ -76,7 +76,7 @@ class CohortSignals:
 
 
 class CohortRule:
-    """Everyone in one cohort, for ever; rules override what they change."""
+    """All clients in one cohort, always; rules override what they change."""
 
     own_records: tuple[str, ...] = ()  # names of the records that it reads from replies
 
@@ -135,7 +135,7 @@ class CohortRule:
 def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
     """Ask clients for the loss of every cohort's model; those that do not answer are left out.
 
-    Every client is sent all models, which is the price.
+    The cost: every client is sent all models.
     """
     names = sorted(scene.models)
 

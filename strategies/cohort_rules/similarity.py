@@ -1,8 +1,8 @@
 """Cohorts by similarity: affinity propagation on how alike clients are (IOS, section 5).
 
-Every ``ios.every`` rounds all clients that have not told lately are asked, the similarity matrix is
-made and clients are clustered again. With ``similarity = "index-overlap"`` nothing but indices is
-used; with ``ios.signatures`` clients send signatures, and some are asked for their indices.
+Every ``ios.every`` rounds all clients that have not reported lately are asked, the similarity
+matrix is made and clients are clustered again. With ``similarity = "index-overlap"`` only indices
+are used; with ``ios.signatures`` clients send signatures, and some are asked for their indices.
 """
 
 import logging
@@ -32,7 +32,7 @@ class SimilarityRule(CohortRule):
         self.every, self.first = config[Ios].every, config[Ios].first_round
         self.seed = config.seed
         self.clusters: dict[str, str] = {}  # the cohort of each clustered client
-        self.fresh: dict[str, int] = {}  # the round in which each client told last
+        self.fresh: dict[str, int] = {}  # the round in which each client reported last
         self.generation = 0
         self._round = 0
         self._report: dict[str, Any] = {}
@@ -45,7 +45,7 @@ class SimilarityRule(CohortRule):
         return [self.clusters.get(key, largest) for key in scene.keys]
 
     def regroup(self, scene: Scene) -> Regrouping | None:
-        """Cluster again if it is time, after asking those who have not told since the last time."""
+        """Cluster again if it is time, after asking those who have not reported since then."""
         self._round = scene.round
         since = scene.round - self.first
         if since < 0 or since % self.every:
@@ -74,7 +74,7 @@ class SimilarityRule(CohortRule):
         return _origins(self.clusters, old)
 
     def _ask(self, scene: Scene) -> None:
-        """Ask the clients that have never told, or not since the last clustering."""
+        """Ask the clients that have never reported, or not since the last clustering."""
         old = scene.round - self.every
         stale = {key for key in scene.keys if self.fresh.get(key, old) <= old}
         by_model: dict[str, list[str]] = {}
@@ -100,7 +100,7 @@ class SimilarityRule(CohortRule):
             scene.note(account)
 
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Take what a client tells."""
+        """Take what a client reports."""
         self.similarity.hear(key, reply, sent)
         if key in self.similarity.told:
             self.fresh[key] = self._round
@@ -117,7 +117,7 @@ class SimilarityRule(CohortRule):
         return self.similarity.collected()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the clusters and what clients have told."""
+        """Return the clusters and what clients have reported."""
         return {
             "clusters": self.clusters,
             "fresh": self.fresh,

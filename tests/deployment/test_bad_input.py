@@ -110,7 +110,7 @@ def test_a_certificate_for_another_name(refused):
 
 def test_a_server_that_is_not_there_is_waited_for(refused):
     assert f"offline: {refused['nowhere']} cannot be reached" in refused["offline"]
-    assert "It is tried again and again" in refused["offline"]
+    assert "It keeps trying" in refused["offline"]
     assert refused["still-trying"]
 
 

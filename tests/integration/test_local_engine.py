@@ -361,7 +361,7 @@ def test_all_clients_failing_ends_the_run_with_a_reason(small, monkeypatch):
 def test_more_clients_asked_for_than_there_are(small, said):
     result = run_local({**small, "clients-per-round": 50}, quiet=False)
     assert result.rounds[-1]["received"] == 6
-    assert "50 clients per round were asked for, 6 are there: training those" in said
+    assert "50 clients per round were asked for, 6 are available: training those" in said
 
 
 def test_bad_settings_are_refused_before_anything_starts(small, tmp_path):

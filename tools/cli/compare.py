@@ -17,7 +17,7 @@ def add_to(app: typer.Typer) -> None:
                 "forager compare fedavg cosage -c \"task='npz' data.path='mine.npz'\"",
                 "two, on mine",
             ),
-            ("forager compare fedavg \"oldest: client-selector='aoi'\"", "one of your own making"),
+            ("forager compare fedavg \"oldest: client-selector='aoi'\"", "one of your own"),
         )
     )(compare)
 

@@ -12,7 +12,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            ("forager demo", "which demos there are"),
+            ("forager demo", "list the demos"),
             ("forager demo ios", "run one: some seconds"),
             ("forager demo cosage --seed 3", "was it luck?"),
         )

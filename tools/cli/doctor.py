@@ -1,4 +1,4 @@
-"""``forager doctor``: what works here, and what to do about what does not."""
+"""``forager doctor``: what works here, and how to fix what does not."""
 
 import typer
 

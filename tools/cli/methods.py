@@ -1,4 +1,4 @@
-"""``forager methods``: what there is."""
+"""``forager methods``: the methods and presets."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``forager new-task``: a file to start from with data and a model of one's own."""
+"""``forager new-task``: a file to start from with the user's own data and model."""
 
 import sys
 from importlib.util import find_spec

@@ -75,7 +75,7 @@ def run_folder(run: str, runs: Path) -> Path:
         newest = events_file(LATEST, runs)
         if newest is None:
             raise RunFolderError(
-                f"{runs}/ holds no run yet: start one by forager run, or name a run's folder"
+                f"{runs}/ holds no run yet: start one with forager run, or name a run's folder"
             )
         return newest.parent
     for place in (Path(run), runs / run):

@@ -1,4 +1,4 @@
-"""``forager resume``: go on with a run that was stopped."""
+"""``forager resume``: continue a run that was stopped."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ def resume(
         bool, typer.Option("--local", help="In this process, without Flower.")
     ] = False,
 ) -> None:
-    """Go on with a run from its last checkpoint, with the same settings.
+    """Continue a run from its last checkpoint, with the same settings.
 
     At most the round in flight is lost.
     """
@@ -46,8 +46,8 @@ def resume(
         folder = run_folder(run, runs)
         if not any(folder.glob("checkpoints/*.safetensors")):
             raise ConfigError(
-                f"{folder} has no checkpoint to go on from: it was stopped before its first round "
-                "ended, or checkpoint.every was 0. Start it again by forager run"
+                f"{folder} has no checkpoint to resume from: it was stopped before its first round "
+                "ended, or checkpoint.every was 0. Start it again with forager run"
             )
         same = RunFolder(folder).read_config().get("overrides") or {}
         same = {key: value for key, value in same.items() if key != "output-dir"}

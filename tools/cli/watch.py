@@ -1,4 +1,4 @@
-"""``forager watch``: follow runs while they go on, in the terminal or in a browser."""
+"""``forager watch``: follow runs live, in the terminal or in a browser."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +32,7 @@ def watch(
 ) -> None:
     """Show a run as it goes: accuracy, who trains, who is late, bytes, time left.
 
-    Reads events.jsonl and nothing else, so it works for every way to run, also over SSH.
+    Reads events.jsonl and nothing else, so it works for every way to run, even over SSH.
     """
     with errors_in_words():
         named = [run_folder(name, runs) for name in run or [] if name != "latest"]

@@ -1,4 +1,4 @@
-"""Somebody's ClientApp on virtual clients in this process, without Flower's programs."""
+"""Any ClientApp on virtual clients in this process, without Flower's programs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,7 +20,7 @@ class AppGrid(LocalGrid):
     Parameters
     ----------
     app : ClientApp
-        Of any make.
+        Any app.
     num_clients : int
         How many there are; each knows its ``partition-id`` and ``num-partitions``.
     run_config : dict, optional

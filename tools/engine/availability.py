@@ -1,4 +1,4 @@
-"""When clients are there: a trace that repeats, generated or given as arrays.
+"""When clients are online: a trace that repeats, generated or given as arrays.
 
 Phones take part while they charge at night, and only some nights. Times are in seconds.
 """
@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 class Availability:
-    """Intervals in which clients are there; after ``period`` everything starts again.
+    """Intervals in which clients are online; after ``period`` everything starts again.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Availability:
         hours: float = 6.0,
         zones: int = 1,
     ) -> "Availability":
-        """Return a generated trace: most clients are there by night, in one stretch.
+        """Return a generated trace: most clients are online at night, in one stretch.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Availability:
         days : int
             After which it repeats.
         nights : float
-            Share of the nights in which a client is there at all.
+            Share of the nights in which a client is online at all.
         hours : float
             Mean length of a stretch; the spread is a third of it.
         zones : int
@@ -94,18 +94,18 @@ class Availability:
         return cls(clients, *_wrapped(owner, middle - length / 2, length, days * DAY), days * DAY)
 
     def seconds_left(self, time: float) -> Floats:
-        """Return for how long each client stays; zero for those that are not there."""
+        """Return for how long each client stays; zero for those that are offline."""
         now = time % self.period
         left = np.zeros(self.clients)
         here = (self._start <= now) & (now < self._end)
         np.maximum.at(left, self._owner[here], self._end[here] - now)
         to_the_end = np.flatnonzero((left > 0) & (left >= self.period - now))
-        if to_the_end.size and now > 0:  # who is there at the end may be there at the beginning
+        if to_the_end.size and now > 0:  # a client online at the end may be online at the beginning
             left[to_the_end] += self.seconds_left(0.0)[to_the_end]
         return left
 
     def available(self, time: float) -> NDArray[np.bool_]:
-        """Return who is there."""
+        """Return who is online."""
         return np.asarray(self.seconds_left(time) > 0)
 
     def next_arrival(self, time: float) -> float | None:

@@ -31,7 +31,7 @@ class DeviceSpeeds:
             self.seconds_per_sample.shape != self.bytes_per_second.shape
         ):
             raise ValueError(
-                "seconds_per_sample, bytes_per_second: expected one number a client each"
+                "seconds_per_sample, bytes_per_second: expected one number per client in each"
             )
         for values in (self.seconds_per_sample, self.bytes_per_second):
             if not np.all(np.isfinite(values) & (values > 0)):
@@ -110,9 +110,9 @@ def first_to_finish(
     count : int
         Replies that are enough.
     deadline : float
-        Seconds after which nobody is waited for.
+        Seconds after which the round stops waiting.
     left : array of float, optional
-        For how long each client stays; who needs longer never replies.
+        For how long each client stays; a client that needs longer never replies.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     overrides : dict
         Run-config keys and values that differ from the defaults.
     quiet : bool (default: True)
-        Say nothing but warnings.
+        Log warnings only.
     """
     configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config = {**default_config(), **overrides}
@@ -58,7 +58,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
 
 @contextmanager
 def _old_objects_left_alone() -> Iterator[None]:
-    """Spare what exists already from garbage collection.
+    """Exclude existing objects from garbage collection.
 
     A round makes thousands of short-lived objects. Every few rounds Python would look through all
     modules and data for garbage among them, which takes as long as several rounds.

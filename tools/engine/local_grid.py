@@ -46,7 +46,7 @@ _MOST_ASKED = 10_000  # clients that are asked for their names
 _LEFT = 5  # Flower's code for a node that is gone
 _PULL_BYTES = (
     64 * 2**20
-)  # model bytes that one pull answers at most, so that replies can be consumed as they come
+)  # most model bytes that one pull answers, so that replies can be consumed as they come
 
 
 class _Contexts(Mapping[int, Context]):
@@ -91,7 +91,7 @@ class LocalGrid(Grid):
     check_wire : bool (default: False)
         Serialise and read back every message and reply, as a real transport would.
     devices : SimulatedDevices, optional
-        How fast clients are, and when they are there. Answers then arrive in the order of their
+        How fast clients are, and when they are online. Answers then arrive in the order of their
         simulated times, and a client that leaves before it is done answers with an error.
     """
 
@@ -137,7 +137,7 @@ class LocalGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the ids of the virtual clients that are there."""
+        """Return the ids of the virtual clients that are online."""
         if self.devices is None:
             return list(self.contexts) if self.numbered is None else self.numbered
         return [_FIRST_NODE + client for client in self.devices.present()]
@@ -204,9 +204,9 @@ class LocalGrid(Grid):
     def _samples(self, message: Message, reply: Message) -> int:
         """Return how many samples a client trained on for its answer, epochs included.
 
-        To tell a loss takes a forward pass, a third of a training; a similarity takes the training
-        of a few mini-batches. A support takes the gradients of all samples, after a training where
-        it is known only then.
+        A loss takes a forward pass, a third of a training; a similarity takes the training of a
+        few mini-batches. A support takes the gradients of all samples, after a training where it
+        is known only then.
         """
         if reply.has_error():
             return 0
@@ -225,7 +225,7 @@ class LocalGrid(Grid):
             passes: int = config.local_epochs * teller.trains + teller.passes
             return round(examples * passes)
         if ARRAYS not in reply.content and SPARSE not in reply.content:
-            return 0  # an answer without a model took no training to speak of
+            return 0  # an answer without a model took almost no training
         steps = 0 if asked is None else int(str(asked.get(STEPS, 0)))
         steps = steps or config.local_steps
         return steps * config.batch_size or round(examples * config.local_epochs)

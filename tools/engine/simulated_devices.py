@@ -27,7 +27,7 @@ class SimulatedDevices:
     speeds : DeviceSpeeds, optional
         How fast they are; infinitely fast by default.
     availability : Availability, optional
-        When they are there; always by default.
+        When they are online; always by default.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class SimulatedDevices:
         self.clock = 0.0
 
     def present(self) -> list[int]:
-        """Return who is there now; if nobody is, time passes until somebody comes."""
+        """Return who is online now; if nobody is, time passes until somebody is."""
         if self.availability is None:
             return list(range(self.clients))
         here = np.flatnonzero(self.availability.available(self.clock))
@@ -72,13 +72,13 @@ class SimulatedDevices:
         return [float(s) for s in self.speeds.round_seconds(clients, samples, down, up)]
 
     def seconds_left(self, client: int) -> float:
-        """Return for how long a client will be there."""
+        """Return for how long a client will be online."""
         if self.availability is None:
             return math.inf
         return float(self.availability.seconds_left(self.clock)[client])
 
     def pass_time(self, seconds: float) -> None:
-        """Let the clock go on."""
+        """Advance the clock."""
         self.clock += seconds
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class SimulatedDevices:
 
 
 def simulated_devices(config: RunConfig) -> SimulatedDevices | None:
-    """Return the devices that a config describes, or None if all are alike and always there."""
+    """Return the devices that a config describes, or None if all are alike and always online."""
     settings, clients = config.devices, config.num_clients
     if settings.availability == "always" and not settings.slow:
         return None

@@ -2,7 +2,7 @@
 
 Ray is what Flower's simulation needs anyway (the extra ``simulation``). Every machine needs the
 same packages, and this project at the same path. A run that is lost with its machine counts as
-failed; the others go on, and the same command does it again.
+failed; the others continue, and the same command repeats it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ClusterPool:
     runner : str
         What runs a task, as ``module:function``.
     processes : int, optional
-        How many runs go on at the same time; by default as many as the cluster has cores.
+        Runs at the same time; by default as many as the cluster has cores.
     scratch : Path
         Runs whose output goes below this folder leave nothing behind on their machine.
     """

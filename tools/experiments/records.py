@@ -59,7 +59,7 @@ class Cell:
 class Record:
     """One finished run, as a line of the sweep file."""
 
-    # `cell` stays first: LINE_START is how a torn line is told from a foreign file.
+    # `cell` stays first: LINE_START distinguishes a torn line from a foreign file.
     cell: str
     seed: int
     digest: str

@@ -84,7 +84,7 @@ def sweep(
     path : Path, optional
         The sweep file; ``sweeps/<name>.jsonl`` by default.
     processes : int, optional
-        How many runs go on at the same time; the number of cores by default, of this machine or
+        Runs at the same time; the number of cores by default, of this machine or
         of the cluster.
     runner : str
         What runs one config, as ``module:function``; the local engine by default.
@@ -133,7 +133,7 @@ class Sweep:
 
     @property
     def processes(self) -> int:
-        """How many runs go on at the same time."""
+        """How many runs at the same time."""
         return self._pool.processes
 
     def missing(self, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Run]:
@@ -143,7 +143,7 @@ class Sweep:
         return [run for run in runs if run.key not in self._done]
 
     def run(self, runs: Sequence[Run], progress: SweepProgress) -> None:
-        """Do these runs and write each down as it ends."""
+        """Do these runs and record each as it ends."""
         check_runner(self._pool.runner)
         tasks = [run.overrides(self._folder) for run in runs]
         for position, reply in self._pool.run(tasks):

@@ -70,14 +70,14 @@ def check_runner(runner: str) -> None:
 
 
 class WorkerPool:
-    """Processes that run tasks, at most so many at the same time; they outlive a list of tasks.
+    """Processes that run tasks, at most this many at the same time; they outlive a list of tasks.
 
     Parameters
     ----------
     runner : str
         What runs a task, as ``module:function``.
     processes : int
-        How many runs go on at the same time.
+        Runs at the same time.
     scratch : Path
         Existing folder for what the workers print.
     """

@@ -1,1 +1,1 @@
-"""Starting Flower: its environment, its command line, a SuperLink of one's own."""
+"""Starting Flower: its environment, its command line, a private SuperLink."""

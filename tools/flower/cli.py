@@ -1,6 +1,6 @@
 """Flower's command line, for programs: submit a run, read its log, learn how it ended.
 
-Its exit codes do not tell whether a run succeeded, so everything here goes by its JSON answers.
+Its exit codes do not say whether a run succeeded, so everything here goes by its JSON answers.
 """
 
 import json

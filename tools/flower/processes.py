@@ -77,7 +77,7 @@ class Program:
         """Return what runs of the program and of all that it started.
 
         Flower gives some of its children a process group of their own; these groups are remembered,
-        because nothing else tells whose children they are once their parent has ended.
+        because nothing else shows whose children they are once their parent has ended.
         """
         return family(self.process.pid, self._groups)
 
@@ -163,7 +163,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def process_table() -> list[Process]:
-    """Return all processes of this machine, those that have ended and wait for burial (Z) too.
+    """Return all processes of this machine, zombies (Z) included.
 
     >>> import os
     >>> [p.parent == os.getppid() for p in process_table() if p.pid == os.getpid()]
@@ -198,7 +198,7 @@ def free_port() -> int:
 
 
 def answers(port: int, path: str = "/health") -> bool:
-    """Tell whether a web server on this machine answers, asked directly and not by a proxy."""
+    """Return whether a web server on this machine answers, asked directly and not by a proxy."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2.0)
     try:
         connection.request("GET", path)

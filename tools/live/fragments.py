@@ -39,7 +39,7 @@ class Pictures:
     _not_before: float = 0.0
 
     def due(self, runs: Sequence[FollowedRun]) -> bool:
-        """Tell whether there is something new, and drawing has rested long enough."""
+        """Return whether there is something new, and drawing has rested long enough."""
         return _version(runs) != self._version and time.monotonic() >= self._not_before
 
     def draw(self, runs: Sequence[FollowedRun]) -> None:

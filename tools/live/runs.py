@@ -10,7 +10,7 @@ from ..report.watch.state import RunState
 from ..report.watch.tail import Tail
 
 MOST_SHOWN = 4  # runs side by side, unless the user asks for others
-LONG_AGO = 600.0  # seconds without news after which a run is not taken for going on
+LONG_AGO = 600.0  # seconds without news after which a run does not count as running
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Runs:
     Parameters
     ----------
     output : Path
-        Where run folders lie; it need not exist yet.
+        Where run folders are; it need not exist yet.
     named : iterable of Path
         Folders of runs that the user asked for, wherever they are: these are shown at first.
     """

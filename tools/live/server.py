@@ -41,7 +41,7 @@ def application(
     token : str
         First part of every path; without it nothing is answered.
     poll : float
-        Seconds between looks at the logs.
+        Seconds between checks of the logs.
     stopping : callable
         Whether the server is about to end.
     """

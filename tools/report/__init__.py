@@ -35,7 +35,7 @@ def write_report(folder: "RunFolder") -> Path:
 
 
 def write_rounds_csv(folder: "RunFolder") -> Path:
-    """Write `rounds.csv`, one row a round; what is unknown stays empty."""
+    """Write `rounds.csv`, one row per round; what is unknown stays empty."""
     history = History.from_events(folder.read_events())
     rows, columns = history.rows, csv_columns(history.metrics)
     text = io.StringIO()

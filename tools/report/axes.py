@@ -50,7 +50,7 @@ def filled(history: History, column: str, rounds: list[int]) -> NDArray[np.float
 
 
 def stack(axes: "Axes", rounds: list[int], layers: Sequence[tuple[str, str, ArrayLike]]) -> None:
-    """Draw layers (label, colour, a value a round) on top of each other."""
+    """Draw layers (label, colour, one value per round) on top of each other."""
     base: NDArray[np.float64] = np.zeros(rounds[-1] - rounds[0] + 1)
     for label, colour, values in layers:
         top = base + np.asarray(values)
@@ -100,14 +100,14 @@ def percent_axis(axes: "Axes") -> None:
 
 
 def rows_height(rows: int) -> float:
-    """Return inches that leave room for the names of so many rows, if they are named at all."""
+    """Return inches that leave room for the names of this many rows, if they are named at all."""
     return float(np.clip(0.8 + 0.13 * rows, 2.6, 4.7))
 
 
 def pixel_rows(
     axes: "Axes", pixels: NDArray[np.uint8], first: int, names: list[str], what: str
 ) -> None:
-    """Draw a row of pixels for each name, a column a round."""
+    """Draw a row of pixels for each name, one column per round."""
     extent = (first - 0.5, first + pixels.shape[1] - 0.5, len(names) - 0.5, -0.5)
     axes.imshow(pixels, extent=extent, aspect="auto", interpolation="none")
     if len(names) <= MOST_NAMED:

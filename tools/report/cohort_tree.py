@@ -104,7 +104,7 @@ class CohortTree:
                     self.cohorts[name].scores[current] = score
 
     def rounds(self) -> list[int]:
-        """Return the rounds from the first to the last that sizes are known of."""
+        """Return the rounds from the first to the last with known sizes."""
         known = [current for cohort in self.cohorts.values() for current in cohort.sizes]
         return list(range(min(known), max(known) + 1)) if known else []
 

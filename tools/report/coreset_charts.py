@@ -62,7 +62,7 @@ def coreset_samples_chart(history: History) -> Plot | None:
             for name, (label, colour) in ORIGINS.items()
         ]
         stack(axes, rounds, [layer for layer in layers if any(layer[2])])
-        finish(axes, "samples a round")
+        finish(axes, "samples per round")
 
     return draw("coreset-samples", HEIGHT, paint, over_lines(""))
 
@@ -117,7 +117,7 @@ PICTURES = (
     Picture(
         "How the samples of a round were chosen",
         coreset_samples_chart,
-        "Coresets are kept for some rounds and then chosen anew. Samples at random are of clients "
+        "Coresets are kept for some rounds and then chosen again. Samples at random are of clients "
         "that have not chosen yet; peaks of new choices are when work is spent "
         "on choosing.",
     ),

@@ -51,7 +51,7 @@ def seconds_chart(history: History) -> Plot | None:
     def paint(axes: "Axes") -> None:
         layers = [("selecting", THIRD, selecting), ("training and the rest", FIRST, rest)]
         stack(axes, rounds, layers)
-        finish(axes, "seconds a round")
+        finish(axes, "seconds per round")
 
     return draw("seconds", HEIGHT, paint, over_lines("s"))
 

@@ -165,7 +165,7 @@ class History:
         self.notes.setdefault(type(event), {})[current, event.cohort or ""] = event
 
     def noted(self, kind: type[Kind]) -> dict[int, list[Kind]]:
-        """Return the notes of a kind, by round in their order; one a cohort.
+        """Return the notes of a kind, by round in their order; one per cohort.
 
         Examples
         --------
@@ -247,7 +247,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Length of the run; the rounds count too, since a resumed run's clock starts anew."""
+        """Length of the run; the rounds count too, since a resumed run's clock starts again."""
         told = self.finish.seconds if self.finish else None
         return max(told or 0.0, self.last_time, self.total("seconds"))
 
@@ -259,7 +259,7 @@ class History:
         return counts
 
     def ages(self) -> NDArray[np.int64]:
-        """Return how long clients had waited when a round chose: a row a client, a column a round.
+        """Return how long clients had waited when a round chose: clients by rounds.
 
         The columns are all rounds from the first choice to the last. An age is the number of
         rounds since the client was last chosen, or since the first one.

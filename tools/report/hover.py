@@ -26,14 +26,14 @@ def frame(axes: "Axes") -> dict[str, Any]:
 
 
 def over_lines(unit: str, scale: float = 1.0) -> Hover:
-    """Tell the values of all lines and layers that have a label, at the pointer's round.
+    """Show the values of all lines and layers that have a label, at the pointer's round.
 
     Parameters
     ----------
     unit : str
         Of the values.
     scale : float (default: 1.0)
-        Turns what is drawn into what is told, as 100 for shares in per cent.
+        Turns what is drawn into what is shown, such as 100 for shares in per cent.
     """
 
     def hover(axes: "Axes") -> dict[str, Any]:
@@ -43,7 +43,7 @@ def over_lines(unit: str, scale: float = 1.0) -> Hover:
 
 
 def over_metric(metric: Metric) -> Hover:
-    """Tell the values of a metric: shares in per cent."""
+    """Show the values of a metric: shares in per cent."""
     return over_lines("%", 100) if metric.share else over_lines("")
 
 
@@ -75,9 +75,9 @@ def lines_at(
 def over_cells(
     rows: Sequence[str], columns: Sequence[str], values: NDArray[Any], parts: int = 1
 ) -> Hover:
-    """Tell the value of the cell under the pointer, and the names of its row and column.
+    """Show the value of the cell under the pointer, and the names of its row and column.
 
-    Values are sent as whole numbers of so many `parts` of one, since there can be many.
+    Values are sent as whole multiples of 1 / `parts`, since there can be many.
     """
 
     def hover(axes: "Axes") -> dict[str, Any]:
@@ -91,7 +91,7 @@ def over_cells(
 def over_names(
     rows: Sequence[str], columns: Sequence[str], names: Sequence[Sequence[str]]
 ) -> Hover:
-    """Tell the name that the cell under the pointer has, as :func:`over_cells` tells its value."""
+    """Show the name of the cell under the pointer, as :func:`over_cells` shows its value."""
     known = sorted({name for row in names for name in row})
     number = {name: place for place, name in enumerate(known)}
 

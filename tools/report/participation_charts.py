@@ -60,7 +60,7 @@ def participation_chart(history: History) -> Plot | None:
 
 
 def choices_chart(history: History) -> Plot | None:
-    """Draw who was chosen when and how long the others waited: a row a client, a column a round."""
+    """Draw who was chosen when and how long the others waited: clients by rounds."""
     if not any(history.chosen.values()):
         return None
     first, last = min(history.chosen), max(history.chosen)

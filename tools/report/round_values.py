@@ -1,4 +1,4 @@
-"""The numbers of each round as they come, for whoever passes them on while a run goes on."""
+"""The numbers of each round as they come, to be passed on during a run."""
 
 import math
 

@@ -33,7 +33,7 @@ class Likeness:
     clients, clusters : list of str
         Name and cluster of each row; an empty cluster where none is known.
     matrix : array
-        A row and a column a client.
+        One row and one column per client.
     """
 
     round: int
@@ -43,7 +43,7 @@ class Likeness:
 
 
 def last_likeness(history: History) -> Likeness | None:
-    """Return the last similarities that the run wrote down, if they make sense.
+    """Return the last similarities that the run logged, if they make sense.
 
     >>> event = {"event": "similarity", "round": 3, "clients": ["a", "b", "c"],
     ...     "matrix": [[1, 0, 0.5], [0, 1, 0], [0.5, 0, 1]], "labels": {"a": 1, "b": 0, "c": 1}}

@@ -66,12 +66,12 @@ def _limit(history: History) -> float | None:
 
 
 def criterion_known(history: History) -> bool:
-    """Tell whether the run's cohorts are split by such a criterion at all."""
+    """Return whether the run's cohorts are split by such a criterion at all."""
     return any(e[-1].heterogeneity is not None for e in history.noted(CohortsTrained).values())
 
 
 def why_never_split(history: History) -> str:
-    """Say what kept a run from splitting its one cohort, as far as its settings tell."""
+    """Say what kept a run from splitting its one cohort, as far as its settings show."""
     number = history.started.number
     rounds = history.rounds_done
     first, least = number("cohort.first-split"), number("cohort.min-participants")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def class_counts(
     told: Mapping[int, Sequence[Sequence[int]]],
 ) -> tuple[int, NDArray[np.float64]]:
-    """Return the first round and how many samples of each class there were: a column a round.
+    """Return the first round and how many samples of each class there were: one column per round.
 
-    A round that says nothing is like the one before. What is told of a round is a list of counts
+    A round that says nothing is like the one before. A round's report is a list of counts
     from each cohort.
 
     >>> class_counts({2: [[2, 1]], 4: [[3, 1], [1]]})[1].tolist()
@@ -45,7 +45,7 @@ def class_counts(
 
 
 def class_picture(name: str, first: int, table: NDArray[np.float64]) -> Plot | None:
-    """Draw samples of each class over rounds: a row a class, the stronger the more."""
+    """Draw samples of each class over rounds: one row per class, the stronger the more."""
     if not table.any():
         return None
     classes = [str(label) for label in range(len(table))]

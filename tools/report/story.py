@@ -30,7 +30,7 @@ def ending(history: History) -> str:
 
 
 def ended_well(history: History) -> bool:
-    """Tell whether the run came to the end that it was meant to have."""
+    """Return whether the run came to its intended end."""
     return history.finish is not None and history.finish.reason in ("completed", "early-stop")
 
 
@@ -108,7 +108,7 @@ def own_data_sentence(history: History) -> str:
 
 
 def traffic_sentence(history: History) -> str:
-    """Say what was sent to and fro, and what of it served selecting."""
+    """Say what was sent down and up, and how much of it was for selecting."""
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
     total = down + up + selecting
     if not total:

@@ -29,7 +29,7 @@ class Moon(Plain):
     The loss is the cross-entropy of ``[cos(z, z_global), cos(z, z_previous)] / temperature`` with
     the first as the right answer (eq. 3), where ``z`` is what the head is given; there is no
     projection in between. The representations of the global and of the previous model do not change
-    in a round: they are computed once, not once a batch. In a client's first round there is no
+    in a round: they are computed once, not once per batch. In a client's first round there is no
     previous model and the loss is plain cross-entropy: with the global model in its place the added
     term would be constant.
     """
@@ -68,7 +68,7 @@ class Moon(Plain):
 
 
 def _fixed(model: nn.Module, head: nn.Linear) -> bool:
-    """Tell whether nothing below the head is trained."""
+    """Return whether nothing below the head is trained."""
     own = {id(parameter) for parameter in head.parameters()}
     return all(id(p) in own for p in model.parameters() if p.requires_grad)
 

@@ -72,7 +72,7 @@ def load_raw(spec: TaskSpec, problem: Problem | None = None) -> RawData:
 
 
 def chosen_problem(spec: TaskSpec, raw: RawData) -> Problem:
-    """Return what is learnt from data: as the spec says, as they say, or as their targets look."""
+    """Return what is learned from data: by the spec, by the data, or by the look of the targets."""
     named = spec.kind if spec.kind != "auto" else raw.problem or kind_of(raw.y_train)
     problem = problem_of(named) if isinstance(named, str) else named
     if spec.tokens:

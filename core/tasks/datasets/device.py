@@ -27,7 +27,7 @@ def load_device_data(
     classes : int
         How many classes all devices together have; 0 if that is not known here.
     problem : Problem, optional
-        What is learnt, if that is known without these data.
+        What is learned, if that is known without these data.
     fault : str
         Why the number of classes is not known.
 

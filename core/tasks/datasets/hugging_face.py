@@ -36,7 +36,7 @@ _TRAIN, _TEST = ("train", "training"), ("test", "validation", "valid")
 
 
 def reads(path: str) -> bool:
-    """Tell whether a device's path is of a kind that is read here, and not an ``.npz`` file."""
+    """Return whether a device's path is of a kind that is read here, and not an ``.npz`` file."""
     place = Path(path).expanduser()
     if place.is_file():
         return place.suffix in _TABLES
@@ -89,7 +89,7 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
         return datasets.load_dataset(repository, configuration or None)
     except TaskError:
         raise
-    except Exception as error:  # its own, of the network, of the files: all are told by name
+    except Exception as error:  # its own, of the network, of the files: all are reported by name
         what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"

@@ -38,7 +38,7 @@ class RawData:
         Number of classes; 0 stands for the largest label plus one. In other problems the number
         of outputs that a model has.
     problem : Problem or str
-        What is learnt: a kind of `core.tasks.problems`, or a problem of one's own; empty goes by
+        What is learned: a kind of `core.tasks.problems`, or a user's own problem; empty goes by
         the targets.
     """
 
@@ -107,7 +107,7 @@ def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData
     origin : str
         Where it came from, for error messages.
     problem : Problem, optional
-        What is learnt; by default as the data say, or their targets look.
+        What is learned; by default as the data say, or their targets look.
 
     Raises
     ------

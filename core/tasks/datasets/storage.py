@@ -37,7 +37,7 @@ def cache_folder(cache_dir: str) -> Path:
 def cached_arrays(folder: Path, name: str, build: Callable[[], Arrays]) -> Arrays:
     """Arrays kept under a name, built and kept if they are not there yet.
 
-    A damaged file is built anew. Where the folder cannot be written, the arrays are built
+    A damaged file is rebuilt. Where the folder cannot be written, the arrays are built
     every time.
 
     Parameters
@@ -55,7 +55,7 @@ def cached_arrays(folder: Path, name: str, build: Callable[[], Arrays]) -> Array
             with np.load(path, allow_pickle=False) as file:
                 return dict(file)
         except UNREADABLE as error:
-            _log.warning("building %s anew, it cannot be read: %s", path, error)
+            _log.warning("rebuilding %s, it cannot be read: %s", path, error)
     arrays = build()
     try:
         write_arrays(path, arrays)

@@ -1,4 +1,4 @@
-"""Convolutional networks that are small enough to be trained from nothing on a device."""
+"""Convolutional networks that are small enough to be trained from scratch on a device."""
 
 from torch import nn
 
@@ -75,7 +75,7 @@ def segmenter(spec: ModelSpec) -> nn.Sequential:
 def _two_convolutions(spec: ModelSpec, first: int, second: int, width: int) -> nn.Sequential:
     channels, *sides = spec.image(_SMALLEST_PADDED)
     padding = 0 if min(sides) >= _SMALLEST_UNPADDED else 2
-    lost = 4 - 2 * padding  # pixels a side that one convolution takes away
+    lost = 4 - 2 * padding  # pixels per side that one convolution takes away
     rows, columns = (((side - lost) // 2 - lost) // 2 for side in sides)
     return nn.Sequential(
         nn.Conv2d(channels, first, 5, padding=padding),

@@ -54,7 +54,7 @@ def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Line
     (torch.Size([2, 4]), 3)
     """
     head = model.get_submodule(linear_head(model))
-    assert isinstance(head, nn.Linear)  # linear_head promises it
+    assert isinstance(head, nn.Linear)  # linear_head guarantees it
     if isinstance(model, nn.Sequential) and model[-1] is head:
         return model[:-1], head
     return lambda x: _input_of(head, model, x), head

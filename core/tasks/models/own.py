@@ -18,7 +18,7 @@ _BUILT_IN = "use a model for this kind of problem (segmenter, char-gru), or your
 def own(spec: ModelSpec) -> nn.Module:
     """Build the model that the user's callable returns, after a trial with a batch of two zeros.
 
-    Whatever goes wrong in the user's code is told as a fault of the key ``model``.
+    Whatever goes wrong in the user's code is reported as a fault of the key ``model``.
     """
     factory = _find(spec.model)
     try:

@@ -8,7 +8,7 @@ from ..errors import TaskError, invalid
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything a model builder is told.
+    """Everything a model builder needs to know.
 
     Attributes
     ----------

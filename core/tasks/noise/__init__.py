@@ -1,4 +1,4 @@
-"""What spoils clients' data, by name: one file each, one line in the registry each."""
+"""Noise in clients' data, by name: one file each, one line in the registry each."""
 
 from collections.abc import Callable
 

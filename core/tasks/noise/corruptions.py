@@ -1,4 +1,4 @@
-"""Nine ways to spoil inputs, each in five severities, for images of any size.
+"""Nine ways to corrupt inputs, each in five severities, for images of any size.
 
 The kinds are nine of the common corruptions of Hendrycks and Dietterich, "Benchmarking Neural
 Network Robustness to Common Corruptions and Perturbations", 2019, that GCFL uses. Sizes of effects

@@ -13,7 +13,7 @@ from ..metrics import Metric
 
 
 class Problem:
-    """A learning problem; a task of one's own is a subclass with data and a model.
+    """A learning problem; a user's own task is a subclass with data and a model.
 
     Override what is special. All methods get tensors with one sample per row of the first axis.
 
@@ -26,7 +26,7 @@ class Problem:
         Whether the target of a sample is one class. Parts of methods that work label by label
         need it.
     tokens : bool
-        Whether inputs are whole numbers, such as token ids, and stay so.
+        Whether inputs are integers, such as token ids, and stay integers.
     default_model : str
         The built-in model that ``model = 'auto'`` takes.
     collate : callable, optional
@@ -51,7 +51,7 @@ class Problem:
     default_model: str = "softmax"
     collate: Callable[[list[Any]], Any] | None = None
 
-    # ---- What a task of one's own adds: data and a model (see `core.tasks.own_task`)
+    # ---- What a user's own task adds: data and a model (see `core.tasks.own_task`)
 
     def data(self) -> Any:
         """Return one pool of data, which the run spreads over clients (``partition``)."""
@@ -145,7 +145,7 @@ class Problem:
         return (num_outputs,)
 
     def strata(self, targets: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the stratum of each sample: what parts that work label by label go by."""
+        """Return the stratum of each sample, for methods that work label by label."""
         return np.zeros(len(targets), dtype=np.int64)
 
     def num_strata(self, num_outputs: int) -> int:

@@ -22,7 +22,7 @@ class Arrivals(NamedTuple):
     Attributes
     ----------
     keys : ndarray of int64
-        One number a sample, the same whenever the sample is seen again.
+        One number per sample, the same whenever the sample is seen again.
     x : ndarray of float32
         Inputs, one sample per row of the first axis.
     y : ndarray of int64
@@ -88,7 +88,7 @@ class RoundClock:
 
 
 class LabelRates:
-    """Samples of each label per round, as observed; what is long ago counts less.
+    """Samples of each label per round, as observed; older arrivals count less.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class LabelRates:
         self._rounds = 0.0
 
     def observe(self, labels: NDArray[np.int64], rounds: int, share: float = 1.0) -> None:
-        """Take notice of what arrived in so many rounds; only a share of it, if told so."""
+        """Count what arrived in this many rounds; only a share of it, if one is given."""
         counts = np.bincount(labels, minlength=len(self._counts)).astype(np.float64)
         older = np.exp(-rounds / _MEMORY)
         # The rounds weigh, together, the sum of a geometric series; so does what came in them.
@@ -153,7 +153,7 @@ def fitted(x: NDArray[Any], input_shape: tuple[int, ...]) -> NDArray[np.float32]
 
 
 def content_keys(x: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one number a sample, made of its content: a copy of a sample is that sample again.
+    """Return one number per sample, made of its content: a copy of a sample is that sample again.
 
     >>> a, b, again = content_keys(np.float32([[1, 2], [3, 4], [1, 2]]), np.zeros(3, int))
     >>> bool(a == again != b)
@@ -174,7 +174,7 @@ def without_unusable(arrivals: Arrivals, num_classes: int, origin: str) -> Arriv
     if usable.all():
         return arrivals
     _log.warning(
-        "%s: %d of %d samples left out: not finite, or of a label outside 0 to %d",
+        "%s: %d of %d samples left out: not finite, or with a label outside 0 to %d",
         origin,
         (~usable).sum(),
         len(usable),

@@ -26,7 +26,7 @@ from .sample_files import KINDS, labels_in, samples_in
 
 _log = logging.getLogger("forager")
 
-_ROUND = 60.0, 3600.0  # seconds that a round is taken to last: at least, at most
+_ROUND = 60.0, 3600.0  # assumed seconds per round: at least, at most
 _VANISHED = 100_000  # files that are gone and still remembered, as a disk may only be unmounted
 
 
@@ -49,7 +49,7 @@ class FolderStream:
 
     How fast labels come is measured in rounds. Of files whose times lie further apart than the
     rounds that passed, as at the first contact with a folder that has long been filling, only what
-    falls into so many rounds is counted.
+    falls into that many rounds is counted.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class FolderStream:
                 x, y = samples_in(file.path, self._numbers, self.input_shape)
             except UNREADABLE as error:
                 self._refused.add(file.mark)
-                _log.warning("%s: left until it changes: %s", file.path, one_line(error))
+                _log.warning("%s: skipped until it changes: %s", file.path, one_line(error))
                 continue
             inputs.append(x)
             labels.append(y)
@@ -132,7 +132,7 @@ class FolderStream:
     def survey(self, until_round: int) -> None:
         """Count the labels of what waits, by the files' names and times; nothing is taken.
 
-        A device need not have a model for that. :meth:`label_velocity` tells of it until the files
+        A device need not have a model for that. :meth:`label_velocity` reports it until the files
         are read.
         """
         labels, times, count = [np.zeros(0, dtype=np.int64)], [], 0
@@ -183,7 +183,7 @@ class FolderStream:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what ``state_dict`` returned."""
         self._done = set(state["done"].tolist())
-        # An older state does not tell what could not be read: such files are left alone.
+        # An older state does not say what could not be read: such files are left alone.
         self._refused = set(state["refused"].tolist()) if "refused" in state else set(self._done)
         self._contact = float(state.get("contact", 0.0))
         self._rates.load_state_dict(state["rates"])

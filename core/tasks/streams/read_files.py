@@ -1,4 +1,4 @@
-"""What becomes of a file whose samples have been read and whose store is on the disk."""
+"""What to do with a file whose samples have been read and are stored on disk."""
 
 import logging
 import shutil
@@ -35,7 +35,7 @@ class AfterReading:
         text : object
             Value of ``stream-read``.
         origin : Path
-            The folder that fills; files cannot be moved into it, as they would arrive anew.
+            The folder that fills; files cannot be moved into it, as they would arrive again.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class AfterReading:
         return not self.deletes and self.folder is None
 
     def apply(self, path: Path, origin: Path) -> bool:
-        """Delete or move a file; return whether it is gone. What fails is said and left."""
+        """Delete or move a file; return whether it is gone. Failures are logged."""
         try:
             if self.folder is not None:
                 target = _free(self.folder / path.relative_to(origin))
@@ -70,7 +70,7 @@ class AfterReading:
             elif self.deletes:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("%s: was read, but cannot be taken away: %s", path, one_line(error))
+            _log.warning("%s: was read, but cannot be removed: %s", path, one_line(error))
         return not path.exists()
 
 

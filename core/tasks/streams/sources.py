@@ -1,8 +1,8 @@
-"""Data that arrive over time: a partition played as a stream, a folder, one's own source.
+"""Data that arrive over time: a partition played as a stream, a folder, a user's own source.
 
-All streams have the interface of `core.tasks.streams.arrivals.Stream`. To bring a source of one's
-own, write a function that takes the number of samples taken so far, and gives those that came after
-as pairs of input and label::
+All streams have the interface of `core.tasks.streams.arrivals.Stream`. To bring your own source,
+write a function that takes the number of samples taken so far, and gives those that came after as
+pairs of input and label::
 
     def readings(start: int) -> Iterator[tuple[ArrayLike, int]]:
         for row in database.rows_from(start):
@@ -43,7 +43,7 @@ __all__ = ["Arrivals", "FolderStream", "OwnStream", "PartitionStream", "Stream"]
 Source = Callable[[int], Iterator[tuple[ArrayLike, int]]]
 
 LIMIT = 4096
-"""Samples that one contact with the server takes of a source, unless told otherwise."""
+"""Samples that one contact with the server takes from a source by default."""
 
 _RECENT = 50  # rounds whose arrivals say how fast each label is, where that changes
 
@@ -65,7 +65,7 @@ class PartitionStream:
         What the order depends on.
     drift : float
         How much the mix of classes changes in the course of a pass: 0 not at all, 1 so that one
-        class comes after the other. Every pass has an order of classes of its own.
+        class comes after the other. Every pass has its own order of classes.
     burst : int
         Rounds whose samples arrive together, in the last of them.
 
@@ -180,7 +180,7 @@ class OwnStream:
     velocity : float
         Samples to take per round, for a source that never ends; 0 takes all there are.
     limit : int
-        Samples that one contact takes at most; the rest is left for the next.
+        Most samples that one contact takes; the rest is left for the next.
 
     Examples
     --------

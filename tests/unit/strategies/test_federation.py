@@ -77,7 +77,10 @@ def test_who_calls_itself_like_another_is_written_down() -> None:
     federation.nodes(grid)
     federation.nodes(grid)
     (event,) = notes.of(Quarantined)
-    assert (event.client, event.reason) == ("node-501", "node 501 calls itself 1, as another does")
+    assert (event.client, event.reason) == (
+        "node-501",
+        "node 501 claims the name 1, which another node has",
+    )
 
 
 def test_only_those_allowed_take_part_and_the_others_are_named_once(said: list[str]) -> None:

@@ -41,7 +41,7 @@ def test_two_nodes_of_one_name_are_in_the_events() -> None:
     federation.nodes(grid)
     (event,) = seen
     assert isinstance(event, Quarantined)
-    assert "calls itself 7, as another does" in event.reason
+    assert "claims the name 7, which another node has" in event.reason
 
 
 def test_a_node_without_a_name_of_its_own_goes_by_the_one_it_was_registered_by() -> None:

@@ -158,7 +158,9 @@ def test_more_clients_than_there_are() -> None:
         for name in ("forager", "flwr"):
             logging.getLogger(name).removeHandler(handler)
     assert chosen == [KEYS] * 3
-    short = [line for line in said if "25 clients per round were asked for, 10 are there" in line]
+    short = [
+        line for line in said if "25 clients per round were asked for, 10 are available" in line
+    ]
     assert len(short) == 1, "said once, not every round"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 Row = Mapping[str, object]
 
-# How a run is told what it may spend, beside its run config
+# How a run learns what it may spend, beside its run config
 LIMIT_KIND, LIMIT_AMOUNT = "limit.kind", "limit.amount"
 
 # Each kind of budget, and the column of a run's rows that counts towards it

@@ -42,7 +42,7 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
 
 
 def curves(document: Mapping[str, Any], axis: str) -> Plot:
-    """Draw the metric over rounds, bytes or work: a line a strategy, with bands for finalists."""
+    """Draw the metric over rounds, bytes or work: a line per strategy, with bands for finalists."""
     metric = metric_of(document)
     known = {name: curve for name, curve in document["curves"].items() if curve}
     size, unit = _unit(known, axis)
@@ -92,7 +92,7 @@ class _Line:
     ) -> "_Line":
         start = 1 if skip and not curve[axis][0] else 0  # zero has no logarithm
         mean, low, high = (curve[name][start:] for name in ("mean", "low", "high"))
-        if metric.share and None not in low:  # an interval knows nothing of 0 and 1, a share does
+        if metric.share and None not in low:  # an interval may leave [0, 1], a share may not
             low, high = [max(0.0, v) for v in low], [min(1.0, v) for v in high]
         return cls([value / size for value in curve[axis][start:]], mean, low, high)
 
@@ -120,7 +120,7 @@ def _logarithmic(axes: "Axes") -> None:
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    subs = (1, 2, 5) if high < FEW_DECADES * low else (1,)  # as many numbers as find room
+    subs = (1, 2, 5) if high < FEW_DECADES * low else (1,)  # as many numbers as fit
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -140,7 +140,7 @@ def _is_wide(totals: Sequence[float]) -> bool:
 
 
 def gaps(document: Mapping[str, Any]) -> Plot | None:
-    """Draw the differences to the best strategy with their intervals: a row a strategy."""
+    """Draw the differences to the best strategy with their intervals: one row per strategy."""
     others = [s for s in document["strategies"] if s["against"].get("rounds", {}).get("count")]
     if not others:
         return None

@@ -21,7 +21,7 @@ from .measures import GOAL_NAMES
 from .page import render
 from .table import text_table
 
-# What a comparison sets unless the user does: clients hold out data of their own, to see how the
+# What a comparison sets unless the user does: clients hold out some of their data, to see how the
 # worst of them fare; each run has one core; the page of each would take longer than many a run.
 COMMON: dict[str, Scalar] = {
     "fraction-evaluate": 1.0,
@@ -38,7 +38,7 @@ _SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m compare",
-        description="Which strategy fits my data? Runs them on the local engine and tells.",
+        description="Which strategy fits my data? Runs them on the local engine and answers.",
         formatter_class=ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
@@ -69,7 +69,9 @@ def _parser() -> ArgumentParser:
         help="whose data decide: the server's test data, or the clients' own",
     )
     parser.add_argument(
-        "--to-the-end", action="store_true", help="give all the whole budget, drop none early"
+        "--to-the-end",
+        action="store_true",
+        help="give every strategy the whole budget, drop none early",
     )
     parser.add_argument("--processes", type=int, help="runs side by side; None: all cores")
     parser.add_argument(
@@ -104,7 +106,7 @@ def _publish(comparison: Comparison, folder: Path, how: str) -> None:
 
 
 def command(arguments: Sequence[str] | None) -> str:
-    """Return the command that repeats, or goes on with, a comparison.
+    """Return the command that repeats or continues a comparison.
 
     >>> print(command(["-c", "task='npz' seed=1", "--seeds", "3"]))
     python -m compare -c "task='npz' seed=1" --seeds 3
@@ -161,7 +163,7 @@ def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
         common["devices.slow"] = True  # or no time would pass
     common |= user
     if budget.kind == "seconds" and not common["devices.slow"]:
-        raise CandidateError("devices.slow = False: then no simulated second ever passes")
+        raise CandidateError("devices.slow = False: then no simulated time ever passes")
     path = str(common.get("data.path", ""))
     if path:  # workers may not share this folder
         common["data.path"] = str(Path(path).resolve())

@@ -23,7 +23,7 @@ MANY_ROUNDS = 100_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it.
+    """The results.
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ def compare(
     seeds : sequence of int
         Every strategy runs with each of them.
     folder : Path
-        Where the runs and their results are kept; a comparison that was stopped goes on there.
+        Where the runs and their results are kept; a comparison that was stopped continues there.
     processes : int, optional (default: 1)
-        How many runs go on at the same time; None for all cores.
+        Runs at the same time; None for all cores.
     halving : bool (default: True)
         Drop the hopeless early.
     goal : str (default: "server")

@@ -16,7 +16,7 @@ from .budget import Budget
 
 KEEP = 3  # one in three goes on
 FINALISTS = 2
-FIRST_ROUNDS = 5  # fewer say too little to drop anybody
+FIRST_ROUNDS = 5  # fewer say too little to drop a strategy
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 
 
 
 def keep(candidates: int) -> int:
-    """Return how many of so many go on to the next stage.
+    """Return how many of a number go on to the next stage.
 
     >>> [keep(count) for count in (10, 4, 3, 2)]
     [3, 2, 2, 2]

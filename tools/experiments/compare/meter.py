@@ -100,7 +100,7 @@ class Meter(Callback):
             self._time += exchange.simulated_seconds or 0.0
 
     def on_round_end(self, loop: Loop) -> str | None:
-        """Write down the cost; a text ends the run."""
+        """Record the cost; a text ends the run."""
         metered = Metered(
             round=loop.round,
             bytes=self._bytes,

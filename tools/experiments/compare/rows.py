@@ -13,7 +13,7 @@ from .meter import Metered
 
 
 def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row a round, in order; round 0 is the model before training.
+    """Return one row per round, in order; round 0 is the model before training.
 
     Beside the columns of ``rounds.csv`` a row has the bytes, work and seconds of the run up to
     there (`Metered`, and what choosing took on the server), and the evenness of participation so

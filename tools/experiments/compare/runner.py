@@ -1,7 +1,7 @@
-"""One run of a comparison, in a worker process: goes on where it was stopped, up to its budget.
+"""One run of a comparison, in a worker process: continues where it was stopped, up to its budget.
 
 A run is known by its settings without its length, so that a strategy that survives a stage is
-trained on, not anew.
+trained further, not restarted.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
         Run-config keys, and what the stage may spend in ``limit.kind`` and ``limit.amount``. The
         run's folder is made beside ``output-dir``.
     quiet : bool (default: True)
-        Say nothing but warnings.
+        Log warnings only.
     """
     configure_logging(logging.WARNING if quiet else logging.INFO)
     budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))

@@ -132,7 +132,7 @@ def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
     text = f"{title(metric)} {GOAL_NAMES[goal]}: {best.name} reaches {reached}"
     if level.count >= FEW_SEEDS:
         low, high = level.low, level.high
-        if metric.share:  # a share knows its limits
+        if metric.share:  # a share is within 0 and 1
             low, high = max(0.0, low), min(1.0, high)
         text += f" (95 % interval {written(metric, low)} to {written(metric, high)})"
     text += f" in {plural(best.rounds, 'round')}."
@@ -140,7 +140,7 @@ def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
 
 
 def _other(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
-    """Say how they compare on the other data: it is what models of one's own are for."""
+    """Say how they compare on the other data: it is what the clients' own models are for."""
     (name,) = [text for key, text in GOAL_NAMES.items() if key != goal]
     if not best.other.count:
         return ""
@@ -190,7 +190,7 @@ def _selecting(known: Sequence[Finding]) -> str:
         return "Selecting costs less than a hundredth of the bytes with all of them."
     costs = [(f.name, *f.selecting_a_round) for f in costly]
     told = [f"{name} {data_size(size)} and {1e3 * time:.0f} ms" for name, size, time in costs]
-    return f"Selecting costs a round: {', '.join(told)}; with the others next to nothing."
+    return f"Selecting costs per round: {', '.join(told)}; with the others next to nothing."
 
 
 def _bytes_a_round(finding: Finding) -> float:

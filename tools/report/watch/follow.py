@@ -21,9 +21,9 @@ def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = No
     run : str
         Its folder, or "latest".
     runs : Path
-        Where runs lie.
+        Where runs are.
     poll : float
-        Seconds between looks at the log.
+        Seconds between checks of the log.
     console : Console, optional
         Where to write.
 

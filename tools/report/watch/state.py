@@ -124,7 +124,7 @@ class RunState:
         return None if pace is None or not self.total else pace * max(0, self.total - self.done)
 
     def overdue(self, quiet_seconds: float) -> bool:
-        """Tell whether those who train take much longer than usual."""
+        """Return whether those who train take much longer than usual."""
         if not self.training or not self._exchange_seconds:
             return False
         usual = median(self._exchange_seconds[-RECENT:])

@@ -71,7 +71,7 @@ def events_file(where: str, runs: Path) -> Path | None:
     where : str
         A run's folder, or "latest" for the one that was written to last.
     runs : Path
-        Where run folders lie.
+        Where run folders are.
 
     Raises
     ------

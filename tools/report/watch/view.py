@@ -14,7 +14,7 @@ from ..formatting import data_size, duration, shorten
 from .state import RunState
 
 MOST_NAMES = 12
-NO_NEWS = 60.0  # seconds after which silence is worth a word
+NO_NEWS = 60.0  # seconds after which silence is worth a note
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
 

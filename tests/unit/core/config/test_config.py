@@ -279,23 +279,23 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "nobody trains": ({"fraction-train": 0.0}, "fraction-train = 0.0"),
     "krum with too few": (
         {"aggregator": "krum", "clients-per-round": 4},
-        "aggregator = 'krum': needs 5 clients a round with these settings, 4 are asked",
+        "aggregator = 'krum': needs 5 clients per round with these settings, 4 are asked",
     ),
     "multi-krum with too few": (
         {"aggregator": "multi-krum", "clients-per-round": 4},
-        "aggregator = 'multi-krum': needs 5 clients a round with these settings, 4 are asked",
+        "aggregator = 'multi-krum': needs 5 clients per round with these settings, 4 are asked",
     ),
     "bulyan with too few": (
         {"aggregator": "bulyan", "clients-per-round": 6},
-        "aggregator = 'bulyan': needs 7 clients a round with these settings, 6 are asked",
+        "aggregator = 'bulyan': needs 7 clients per round with these settings, 6 are asked",
     ),
     "krum with many malicious": (
         {"aggregator": "krum", "clients-per-round": 8, "aggregation.malicious": 3},
-        "aggregator = 'krum': needs 9 clients a round with these settings, 8 are asked",
+        "aggregator = 'krum': needs 9 clients per round with these settings, 8 are asked",
     ),
     "krum with too few clients at all": (
         {"aggregator": "krum", "num-clients": 4, "clients-per-round": 9},
-        "aggregator = 'krum': needs 5 clients a round with these settings, 4 are asked",
+        "aggregator = 'krum': needs 5 clients per round with these settings, 4 are asked",
     ),
     "more replies than asked by count": (
         {"clients-per-round": 3, "round.min-replies": 4},

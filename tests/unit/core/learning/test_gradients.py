@@ -132,8 +132,8 @@ def test_inputs_are_not_changed() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (0, np.ones(5), r"features: expected one row a sample, got shape \(5,\)"),
-        (1, np.ones((4, 3)), r"weight: expected one row of 5 values a class, got \(4, 3\)"),
+        (0, np.ones(5), r"features: expected one row per sample, got shape \(5,\)"),
+        (1, np.ones((4, 3)), r"weight: expected one row of 5 values per class, got \(4, 3\)"),
         (2, np.ones(3), r"bias: expected 4 values as in weight, got \(3,\)"),
         (3, np.zeros(3, int), r"labels: expected 11 whole numbers, got \(3,\)"),
         (3, np.zeros(11), "labels: expected 11 whole numbers"),
@@ -150,5 +150,5 @@ def test_errors_name_the_argument(place: int, value: Any, message: str) -> None:
 
 
 def test_the_last_layer_must_fit_the_task() -> None:
-    with pytest.raises(ValueError, match=r"weight: expected 7 rows, one a class, got \(4, 5\)"):
+    with pytest.raises(ValueError, match=r"weight: expected 7 rows, one per class, got \(4, 5\)"):
         class_mean_gradients(*layer_and_data(), classes=7)

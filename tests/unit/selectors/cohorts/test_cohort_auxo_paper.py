@@ -170,7 +170,7 @@ def test_what_cannot_be_observed_is_refused() -> None:
     before = copy.deepcopy(auxo.state_dict())
     with pytest.raises(ValueError, match=r"leaf: expected one of 0\.0, 0\.1, got '0'"):
         auxo.observe("0", keys, updates, [None] * 12)
-    with pytest.raises(ValueError, match="one a key"):
+    with pytest.raises(ValueError, match="one per key"):
         auxo.observe("0.0", keys, updates, [None])
     with pytest.raises(ValueError, match="no key twice"):
         auxo.observe("0.0", ["a", "a"], updates[:2], [None] * 2)

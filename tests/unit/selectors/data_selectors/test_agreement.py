@@ -125,7 +125,7 @@ def test_who_lacks_nothing_comes_last_but_comes() -> None:
     [
         ({"gradients": np.ones(3)}, r"gradients: expected rows of a bias and weights, got shape"),
         ({"targets": np.ones((3, 2))}, "targets: expected 3 values each, got 2"),
-        ({"labels": [0]}, r"labels: expected 2, one a row, got shape \(1,\)"),
+        ({"labels": [0]}, r"labels: expected 2, one per row, got shape \(1,\)"),
         ({"labels": [0, 3]}, "labels: expected 0 to 2, got 3"),
         ({"labels": [-1, 0]}, "labels: expected 0 to 2, got -1"),
         ({"slack": 0.0}, "slack: expected a number above 0, got 0.0"),

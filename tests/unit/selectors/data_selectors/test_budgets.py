@@ -72,7 +72,7 @@ def test_other_budgets_are_refused(budget: float) -> None:
 def test_errors_name_the_argument() -> None:
     with pytest.raises(ValueError, match="counts: expected 0 or more, got -2"):
         split_budget([3, -2], 1)
-    with pytest.raises(ValueError, match="counts: expected whole numbers, one a class"):
+    with pytest.raises(ValueError, match="counts: expected whole numbers, one per class"):
         split_budget([0.5, 2.5], 1)
     with pytest.raises(ValueError, match="budget: expected 0 or more, got -1"):
         split_budget([3], -1)

@@ -182,16 +182,16 @@ def test_labels_may_be_far_apart() -> None:
     [
         ({"rule": "gclf"}, "rule: expected one of full, random, .*, got 'gclf'"),
         ({"budget": -1}, "budget: expected 0 or more, got -1"),
-        ({"rows": None}, "rows: expected one a sample for the rule 'distance', got none"),
-        ({"rows": np.ones(4)}, r"rows: expected one a sample, got shape \(4,\)"),
+        ({"rows": None}, "rows: expected one per sample for the rule 'distance', got none"),
+        ({"rows": np.ones(4)}, r"rows: expected one per sample, got shape \(4,\)"),
         (
             {"targets": np.ones((2, 3))},
-            r"targets: expected one a class, 2 values each, got \(2, 3\)",
+            r"targets: expected one per class, 2 values each, got \(2, 3\)",
         ),
         ({"labels": [0, 1, 0]}, "labels: expected 4 as there are rows, got 3"),
         ({"labels": [0, 1, 2, 0]}, "labels: expected 0 to 1, got 2"),
         ({"labels": [0, 1, -1, 0]}, "labels: expected 0 to 1, got -1"),
-        ({"labels": [0.0, 1.5, 1.0, 0.0]}, "labels: expected whole numbers, one a sample, got"),
+        ({"labels": [0.0, 1.5, 1.0, 0.0]}, "labels: expected whole numbers, one per sample, got"),
         ({"rule": "random", "rng": None}, "rng: expected a generator for the rule 'random'"),
     ],
 )

@@ -222,7 +222,7 @@ def test_any_layout_in_memory_will_do(order: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gradients": np.ones(3)}, r"gradients: expected one row a sample, got shape \(3,\)"),
+        ({"gradients": np.ones(3)}, r"gradients: expected one row per sample, got shape \(3,\)"),
         ({"target": [1.0]}, r"target: expected 2 values as in a row, got \(1,\)"),
         ({"target": [1.0, np.nan]}, "target: expected finite values"),
         ({"budget": -1}, "budget: expected 0 or more, got -1"),

@@ -140,14 +140,14 @@ def test_uniform_is_seeded_and_fair() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: facility_location(np.ones(3), 1), r"features: expected one row a sample, got"),
+        (lambda: facility_location(np.ones(3), 1), r"features: expected one row per sample, got"),
         (lambda: facility_location(np.ones((3, 1)), -1), "budget: expected 0 or more, got -1"),
         (lambda: crust(np.ones((3, 1)), 1, 0.0), "radius: expected a number above 0, got 0.0"),
         (lambda: crust(np.ones((3, 1)), -2, 1.0), "budget: expected 0 or more, got -2"),
         (lambda: nearest(np.ones((3, 1)), [1, 2], 1), "target: expected 1 values as in a row"),
         (lambda: nearest(np.ones((3, 1)), [np.inf], 1), "target: expected finite values"),
         (lambda: nearest(np.ones((3, 1)), [1.0], -1), "budget: expected 0 or more, got -1"),
-        (lambda: nearest(np.ones(3), [1.0], 1), "gradients: expected one row a sample"),
+        (lambda: nearest(np.ones(3), [1.0], 1), "gradients: expected one row per sample"),
         (lambda: uniform(3, -1, np.random.default_rng(0)), "budget: expected 0 or more, got -1"),
     ],
 )

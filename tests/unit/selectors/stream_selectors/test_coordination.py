@@ -164,7 +164,7 @@ def test_nobody_and_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1.0, 2.0], [1]), "velocity: expected one row a client"),
+        (([1.0, 2.0], [1]), "velocity: expected one row per client"),
         (([[1.0, -2.0]], [1]), "velocity: expected finite numbers of 0 or more"),
         (([[1.0, np.nan]], [1]), "velocity: expected finite"),
         (([[1.0]], [1, 2]), "storage: expected 1 values"),

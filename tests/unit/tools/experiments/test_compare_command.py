@@ -116,7 +116,7 @@ def test_a_strategy_that_fails_does_not_stop_the_others(
         (["--strategies", "fedagv"], "did you mean 'fedavg'?"),
         (["--seeds", "0"], "seeds = 0: must be 1 or more"),
         (["--goal", "clients", "-c", "data.client-test-share=0.0"], "clients need test data"),
-        (["--budget", "5 min", "-c", "devices.slow=false"], "no simulated second ever passes"),
+        (["--budget", "5 min", "-c", "devices.slow=false"], "no simulated time ever passes"),
         (["-c", "seed=3"], "seed = 3: a comparison sets this itself"),
         (["-c", "learning-rate='fast'"], "learning-rate = 'fast'"),
     ],
