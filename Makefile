@@ -21,7 +21,7 @@ FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
 HAS_BROWSER := command -v $(BROWSERS) > /dev/null
-# As root on Debian it can be had
+# As root on Debian it can be installed
 GET_BROWSER := { test "$$(id -u)" = 0 \
 	&& apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } > /dev/null 2>&1
 # The brackets keep the pattern from matching the shell that looks for it.
@@ -80,7 +80,7 @@ live: $(STAMP) ## Follow all runs on a page in the browser
 demo: $(STAMP) ## See a method where it helps: METHOD=cosage, gcfl, ode, auxo or ios
 	@$(FORAGER) demo $(METHOD)
 
-doctor: $(STAMP) ## What works on this machine, and what to do about the rest
+doctor: $(STAMP) ## What works on this machine, and how to fix the rest
 	@$(FORAGER) doctor
 
 # Workers that share cores must not each start threads for all of them.
@@ -95,7 +95,7 @@ test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed 
 	@$(HAS_BROWSER) || $(GET_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
 	$(BIN)/python -m pytest tests/browser
 
-test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes while runs go on (some 30 minutes)
+test-faults: $(STAMP) ## Kill, freeze and cut off real Flower processes during runs (some 30 minutes)
 	$(BIN)/python -m pytest -s tests/faults
 
 fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES bad inputs each, new ones every time

@@ -107,7 +107,7 @@ def _names(node: Mapping[str, object], classes: int) -> list[str]:
         return []
     names = [name.strip() for name in str(node["stream-classes"]).split(",")]
     if len(names) != classes or len(set(names)) != classes or not all(names):
-        allowed = f"{classes} different names in the order of the classes, with commas between"
+        allowed = f"{classes} different names in the order of the classes, comma-separated"
         raise _refused("stream-classes", node["stream-classes"], allowed)
     return names
 

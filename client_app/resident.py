@@ -10,7 +10,7 @@ long it stays without a message; 0 does without.
 - It ends with the SuperNode, after that time without a message, and when a process comes that has
   another version of the app, another Python or changed data.
 - It answers one message at a time, at most once. When the process that waits for the answer is
-  killed, so is the work. When the worker cannot be had, the process answers by itself, as without.
+  killed, so is the work. Without a worker, the process answers by itself.
 
 Linux only: elsewhere every process answers by itself.
 """
@@ -57,7 +57,7 @@ def idle_seconds(context: Context) -> int:
 
 
 def ask(kind: str, message: Message, context: Context) -> Message | None:
-    """Return the worker's answer; None if there is no worker to be had, and nothing was done."""
+    """Return the worker's answer; None if there is no worker, and nothing was done."""
     version = _version(context)
     request = [version.encode(), kind.encode(), message_to_bytes(message)]
     request.append(context_to_bytes(context))

@@ -76,8 +76,8 @@ class SampleFile:
     def read(self) -> Content:
         """Return what is in the file; nothing if there is no file, or one made for something else.
 
-        Of a damaged file it is what can still be read. A file that is of no use as it is goes aside
-        under another name, and the log says so.
+        Of a damaged file it is what can still be read. An unusable file goes aside under another
+        name, and the log says so.
         """
         if not self.path.exists():
             return Content([], {})

@@ -69,7 +69,7 @@ class StreamDevice:
         self.model: Arrays = {}
         self.estimate: NDArray[np.float32] | None = None
         guidance: dict[str, Any] = request.state.get(_GUIDANCE, {})
-        # A run may be resumed with data or settings for which the old guidance is of no use.
+        # A run may be resumed with data or settings for which the old guidance is useless.
         usable = guidance.get("made-for") == [self._made_for, self.config[Ode].layers]
         self.new_to_run = not usable or (self.looks and not guidance["model"])
         if not self.new_to_run:

@@ -11,8 +11,8 @@ On the server
   up                build and start the server and NODES nodes on this machine
   server            build and start the server alone, for devices on other machines
   submit            start a run with CONFIG="key=value ..." and follow it
-  resume [RUN]      go on with a run that died, by default the last
-  follow, stop      what is going on
+  resume [RUN]      resume a run that died, by default the last
+  follow, stop      the current run
   fetch [RUN]       copy a run's results to runs/, by default the last
   ca                print the certificate that devices need
   list              devices and whether they are online

@@ -141,7 +141,7 @@ def busy_ports(arguments: Sequence[str]) -> list[str]:
 def greet(server: str, authority: Path) -> str:
     """Shake hands with the server once; return why it does not answer at present, or nothing.
 
-    Flower tries again for ever without a word where the server's certificate has another name.
+    Flower silently retries forever where the server's certificate has another name.
 
     Raises
     ------

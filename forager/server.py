@@ -1,6 +1,6 @@
 """Where Flower finds the ServerApp.
 
-It lies in the package itself, not in a folder beside it: while one thread imports the package,
+It is in the package itself, not in a folder beside it: while one thread imports the package,
 another one that looks for a folder does not wait until the package knows where its folders are.
 """
 

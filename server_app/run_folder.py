@@ -107,7 +107,7 @@ class RunFolder:
         return self
 
     def take_lease(self) -> None:
-        """Become the one that writes here: whoever wrote before notices, and stops."""
+        """Become the one that writes here: an earlier writer notices, and stops."""
         self._generation = self._lease() + 1
         self.write_text(_LEASE, f"{self._generation}\n")
 

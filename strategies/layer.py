@@ -21,7 +21,7 @@ Models = dict[str, tuple[ArrayRecord, float]]
 
 
 class Layer(Strategy):
-    """A strategy around a strategy. Delegates all five methods, and what layers can do besides.
+    """A strategy around a strategy. Delegates all five methods, and what else layers can do.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def answered(wants: str, bounded: bool = True, labels: int = 0) -> Reader:
     """Return a reader of the answer to a question.
 
     ``bounded`` similarities lie in [-1, 1]; a histogram is of that many ``labels``, if they are
-    known: else whoever answers first, right or wrong, would decide for all others.
+    known: else the first answer, right or wrong, would decide for all others.
     """
 
     def read(reply: Message) -> Any:

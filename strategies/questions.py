@@ -1,6 +1,6 @@
 """How a question reaches a client.
 
-Forager's own ClientApp has a handler for every kind of question. An app of somebody else has a
+Forager's own ClientApp has a handler for every kind of question. Any other app has a
 train function with :func:`forager.client_mod` around it, and Flower hands a mod only messages of
 kinds that the app has a function for. There a question is a training message with a record that
 says what it asks.

@@ -1,4 +1,4 @@
-"""Array records that stay numpy until somebody needs their bytes.
+"""Array records that stay numpy until their bytes are needed.
 
 Flower's ``Array`` holds an array as serialised ``.npy`` bytes. Between two functions of one process
 that wastes two copies and about 100 microseconds. A ``LiveArray`` keeps the ndarray and

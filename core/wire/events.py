@@ -1,6 +1,6 @@
 """What happens in a run, as records: ``events.jsonl`` holds one per line.
 
-Whoever writes an event and whoever reads it use the same class, so that a log has one meaning. A
+Writers and readers of an event use the same class, so that a log has one meaning. A
 line of another version, or a damaged one, is read as far as it makes sense: see :func:`read_event`.
 """
 

@@ -112,7 +112,7 @@ def _youngest(
 
 
 class OldestFirst(ClientSelector):
-    """AoI-based prioritization: whoever waited longest; ties at random.
+    """AoI-based prioritization: the clients that waited longest; ties at random.
 
     >>> crowd = Candidates(list("abc"), {"age": np.array([0, 2, 1])})
     >>> OldestFirst().select(crowd, 2, np.random.default_rng(0)).tolist()

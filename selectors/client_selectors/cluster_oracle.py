@@ -48,7 +48,7 @@ class ClusterOracle(RoundRobin):
     """One client from each cluster of label histograms, in turn.
 
     Whose last turn is longest ago comes first in its cluster. If there are fewer different
-    histograms than clients to choose, whoever waited longest of all fills up.
+    histograms than clients to choose, those that waited longest fill up.
 
     >>> crowd = Candidates(list("abc"), {"histogram": np.array([[9, 1], [8, 2], [0, 5]])})
     >>> turns, rng = ClusterOracle(), np.random.default_rng(0)

@@ -152,9 +152,9 @@ class OnlineClusters:
     """The clusters within one cohort, over its rounds.
 
     How many there are is chosen when they are first looked for. As updates say more about the data
-    later on, they are looked for afresh now and then while a split along them would not be worth
-    it, and replaced if it would be along the new ones. The new ones get new numbers: what clients
-    remember of the old ones is void.
+    later on, the search is repeated now and then while a split along them would not be worth it,
+    and they are replaced if it would be along the new ones. The new ones get new numbers: what
+    clients remember of the old ones is void.
 
     The centroids of the last round are kept for clusters of which no member takes part. Among very
     many clients that is the rule: 200 of 100,000 hardly ever meet again.
@@ -220,7 +220,7 @@ class OnlineClusters:
         return found, promise
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the numbers of the clusters, their centroids and for how long they were no use."""
+        """Return the numbers of the clusters, their centroids and how long they were useless."""
         numbers = {"parts": self.parts, "first": self.first, "idle": self._idle}
         return numbers | {"centroids": self.centroids.copy()}
 

@@ -53,7 +53,7 @@ def label_evidence(
     Examples
     --------
     Two classes around 0 and around 4. The second sample looks like the other class; the model has
-    learnt its label nevertheless.
+    learned its label nevertheless.
 
     >>> gradients, rivals = [[-0.5, 0.0], [-0.1, -0.4]], [0.5, 0.1]
     >>> label_evidence(gradients, [0, 0], [[-0.5, 0.0], [-0.5, -2.0]], rivals).tolist()

@@ -1,7 +1,7 @@
 """The power-norm cosine: the one number with which CosAge summarises an update.
 
 Asgari, Rini, Munari: *CosAge: Federated Learning with Gradient Summaries for Centralized Client
-Selection*, eq. 7-9. The paper uses p = 4, which weighs the dominant entries more than p = 2 does.
+Selection*, eq. 7-9. The paper uses p = 4, which gives dominant entries more weight than p = 2.
 
 As printed, the equations depend on the scale: the inner product (eq. 9) grows with the norm, the
 denominator (eq. 8) with its square, so that ``cos(u, u) = 1 / (2 ||u||)`` and a client with large

@@ -41,7 +41,8 @@ def compare(
         typer.Option(help="Whose accuracy decides: server (its test data) or clients (their own)."),
     ] = None,
     to_the_end: Annotated[
-        bool, typer.Option("--to-the-end", help="Give all the whole budget, drop none early.")
+        bool,
+        typer.Option("--to-the-end", help="Give every strategy the whole budget, drop none early."),
     ] = False,
     processes: Annotated[
         int | None, typer.Option(help="Runs side by side; one per core by default.")

@@ -34,7 +34,7 @@ def demo(
             print(f"{name:<8}{each.about}")
         return
     if method not in DEMOS:
-        typer.echo(f"there is no demo {method!r}: there are {', '.join(DEMOS)}", err=True)
+        typer.echo(f"unknown demo {method!r}: there are {', '.join(DEMOS)}", err=True)
         raise typer.Exit(REFUSED)
     _show(method, seed, out)
 

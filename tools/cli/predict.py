@@ -15,9 +15,9 @@ def add_to(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         epilog=examples(
-            ("forager predict latest new.npz", "by the newest run; new.npz holds x"),
+            ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
             ("forager predict runs/mine new.npz --out answers.npz", "keep classes, probabilities"),
-            ("forager predict runs/mine new.npz --cohort 0.1", "by the model of one cohort"),
+            ("forager predict runs/mine new.npz --cohort 0.1", "with the model of one cohort"),
         )
     )(predict)
 
@@ -30,7 +30,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="An .npz file to write predictions and scores to.")
     ] = None,
-    cohort: Annotated[str, typer.Option(help="A cohort that has a model of its own.")] = "",
+    cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
     runs: RunsOption = Path("runs"),
 ) -> None:
     """Predict new samples with model.safetensors of a run."""

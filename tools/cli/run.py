@@ -63,7 +63,7 @@ def start(overrides: dict[str, Scalar], *, local: bool) -> None:
 def _missing(folder: Path | None) -> str:
     """Return what Flower's simulation lacks here."""
     if folder is None:
-        return "this is not a checkout, which Flower would pack"
+        return "this is not a checkout, which Flower needs"
     if find_spec("ray") is None:
         return "Ray is not installed (pip install 'flwr[simulation]')"
     return ""

@@ -26,9 +26,9 @@ def watch(
     ] = None,
     runs: RunsOption = Path("runs"),
     web: Annotated[bool, typer.Option("--web", help="As a page on 127.0.0.1.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes the usual one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the page; 0 uses the default.")] = 0,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the logs.")] = 0.5,
+    poll: Annotated[float, typer.Option(help="Seconds between checks of the logs.")] = 0.5,
 ) -> None:
     """Show a run as it goes: accuracy, who trains, who is late, bytes, time left.
 

@@ -43,5 +43,5 @@ class AppGrid(LocalGrid):
         context = self.contexts[message.metadata.dst_node_id]
         try:
             return self.app(message, context)
-        except Exception as error:  # whatever somebody's app raises
+        except Exception as error:  # whatever the app raises
             return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)

@@ -74,5 +74,5 @@ def run_benchmark(
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print(f"stopped; the same command goes on from {options.out}", file=sys.stderr)
+        print(f"stopped; the same command continues from {options.out}", file=sys.stderr)
         raise SystemExit(130) from None

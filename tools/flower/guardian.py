@@ -45,7 +45,7 @@ def guarded(pid: int, scratch: Path, run: Path) -> Iterator[None]:
         try:
             guardian.stdin.write(_DISMISSED)
             guardian.stdin.close()
-        except BrokenPipeError:  # somebody has killed the guardian
+        except BrokenPipeError:  # the guardian was killed
             guardian.kill()
         guardian.wait()
 

@@ -1,4 +1,4 @@
-"""Serve the live page on this machine, to whoever knows its address."""
+"""Serve the live page on this machine, to anyone who knows its address."""
 
 import asyncio
 import os

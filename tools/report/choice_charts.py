@@ -129,14 +129,14 @@ PICTURES = (
         "Why they were chosen: similarity",
         similarity_of_choices_chart,
         "Clients are ranked by how similar their summary is to the last update of the global "
-        "model. CosAge cuts the ranking into as many bins as clients are to be chosen, bin 1 being "
-        "the least similar, and takes from each bin the client that has waited longest. Lines that "
+        "model. CosAge cuts the ranking into one bin per client to choose, bin 1 being the least "
+        "similar, and takes from each bin the client that has waited longest. Lines that "
         "lie apart mean that different kinds of clients take part in every round.",
     ),
     Picture(
         "Why they were chosen: age",
         ages_of_choices_chart,
         "How many rounds the clients of each round had not been chosen before. A longest wait that "
-        "keeps growing means that somebody is passed over again and again.",
+        "keeps growing means that some client keeps being passed over.",
     ),
 )

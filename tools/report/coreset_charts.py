@@ -117,15 +117,15 @@ PICTURES = (
     Picture(
         "How the samples of a round were chosen",
         coreset_samples_chart,
-        "Coresets are kept for some rounds and then chosen again. Samples at random are of clients "
-        "that have not chosen yet; peaks of new choices are when work is spent "
-        "on choosing.",
+        "Coresets are kept for some rounds and then chosen again. Random samples belong to "
+        "clients that have not chosen yet; peaks of new choices are rounds in which work goes into "
+        "choosing.",
     ),
     Picture(
         "Clean share of the coresets",
         clean_chart,
         "A line above the dashed one means that choosing leaves out corrupted samples; the gap is "
-        "what it gains. Look whether it holds as the model learns the noise too.",
+        "what it gains. Check whether it lasts as the model learns the noise too.",
     ),
     Picture(
         "Classes in the coresets",

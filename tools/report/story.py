@@ -88,7 +88,7 @@ def own_data_sentence(history: History) -> str:
     known = own_score(history)
     if known is None and history.own_models and history.score_column == history.metric.name:
         return (
-            "Clients use models of their own here, but none was tested on its own clients' data: "
+            "Clients use their own models here, but none was tested on its own clients' data: "
             "set data.client-test-share and fraction-evaluate. The server's test set asks each "
             "model about everybody's data."
         )
@@ -99,7 +99,7 @@ def own_data_sentence(history: History) -> str:
         server = written(history.metric, history.series(history.metric.name)[1][-1])
         least = f" The worst tenth of clients has {worst}." if worst else ""
         return (
-            "Clients use models of their own here, so what counts is how each does on its own "
+            "Clients use their own models here, so what counts is how each does on its own "
             f"clients' data.{least} On the server's test set, which asks each model about "
             f"everybody's data, it is {server}."
         )

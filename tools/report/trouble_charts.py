@@ -99,19 +99,19 @@ PICTURES = (
     Picture(
         "What went wrong in each round",
         troubles_chart,
-        "Requests that failed, came late or whose reply was set aside (quarantined). A level that "
-        "stays is some clients' fault; a rise at one time is the network's or the server's.",
+        "Requests that failed, came late or whose reply was set aside (quarantined). A constant "
+        "level points to some clients; a sudden rise to the network or the server.",
     ),
     Picture(
-        "Clients with most troubles",
+        "Clients with the most faults",
         troubled_clients_chart,
-        "A few long bars are devices to look at; many alike mean that the deadline is too short or "
-        "the task too heavy. The table below has the reasons.",
+        "A few long bars are devices to look at; many similar ones mean that the deadline is too "
+        "short or the task too heavy. The table below has the reasons.",
     ),
     Picture(
         "How long replies took",
         slow_chart,
-        "The gap between the lines is what a round waits for its slowest client: "
+        "The gap between the lines is how long a round waits for its slowest client: "
         "<code>round.over-commit</code> or a selector that knows speeds (<code>oort</code>) "
         "closes it.",
     ),

@@ -46,7 +46,7 @@ def _through_torchvision(name: str, root: Path, download: bool) -> Arrays:
         train, test = (data_set(str(root), train=part, download=download) for part in (True, False))
     except (OSError, RuntimeError) as error:
         raise TaskError(
-            f"{name} cannot be had from {root} ({one_line(error)}): connect to the network and "
+            f"{name} cannot be loaded from {root} ({one_line(error)}): connect to the network and "
             "leave path empty, or set path to an .npz file with x_train y_train x_test y_test"
         ) from error
     return {**_arrays(train, "train"), **_arrays(test, "test")}

@@ -153,7 +153,7 @@ class _Columns:
         chosen = [name.strip() for name in spec.input_columns.split(",") if name.strip()]
         unknown = [name for name in chosen if name not in others]
         if unknown or not others:
-            allowed = f"some of {', '.join(others)}, with commas between"
+            allowed = f"some of {', '.join(others)}, separated by commas"
             raise invalid("input_columns", spec.input_columns, allowed)
         self._inputs = chosen or others
 

@@ -1,6 +1,6 @@
 """20 Newsgroups, split by date: posts in 20 groups, as TF-IDF of the 5,000 commonest words.
 
-Headers, footers and quotes are removed: they give the group away. Words are weighed by the
+Headers, footers and quotes are removed: they give the group away. Words are weighted by the
 training posts alone.
 """
 
@@ -145,7 +145,7 @@ def weigh(posts: Posts) -> Arrays:
             "test": weights.transform(posts["test"][0]),
         }
     except ValueError as error:
-        raise TaskError(f"20news: the posts cannot be weighed ({error})") from error
+        raise TaskError(f"20news: the posts cannot be vectorised ({error})") from error
     arrays: Arrays = {}
     for split, matrix in matrices.items():
         arrays[f"data_{split}"] = matrix.data

@@ -56,7 +56,7 @@ def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
     counts = [candidate.name for candidate in candidates]
     for name in counts:
         if not name or counts.count(name) > 1:
-            raise CandidateError(f"strategy {name!r}: each needs a name of its own")
+            raise CandidateError(f"strategy {name!r}: each needs its own name")
     return candidates
 
 

@@ -22,7 +22,7 @@ from .page import render
 from .table import text_table
 
 # What a comparison sets unless the user does: clients hold out some of their data, to see how the
-# worst of them fare; each run has one core; the page of each would take longer than many a run.
+# worst of them fare; each run has one core; the page of each would take longer than many runs.
 COMMON: dict[str, Scalar] = {
     "fraction-evaluate": 1.0,
     "data.client-test-share": 0.2,
@@ -77,7 +77,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--cluster", help="run on this Ray cluster; None: RAY_ADDRESS, if it is set"
     )
-    parser.add_argument("--out", type=Path, help="folder for results; by default made of the task")
+    parser.add_argument(
+        "--out", type=Path, help="folder for results; by default named after the task"
+    )
     return parser
 
 
@@ -91,7 +93,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; the same command continues from here", file=sys.stderr)
         return 130
     return 1 if comparison.failures else 0
 

@@ -34,9 +34,9 @@ BANDS = (
 CROSSES = " A cross is where a strategy was stopped for being behind."
 GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
-    "95 % interval. A line that touches zero means no difference that could not be chance. Who was "
-    "stopped early is compared where it was stopped. With many strategies, one line in twenty "
-    "misses zero by chance alone."
+    "95 % interval. A line that touches zero means that the difference may be chance. A strategy "
+    "that was stopped early is compared where it was stopped. With many strategies, one line in "
+    "twenty misses zero by chance alone."
 )
 TABLE_NOTE = (
     "Click a title to sort. {name} is the mean of the last fifth of a strategy's evaluations, "
@@ -67,7 +67,7 @@ def render(document: Mapping[str, Any]) -> str:
     ]
     gaps = charts.gaps(document)
     if gaps is not None:
-        pictures.append(("Differences to the best", gaps, GAPS_CAPTION))
+        pictures.append(("Differences from the best", gaps, GAPS_CAPTION))
     figures = (figure(heading, plot, escape(caption)) for heading, plot, caption in pictures)
     body = "\n".join(
         [

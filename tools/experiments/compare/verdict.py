@@ -119,10 +119,10 @@ def _recommendation(best: Finding, others: Sequence[Finding], baseline: str, rul
     if kind == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."
     if kind == EQUAL:
-        return f"Run {baseline}: there is no difference to the best, {best.name} ({lead})."
+        return f"Run {baseline}: there is no difference from the best, {best.name} ({lead})."
     return (
         f"Run {baseline}: {best.name} came out ahead by {lead}, but that may be chance. "
-        "More seeds would tell."
+        "More seeds would decide."
     )
 
 

@@ -54,7 +54,7 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
         (["report", "nothing"], "'nothing' is not the folder of a run"),
         (["watch", "nothing"], "'nothing' is not the folder of a run"),
         (["predict", "latest", "no.npz"], "no.npz: not an .npz file"),
-        (["demo", "fedavg"], "there is no demo 'fedavg'"),
+        (["demo", "fedavg"], "unknown demo 'fedavg'"),
         (["methods", "ort"], "did you mean 'oort'"),
         (["keys", "lerning-rate"], "did you mean 'learning-rate'"),
         (["new-task", "my-task.py"], "choose a name that Python can import"),

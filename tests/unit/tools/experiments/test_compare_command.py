@@ -76,7 +76,7 @@ def test_what_was_interrupted_goes_on_with_the_same_command(
     with monkeypatch.context() as patch:
         patch.setattr(ComparisonProgress, "advance", stop)
         assert run(folder) == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "the same command continues from here" in capsys.readouterr().err
     assert not (folder / "compare.json").exists()
     assert len((folder / "runs.jsonl").read_text().splitlines()) == 3
     taken(calls)

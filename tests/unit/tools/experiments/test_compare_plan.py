@@ -48,7 +48,7 @@ def test_all_means_every_preset_that_can_run() -> None:
 
 
 def test_wrong_names_and_settings_are_refused_before_anything_runs() -> None:
-    with pytest.raises(CandidateError, match="each needs a name of its own"):
+    with pytest.raises(CandidateError, match="each needs its own name"):
         parse_candidates(["fedavg", "fedavg: client-selector='aoi'"])
     with pytest.raises(ConfigError, match="client-selector = 'oldest': unknown"):
         check(parse_candidates(["mine: client-selector='oldest'"]), {})

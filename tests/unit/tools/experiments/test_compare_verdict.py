@@ -18,7 +18,7 @@ from made_up import comparison, record, seeds
 def test_no_difference_is_said_plainly_and_the_baseline_is_what_to_run() -> None:
     lines = verdict(comparison({"fedavg": seeds(0.8), "fedprox": seeds(0.801)}))
     assert lines[0] == (
-        "Run fedavg: there is no difference to the best, fedprox (0.1 points [0.1, 0.1])."
+        "Run fedavg: there is no difference from the best, fedprox (0.1 points [0.1, 0.1])."
     )
     assert "At equal bytes, against fedprox: fedavg (-0.1) no difference." in lines
 
@@ -82,7 +82,9 @@ def test_the_lowest_error_wins() -> None:
 
 def test_errors_within_two_per_cent_are_no_difference() -> None:
     lines = verdict(comparison({"fedavg": errors(40.5), "fedyogi": errors(40.0)}, metric=MAE))
-    assert lines[0] == ("Run fedavg: there is no difference to the best, fedyogi (0.5 [0.5, 0.5]).")
+    assert lines[0] == (
+        "Run fedavg: there is no difference from the best, fedyogi (0.5 [0.5, 0.5])."
+    )
 
 
 def test_the_table_and_the_page_speak_of_the_metric() -> None:

@@ -91,7 +91,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(
     wait_until(lambda: all(has_ended(pid) for pid in workers))
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert errors.endswith(f"stopped; the same command goes on from {path}\n")
+        assert errors.endswith(f"stopped; the same command continues from {path}\n")
         assert "Traceback" not in errors
         assert list(scratch.iterdir()) == []
     before = path.read_bytes()
