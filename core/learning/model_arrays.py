@@ -6,9 +6,10 @@ the rest is trained.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from ..tasks.errors import TaskError
 
 Arrays = dict[str, NDArray[Any]]
+T = TypeVar("T")
 
 
 def travelling(model: nn.Module) -> list[str]:
@@ -104,7 +106,20 @@ def training_mode(model: nn.Module) -> None:
         module.eval()
 
 
-@lru_cache(maxsize=64)
+def per_model(compute: Callable[[nn.Module], T]) -> Callable[[nn.Module], T]:
+    """Remember what a function returns for each model, for as long as the model is in use."""
+    known: WeakKeyDictionary[nn.Module, T] = WeakKeyDictionary()
+
+    @wraps(compute)
+    def looked_up(model: nn.Module) -> T:
+        if model not in known:
+            known[model] = compute(model)
+        return known[model]
+
+    return looked_up
+
+
+@per_model
 def _frozen_modules(model: nn.Module) -> tuple[nn.Module, ...]:
     return tuple(
         module
@@ -113,7 +128,7 @@ def _frozen_modules(model: nn.Module) -> tuple[nn.Module, ...]:
     )
 
 
-@lru_cache(maxsize=64)
+@per_model
 def _frozen_names(model: nn.Module) -> tuple[str, ...]:
     """Return the names of parameters without gradient, and of the buffers of frozen layers."""
     state = model.state_dict()

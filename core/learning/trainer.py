@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from functools import cached_property
 from threading import local as thread_local
 
 import torch
@@ -15,7 +15,7 @@ from ..tasks import Split
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
 from .job import Job, Outcome
-from .model_arrays import frozen_digest, load_arrays, read_arrays, training_mode
+from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
@@ -207,11 +207,11 @@ class _seeded_layers:
             torch.set_rng_state(self._saved)
 
 
-@lru_cache(maxsize=64)
+@per_model
 def _has_random_layers(model: nn.Module) -> bool:
     return any(isinstance(layer, _RANDOM_LAYERS) for layer in model.modules())
 
 
-@lru_cache(maxsize=64)
+@per_model
 def _normalises(model: nn.Module) -> bool:
     return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in model.modules())

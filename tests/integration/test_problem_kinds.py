@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.app import answer
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
-from forager.core.tasks import TaskError, load_task
+from forager.core.tasks import TaskError, TaskSpec, load_task
 from forager.core.wire.arrays import to_record
 from forager.tools.engine import run_local
 from forager.tools.engine.local import main as command_line
@@ -249,3 +249,24 @@ def test_one_client_with_a_loss_that_is_not_a_number(
     assert run.reason == "completed"
     assert {e["client"] for e in events(run.folder) if e["event"] == "quarantined"} == {"1"}
     assert torch.isfinite(torch.tensor(run.rounds[-1]["mae"]))
+
+
+def test_clients_may_bring_test_data_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_tests.py").write_text(
+        "import torch\nfrom forager.core.tasks import Regression\nclass T(Regression):\n"
+        "    def client_data(self, client, clients):\n"
+        "        return torch.ones(8, 2), torch.ones(8)\n"
+        "    def client_test_data(self, client, clients):\n"
+        "        return torch.ones(3 + client, 2), torch.ones(3 + client)\n"
+        "    def device_data(self, path):\n"
+        "        return torch.full((5, 2), float(path)), torch.ones(5)\n"
+        "    def server_data(self):\n        return torch.ones(8, 2), torch.ones(8)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = load_task(TaskSpec(task="own_tests:T", client_test_share=0.4))
+    data = task.client_data(1, 2)
+    assert (len(data.train), len(data.test)) == (8, 4)
+    device = task.device_data("7")
+    assert (len(device.train), len(device.test), float(device.train.x[0, 0])) == (3, 2, 7.0)

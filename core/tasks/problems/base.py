@@ -62,8 +62,8 @@ class Problem:
         raise NotImplementedError
 
     def client_test_data(self, client: int, clients: int) -> Any:
-        """Return what a client tests on; None holds out ``data.client-test-share``."""
-        return None
+        """Return what a client tests on; without it, ``data.client-test-share`` is held out."""
+        raise NotImplementedError
 
     def device_data(self, path: str) -> Any:
         """Return what a device trains on, from the ``data-path`` of its node config."""
