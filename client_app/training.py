@@ -76,8 +76,9 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
             for request, job, outcome in zip(clients, jobs, outcomes, strict=True)
         ]
     seconds = (perf_counter() - started) / len(jobs)
+    note = _note(config)
     contents = [
-        _train_reply(request, outcome, seconds)
+        _train_reply(request, outcome, seconds, note)
         for request, outcome in zip(clients, outcomes, strict=True)
     ]
     for request in clients:
@@ -109,8 +110,8 @@ def message_arrays(message: Message) -> dict[str, NDArray[Any]]:
     return from_record(sent_arrays(message, ARRAYS))
 
 
-def _train_reply(request: ClientRequest, outcome: Outcome, seconds: float) -> RecordDict:
-    content = reply_header(request.context, _note(request.config)) | request.reply
+def _train_reply(request: ClientRequest, outcome: Outcome, seconds: float, note: str) -> RecordDict:
+    content = reply_header(request.context, note) | request.reply
     if not request.sends_update:
         content[ARRAYS] = to_record(outcome.arrays)
     content[METRICS] = filled(MetricRecord, {**request.metrics, SECONDS: seconds})
