@@ -27,6 +27,11 @@ from .patient_grid import Exchange, PatientGrid
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
+_REFUSED = 5  # rounds in a row of which no reply could be used
+_REMEDY = (
+    "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs to "
+    "mean 0 and standard deviation 1"
+)
 _HOPELESS = 3  # rounds in a row in which every client asked answered with an error
 
 Evaluate = Callable[[ArrayRecord], dict[str, float]]
@@ -200,10 +205,18 @@ class Loop:
                 all_failed = last is not None and last.errors == last.sent
                 hopeless = hopeless + 1 if all_failed else 0
                 waited = time.monotonic() - since
-                if hopeless >= _HOPELESS or waited >= self.give_up_after:
+                if refused >= _REFUSED:
                     raise RunFailed(
-                        f"round {server_round} failed for {waited:.0f} s, {hopeless} times at "
-                        f"every client (round.give-up-after = {self.give_up_after:g}): {failure}"
+                        f"round {server_round} failed {refused} times: {failure}. {_REMEDY}"
+                    ) from failure
+                if hopeless >= _HOPELESS:
+                    raise RunFailed(
+                        f"round {server_round} failed {hopeless} times at every client: {failure}"
+                    ) from failure
+                if waited >= self.give_up_after:
+                    raise RunFailed(
+                        f"round {server_round} failed for {waited:.0f} s "
+                        f"(round.give-up-after = {self.give_up_after:g}): {failure}"
                     ) from failure
                 _log.warning("round %d is tried again: %s", server_round, failure)
                 time.sleep(min(_PAUSE, self.give_up_after))
@@ -263,7 +276,9 @@ class Loop:
         except Exception as error:  # Flower's strategies raise many kinds for what they cannot use
             raise _AllRefused(f"aggregation failed: {type(error).__name__}: {error}") from error
         if arrays is None:
-            raise _AllRefused("too few replies could be used: the others were set aside")
+            raise _AllRefused(
+                f"no reply could be used, all were set aside; {self.federation.last_refusal}"
+            )
         if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
             raise _AllRefused("the aggregated model is not finite")
         return arrays, metrics

@@ -81,6 +81,7 @@ class Federation:
         self.journal: Journal = silent
         self.busy: set[int] = set()  # nodes that still train for an earlier round
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
+        self.last_refusal = ""  # whose reply was set aside last, and why
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
         self._cohort: str | None = None
@@ -286,6 +287,7 @@ class Federation:
         if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
             self.strikes[key] += 1
         told = shorten(reason, _LONGEST_REASON)
+        self.last_refusal = f"client {key}: {told}"
         self.note(Quarantined(round=server_round, client=key, reason=told))
 
     def note(self, event: Event) -> None:

@@ -250,7 +250,8 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
             raise BadReply(f"array {name}: {error}") from error
         if name in sent.wide:
             difference = np.subtract(after, reference, dtype=sent.wide[name]).ravel()
-            squares += float(difference.dot(difference))
+            with np.errstate(over="ignore"):  # an infinite square is refused below
+                squares += float(difference.dot(difference))
     if not math.isfinite(squares):
         raise BadReply("values that are not finite, or too large to square")
     return math.sqrt(squares)

@@ -427,3 +427,13 @@ def test_tensorboard_files_if_asked_for(small):
             for row in rows
             if row[name]
         }
+
+
+def test_a_run_that_diverges_says_why_and_what_to_do(small, monkeypatch):
+    monkeypatch.setattr("forager.server_app.loop._PAUSE", 0.0)
+    with pytest.raises(RunFailed) as caught:
+        run_local({**small, "model": "mlp", "learning-rate": 1e6})
+    text = str(caught.value)
+    assert text.startswith("round 1 failed 5 times: no reply could be used, all were set aside")
+    assert "update of norm" in text
+    assert "lower learning-rate" in text
