@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
 from ..core.learning.gradient_rows import sample_rows, server_targets
+from ..core.learning.placement import chosen_device
 from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
 from ..core.methods.coreset import Coreset, CoresetMethod
@@ -199,7 +200,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     """Return what computes the gradients of the server's validation set."""
     data = validation_data(config, str(method))
     task = load_task(config.task_spec())
-    model, num_classes = task.build_model(), task.num_classes
+    model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
     assert isinstance(method, CoresetMethod)
     settings = config[Coreset]
     per_class = method.per_class_of(settings)

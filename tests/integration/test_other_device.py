@@ -5,6 +5,7 @@ from pathlib import Path
 
 import forager.client_app.training as training
 import forager.server_app.app as server
+import forager.strategies.coresets as coresets
 import forager.strategies.fine_tune as fine_tune
 import pytest
 import torch
@@ -53,6 +54,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "device_or_cpu", lambda _name: (DEVICE, ""))
     monkeypatch.setattr(server, "chosen_device", lambda _name: DEVICE)
     monkeypatch.setattr(fine_tune, "chosen_device", lambda _name: DEVICE)
+    monkeypatch.setattr(coresets, "chosen_device", lambda _name: DEVICE)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
