@@ -79,5 +79,5 @@ def _in_this_process(overrides: dict[str, Scalar]) -> int:
     print(f"\n{summary_table(RunFolder.open(result.folder))}")
     if result.reason == "interrupted":
         return _INTERRUPTED
-    print(f"\n{suggestions(overrides)}")
+    print(f"\n{suggestions(overrides, result.folder)}")
     return 0

@@ -176,20 +176,22 @@ def _finished(run: Plan, home: Path) -> int:
     folder = RunFolder.open(run.folder)
     if not ended_well(History.from_events(folder.read_events())):
         return _failed(f"{folder.path} has no proper end", home)
-    print(f"\n{summary_table(folder)}\n\n{suggestions(run.run_config)}")
+    print(f"\n{summary_table(folder)}\n\n{suggestions(run.run_config, run.folder)}")
     shutil.rmtree(home)
     return 0
 
 
-def suggestions(run_config: Mapping[str, Scalar]) -> str:
+def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     """Return what to try after a run, as commands."""
     program = command_name()
+    usual = folder.resolve().parent == Path("runs").resolve()  # where commands look by themselves
+    which = "" if usual else f" {_short(folder)}"
     strategy = str(run_config.get("strategy") or "fedavg")
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
     data = {key: run_config[key] for key in ("task", "data.path", "model") if key in run_config}
     lines = {
-        f"{program} report --open": "open the report of this run",
+        f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "see the method where it helps most",
         run_command(data, f"{program} compare {strategy} {other}"): "more than chance?",
     }
