@@ -3,11 +3,9 @@
 import csv
 import json
 import re
-import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from forager.tools.cli.app import main as forager
@@ -139,22 +137,6 @@ def test_paths_are_made_absolute_and_settings_passed_on(tmp_path, monkeypatch):
     assert plan({}).folder.parent == tmp_path / "runs"
     assert plan({"resume-from": "out/a"}).folder == tmp_path / "out" / "a"
     assert "num-supernodes=7 " in plan({"num-clients": 7}).federation
-
-
-def test_a_run_that_fails_tells_why(tmp_path):
-    missing = tmp_path / "no-such-run"
-    with Launcher(tmp_path, settings(num_clients=2, resume_from=str(missing))) as launcher:
-        said = launcher.wait()
-        assert launcher.exit_code == flower_run.FAILED, said
-        assert f"The run failed: resume-from = '{missing}': neither a checkpoint" in said
-        assert "Traceback" not in said
-        assert launcher.family() == []
-    found = re.search(r"^Logs: (.+)$", said, re.MULTILINE)
-    assert found, said
-    logs = Path(found[1])
-    assert "CheckpointError" in (logs / "run.log").read_text()
-    assert logs.parent == FLOWER_HOME / "runs"
-    shutil.rmtree(logs)
 
 
 def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):

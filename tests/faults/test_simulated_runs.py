@@ -1,7 +1,8 @@
-"""docs/your-own-task.md by Flower's simulation, as `make run` starts it."""
+"""Flower's simulation as `make run` starts it: your own task, and a run that fails."""
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 
+from forager.tools.flower import run as flower_run
+from forager.tools.flower.env import FLOWER_HOME
 from own_task_page import command, prepare
-from test_flwr_run import Launcher
+from test_flwr_run import Launcher, settings
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -28,3 +31,19 @@ def test_ones_own_task_runs_as_its_page_says(tmp_path, monkeypatch):
     accuracy = re.search(r"final accuracy +([0-9.]+) %", said)
     assert float(accuracy[1]) > 85
     assert re.search(r"clients chosen +\d of 8", said)
+
+
+def test_a_run_that_fails_tells_why(tmp_path):
+    missing = tmp_path / "no-such-run"
+    with Launcher(tmp_path, settings(num_clients=2, resume_from=str(missing))) as launcher:
+        said = launcher.wait()
+        assert launcher.exit_code == flower_run.FAILED, said
+        assert f"The run failed: resume-from = '{missing}': neither a checkpoint" in said
+        assert "Traceback" not in said
+        assert launcher.family() == []
+    found = re.search(r"^Logs: (.+)$", said, re.MULTILINE)
+    assert found, said
+    logs = Path(found[1])
+    assert "CheckpointError" in (logs / "run.log").read_text()
+    assert logs.parent == FLOWER_HOME / "runs"
+    shutil.rmtree(logs)
