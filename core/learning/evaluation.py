@@ -17,6 +17,7 @@ from .model_arrays import load_arrays
 from .placement import device_of, moved
 
 BATCH = 512
+_FROM_LOSS = {"perplexity", "loss"}  # metrics that need nothing but the mean loss
 Columns = NDArray[Any]
 
 
@@ -85,17 +86,17 @@ def evaluate(
     kept: list[tuple[Tensor, Tensor, Tensor]] = []
     raw: list[tuple[Tensor, Tensor]] = []
     wanted = {metric.name for metric in metrics if metric.compute is None}
-    looks = bool(wanted - {"perplexity", "loss"})
+    looked_at = wanted - _FROM_LOSS  # of each prediction
     for x, y in data.batches(BATCH):
         outputs, targets = model(moved(x, device)), moved(y, device)
         loss, count = problem.loss_sum(problem.checked_loss(outputs, targets), targets)
         total, counted = total + loss, counted + count
-        if looks:
+        if looked_at:
             prediction, scores, truth = problem.predictions(outputs, targets)
             if "accuracy" in wanted:
                 correct += float((prediction == truth).sum())
                 predicted += truth.numel()
-            if wanted - {"accuracy", "perplexity", "loss"}:
+            if looked_at - {"accuracy"}:
                 kept.append((prediction.cpu(), scores.cpu(), truth.cpu()))
         if len(wanted) < len(metrics):
             raw.append((outputs.cpu(), targets.cpu()))

@@ -46,8 +46,7 @@ def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
 
     What does not travel may be missing, and stays as it is.
     """
-    state = model.state_dict()
-    needed = state.keys() - set(_frozen_names(model))
+    state, needed = model.state_dict(), set(travelling(model))
     if not needed <= arrays.keys() <= state.keys():
         odd = sorted((needed - arrays.keys()) | (arrays.keys() - state.keys()))
         raise ValueError(
@@ -66,12 +65,8 @@ def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def read_arrays(model: nn.Module) -> Arrays:
     """Return copies of the arrays that travel, by name."""
-    frozen = set(_frozen_names(model))
-    return {
-        name: tensor.cpu().numpy().copy()
-        for name, tensor in model.state_dict().items()
-        if name not in frozen
-    }
+    state = model.state_dict()
+    return {name: state[name].cpu().numpy().copy() for name in travelling(model)}
 
 
 def frozen_arrays(model: nn.Module) -> Arrays:

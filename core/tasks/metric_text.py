@@ -7,25 +7,24 @@ from collections.abc import Sequence
 from .errors import TaskError
 from .metrics import Metric
 
-# Columns of rounds.csv that are no metric
-TAKEN = frozenset(
-    {
-        "round",
-        "seconds",
-        "select-seconds",
-        "chosen",
-        "received",
-        "failed",
-        "late",
-        "quarantined",
-        "bytes-down",
-        "bytes-up",
-        "bytes-up-dense",
-        "bytes-select",
-        "train-loss",
-        "epsilon",
-    }
+# Columns of rounds.csv that are no metric, in their order before and after the metrics
+BEFORE_METRICS = (
+    "round",
+    "seconds",
+    "select-seconds",
+    "chosen",
+    "received",
+    "failed",
+    "late",
+    "quarantined",
+    "bytes-down",
+    "bytes-up",
+    "bytes-up-dense",
+    "bytes-select",
+    "train-loss",
 )
+AFTER_METRICS = ("epsilon",)
+TAKEN = frozenset((*BEFORE_METRICS, *AFTER_METRICS))
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _ACRONYMS = frozenset({"auc", "auroc", "f1", "iou", "mae", "mse", "r2", "rmse"})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...core.tasks.metric_text import TAKEN
+from ...core.tasks.metric_text import AFTER_METRICS, BEFORE_METRICS, TAKEN
 from ...core.tasks.metrics import Metric
 from ...core.wire.events import (
     Aggregated,
@@ -17,23 +17,6 @@ from ...core.wire.events import (
 )
 
 Row = dict[str, float]
-
-BEFORE_METRICS = (
-    "round",
-    "seconds",
-    "select-seconds",
-    "chosen",
-    "received",
-    "failed",
-    "late",
-    "quarantined",
-    "bytes-down",
-    "bytes-up",
-    "bytes-up-dense",
-    "bytes-select",
-    "train-loss",
-)
-AFTER_METRICS = ("epsilon",)
 
 
 def csv_columns(metrics: Sequence[Metric]) -> tuple[str, ...]:
