@@ -43,6 +43,8 @@ class RunState:
         The one that matters.
     scores : list of float
         Its values on the server's test set, in order.
+    also : dict of Metric to float
+        The newest values of the other metrics there.
     own, worst : float, optional
         Its mean and worst tenth of the clients on their own data, at the last evaluation.
     """
@@ -59,10 +61,12 @@ class RunState:
     slowest: dict[str, float] = field(default_factory=dict)
     metric: Metric = ACCURACY
     scores: list[float] = field(default_factory=list)
+    also: dict[Metric, float] = field(default_factory=dict)
     own: float | None = None
     worst: float | None = None
     finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
+    _others: list[Metric] = field(default_factory=list)
     _exchange_seconds: list[float] = field(default_factory=list)
 
     def take(self, events: Iterable[Event | Mapping[str, Any]]) -> None:
@@ -75,8 +79,9 @@ class RunState:
             case RunStarted():
                 self.title, self.finish = event.strategy, None
                 self.total = int(event.number("num-server-rounds") or 0)
-                main = event.metrics[0]
-                self.metric = Metric(main.name, main.higher_is_better, main.share)
+                self.metric, *self._others = (
+                    Metric(each.name, each.higher_is_better, each.share) for each in event.metrics
+                )
             case Selected(phase="train"):
                 self._selected(event)
             case Exchanged():
@@ -89,6 +94,8 @@ class RunState:
             case Evaluated():
                 score = event.value(self.metric.name)
                 self.scores += [] if score is None else [score]
+                values = {metric: event.value(metric.name) for metric in self._others}
+                self.also = {metric: v for metric, v in values.items() if v is not None}
             case RoundFinished():
                 self.done = self.round = event.round or self.round
                 self._round_seconds.append(event.seconds or 0.0)

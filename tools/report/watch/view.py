@@ -51,6 +51,7 @@ def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> lis
     lines = [
         ("round", f"{state.done} of {state.total or '?'}"),
         (label(metric), f"{now}{'  ' if course else ', ' if best else ''}{best}".strip()),
+        ("also", ", ".join(f"{label(m)} {written(m, value)}" for m, value in state.also.items())),
         ("on own data", _own(state)),
         ("training now", _training(state, quiet_seconds)),
         ("slowest last", _slowest(state.slowest)),

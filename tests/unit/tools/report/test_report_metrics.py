@@ -95,6 +95,7 @@ def test_watching_shows_the_metric_and_its_best() -> None:
     assert state.worst == 120.0
     told = dict(view.lines(state, 0.0))
     assert told["MAE"].startswith("60, best 41.24")
+    assert told["also"] == "macro F1 50.0 %"
     assert told["on own data"].endswith("worst tenth 120")
 
 
