@@ -7,21 +7,18 @@ table of ``docs/results/speed.md`` is made from the file.
 
 import json
 import os
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from ..tools.experiments.provenance import ROOT, commit, versions
+
 RECORDS = ROOT / "benchmarks" / "records" / "speed.jsonl"
 PAGE = ROOT / "docs" / "results" / "speed.md"
 BEGIN, END = "<!-- from benchmarks/records/speed.jsonl -->", "<!-- end -->"
 CREEP = 0.10  # worse than the last record by more than this share is worth a warning
 _SHOWN = 5  # records in the table of the page
-_PACKAGES = ("torch", "numpy", "flwr")
 
 # What each number is to be at most
 TARGETS = {
@@ -51,29 +48,14 @@ class SpeedRecord:
 
 def new_record(ratios: Mapping[str, float], load: float) -> SpeedRecord:
     """Return a record of what was measured now, by the code as it is."""
-    found = {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}
     return SpeedRecord(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        commit=_commit(),
-        versions=found,
+        commit=commit(),
+        versions=versions(),
         cores=os.cpu_count() or 1,
         load=round(load, 2),
         ratios={name: float(f"{value:.3g}") for name, value in ratios.items()},
     )
-
-
-def _commit() -> str:
-    """Return the commit, with a plus sign if files have changed since; empty outside a checkout."""
-    try:
-        short = _git("rev-parse", "--short", "HEAD")
-        return short + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def read_records(path: Path = RECORDS) -> list[SpeedRecord]:

@@ -6,8 +6,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal
@@ -69,6 +69,8 @@ class Record:
     seconds: float
     config: Mapping[str, Scalar]
     rows: list[Row]
+    commit: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -76,8 +78,30 @@ class Record:
         return self.cell, self.digest, self.seed
 
     def line(self) -> bytes:
-        """Return the record as one line of JSON."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        """Return the record as one line of JSON, its rows by column, which is much shorter."""
+        return json.dumps(asdict(self) | {"rows": by_column(self.rows)}).encode() + b"\n"
+
+
+def by_column(rows: Sequence[Row]) -> dict[str, list[object]]:
+    """Turn rows into columns; what a row lacks is None.
+
+    >>> by_column([{"round": 1}, {"round": 2, "loss": 0.5}])
+    {'round': [1, 2], 'loss': [None, 0.5]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def by_row(columns: Mapping[str, Sequence[object]]) -> list[Row]:
+    """Turn columns into rows again, without what was not measured.
+
+    >>> by_row({"round": [1, 2], "loss": [None, 0.5]})
+    [{'round': 1}, {'round': 2, 'loss': 0.5}]
+    """
+    rows = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def parse(data: bytes, name: str) -> tuple[list[Record], int]:
@@ -97,8 +121,11 @@ def parse(data: bytes, name: str) -> tuple[list[Record], int]:
 
 def _parse_line(line: bytes, place: str) -> Record:
     try:
-        return Record(**json.loads(line))
-    except (ValueError, TypeError) as error:
+        fields = json.loads(line)
+        if isinstance(fields["rows"], dict):
+            fields["rows"] = by_row(fields["rows"])
+        return Record(**fields)
+    except (ValueError, TypeError, KeyError) as error:
         raise SweepError(f"{place}: not a record of a sweep file ({error})") from None
 
 

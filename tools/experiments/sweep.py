@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from .cluster import ClusterPool, cluster_address
 from .progress import SweepProgress
+from .provenance import commit, versions
 from .records import Cell, Key, Record, Scalar, SweepError, SweepFile
 from .results import Results
 from .workers import Reply, WorkerPool, check_runner
@@ -57,6 +58,8 @@ class Run:
             seconds=round(reply.seconds, 3),
             config=dict(self.cell.config),
             rows=reply.rows,
+            commit=commit(),
+            versions=versions(),
         )
 
 

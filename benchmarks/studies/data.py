@@ -1,0 +1,140 @@
+"""The data sets of the studies, each prepared once as an ``.npz`` file.
+
+Files that cannot be downloaded by a package are looked for in the folder ``FORAGER_DATA``:
+``cifar10.npz``, ``femnist.npz``, ``ucihar.npz``, ``wisdm51.npz``, ``traffic.npz`` and
+``20news.jsonl.xz`` (what is in them: `SOURCES`). Records name a data set, never a path.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.storage.files import replacing
+from ...core.tasks import TaskSpec
+from ...core.tasks.datasets import load_raw, rows
+from ...tools.experiments.records import SweepError
+from ..data_part import write_part
+from ..features import features_file
+
+Arrays = dict[str, NDArray[Any]]
+
+SOURCES = {
+    "fashion": "Fashion-MNIST: 6,000 training and 2,000 test images, all classes alike",
+    "cifar-features": "CIFAR-10: EfficientNet-Lite0's features of 6,000 and 1,500 images",
+    "cifar": "CIFAR-10: 10,000 training and 2,500 test images, all classes alike",
+    "femnist": "FEMNIST: 105 writers, 62 classes, 14,708 and 1,685 images, paper black",
+    "har": "UCI HAR: 30 users, 6 activities, 8,239 and 2,060 windows of 9 channels, standardised",
+    "wisdm": "WISDM 2019: 51 users, 6 activities, 5,890 and 1,550 windows, standardised",
+    "traffic": "NSL-KDD: 10 classes of traffic, at most 500 training samples of each",
+    "news": "20 Newsgroups by date: TF-IDF of 5,000 words, 4,000 and 2,000 posts",
+}
+_PER_CLASS = 500
+
+
+def prepared(name: str, cache: Path) -> Path:
+    """Return the file of a data set; it is made if it is not there yet."""
+    if name not in SOURCES:
+        raise SweepError(f"data set {name!r} is not known; there are {list(SOURCES)}")
+    target = cache / f"{name}.npz"
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        arrays = _MAKERS[name](cache)
+        with replacing(target) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+    return target
+
+
+def _source(name: str) -> str:
+    folder = os.environ.get("FORAGER_DATA", "")
+    path = Path(folder).expanduser() / name
+    if not folder or not path.exists():
+        raise SweepError(
+            f"FORAGER_DATA = {folder!r} has no {name}; set it to the folder of the studies' data"
+        )
+    return str(path.resolve())
+
+
+def _part(task: str, data: str, train: int, test: int) -> Callable[[Path], Arrays]:
+    def make(cache: Path) -> Arrays:
+        with np.load(write_part(task, data and _source(data), train, cache)) as file:
+            arrays = dict(file)
+        # A fixed order, so that a cut takes all classes alike
+        order = np.random.default_rng(0).permutation(len(arrays["y_test"]))[:test]
+        return {**arrays, "x_test": arrays["x_test"][order], "y_test": arrays["y_test"][order]}
+
+    return make
+
+
+def _whole(data: str) -> Callable[[Path], Arrays]:
+    def make(cache: Path) -> Arrays:
+        with np.load(_source(data)) as file:
+            return dict(file)
+
+    return make
+
+
+def _dark_paper(cache: Path) -> Arrays:
+    """Return FEMNIST with paper 0 and ink 255, as in the other data sets of images."""
+    arrays = _whole("femnist.npz")(cache)
+    return {k: 255 - a if k.startswith("x_") else a for k, a in arrays.items()}
+
+
+def _standardised(data: str) -> Callable[[Path], Arrays]:
+    """Return a maker of windows whose channels have mean 0 and spread 1 over the training data."""
+
+    def make(cache: Path) -> Arrays:
+        arrays = _whole(data)(cache)
+        train = arrays["x_train"].astype(np.float32)
+        mean, spread = (f(train, axis=(0, 2), keepdims=True) for f in (np.mean, np.std))
+        for part in ("x_train", "x_test"):
+            arrays[part] = ((arrays[part].astype(np.float32) - mean) / spread).astype(np.float32)
+        return arrays
+
+    return make
+
+
+def _capped_traffic(cache: Path) -> Arrays:
+    arrays = _whole("traffic.npz")(cache)
+    labels, order = arrays["y_train"], np.random.default_rng(0).permutation(len(arrays["y_train"]))
+    kept = np.concatenate([order[labels[order] == c][:_PER_CLASS] for c in np.unique(labels)])
+    return {**arrays, "x_train": arrays["x_train"][kept], "y_train": labels[kept]}
+
+
+def _cifar_features(cache: Path) -> Arrays:
+    images = _part("npz", "cifar10.npz", 6000, 1500)(cache)
+    part = cache / "cifar-features-images.npz"
+    with replacing(part) as file:
+        np.savez(file, allow_pickle=False, **images)  # type: ignore[arg-type]
+    done = features_file(
+        TaskSpec(task="npz", path=str(part)), "efficientnet-lite0", cache / "lite0.npz"
+    )
+    with np.load(done) as file:
+        return dict(file)
+
+
+def _news(cache: Path) -> Arrays:
+    raw = load_raw(TaskSpec(task="20news", path=_source("20news.jsonl.xz"), cache_dir=str(cache)))
+    arrays: Arrays = {}
+    for part, x, y, count in (
+        ("train", raw.x_train, raw.y_train, 4000),
+        ("test", raw.x_test, raw.y_test, 2000),
+    ):
+        chosen = np.random.default_rng(0).permutation(len(y))[:count]
+        arrays |= {f"x_{part}": rows(x, chosen), f"y_{part}": np.asarray(y)[chosen]}
+    return arrays
+
+
+_MAKERS: dict[str, Callable[[Path], Arrays]] = {
+    "fashion": _part("fashion-mnist", "", 6000, 2000),
+    "cifar-features": _cifar_features,
+    "cifar": _part("npz", "cifar10.npz", 10_000, 2500),
+    "femnist": _dark_paper,
+    "har": _standardised("ucihar.npz"),
+    "wisdm": _standardised("wisdm51.npz"),
+    "traffic": _capped_traffic,
+    "news": _news,
+}

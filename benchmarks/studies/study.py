@@ -1,0 +1,70 @@
+"""A study: named cells times seeds, whose runs are kept under ``benchmarks/records/``."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...tools.experiments.provenance import ROOT
+from ...tools.experiments.records import Cell, read_records
+from ...tools.experiments.results import Results
+from ...tools.experiments.sweep import sweep
+from .runs import RUNNER
+
+RECORDS = ROOT / "benchmarks" / "records"
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question asked of many runs.
+
+    Attributes
+    ----------
+    name : str
+        Of its file of records.
+    paper : str
+        Whose method it is about.
+    setting : str
+        What was done, for the page: data, clients, rounds, local work.
+    cells : tuple of Cell
+        The configs.
+    seeds : range
+        Each cell runs with every one of them.
+    """
+
+    name: str
+    paper: str
+    setting: str
+    cells: tuple[Cell, ...]
+    seeds: range = range(5)
+
+    @property
+    def path(self) -> Path:
+        """The file of records."""
+        return RECORDS / f"{self.name}.jsonl"
+
+    def results(self) -> Results:
+        """Return what the records say; runs that are not there yet are missing in it."""
+        if not self.path.exists():
+            return Results({cell.name: {} for cell in self.cells}, [])
+        return Results.load(self.path, self.cells, self.seeds)
+
+    def missing(self, path: Path | None = None) -> int:
+        """Return how many runs a file of records lacks."""
+        path = path or self.path
+        done = {r.key for r in read_records(path) if not r.error} if path.exists() else set()
+        wanted = {(cell.name, cell.digest, seed) for cell in self.cells for seed in self.seeds}
+        return len(wanted - done)
+
+    def run(self, processes: int | None, *, anew: bool = False) -> Results:
+        """Do what is missing; with ``anew`` all of it, beside the records until it is complete."""
+        path = Path("sweeps") / "rerun" / f"{self.name}.jsonl" if anew else self.path
+        results = sweep(
+            self.name, self.cells, self.seeds, path=path, processes=processes, runner=RUNNER
+        )
+        if anew and not results.failures:
+            os.replace(path, self.path)
+        return results
+
+
+Studies = Callable[[], list[Study]]
