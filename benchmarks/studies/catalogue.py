@@ -1,10 +1,15 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import no_harm
+from . import auxo, cosage, gcfl, ios, no_harm, ode
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
+    "cosage": cosage.studies,
+    "gcfl": gcfl.studies,
+    "ode": ode.studies,
+    "auxo": auxo.studies,
+    "ios": ios.studies,
     "no-harm": no_harm.studies,
 }
 

@@ -1,0 +1,113 @@
+"""Auxo: whether groups are found, and nobody is worse off where there are none."""
+
+from ...core.config import Scalar
+from ...tools.experiments.records import Cell
+from .study import Study
+
+Settings = dict[str, Scalar]
+
+COMMON: Settings = {
+    "study.runner": "cohorts",
+    "data.client-test-share": 0.2,
+    "fraction-evaluate": 1.0,
+    "partition": "iid",
+}
+METHODS: dict[str, Settings] = {
+    "fedavg": {},
+    "auxo": {"cohorts": "auxo"},
+    "auxo-paper": {"strategy": "auxo-paper"},
+    "flexcfl": {"cohorts": "flexcfl"},
+    "ifca": {"cohorts": "ifca"},
+}
+GROUPS: dict[str, Settings] = {
+    **{
+        f"{kind}, {count} groups": {"groups.kind": key, "groups.count": count}
+        for kind, key in (("turned images", "rotation"), ("permuted labels", "label-permutation"))
+        for count in (2, 4)
+    },
+    "no groups": {"partition": "dirichlet", "split.alpha": 0.3},
+}
+CORRUPTED = (0.05, 0.1, 0.15)
+
+
+def _told(method: str, groups: Settings) -> Settings:
+    """Return the number of groups for the methods that have to be given it."""
+    if method in ("flexcfl", "ifca"):
+        return {"cohort.number": groups.get("groups.count", 2)}
+    return {}
+
+
+def planted() -> Study:
+    """Return groups that are known, so that what is found can be judged."""
+    common: Settings = {
+        **COMMON,
+        **{"num-clients": 20, "clients-per-round": 10},
+        **{"num-server-rounds": 40, "evaluate-every": 4},
+    }
+    cells = [
+        Cell(f"{name}: {method}", {**common, **groups, **changes, **_told(method, groups)})
+        for name, groups in GROUPS.items()
+        for method, changes in METHODS.items()
+    ]
+    setting = (
+        "Digits, 20 clients, 10 per round, softmax, 40 rounds. FlexCFL and IFCA are given the"
+        " number of groups. Accuracy on the clients' own held-out fifth."
+    )
+    return Study("auxo-planted", "auxo", setting, tuple(cells))
+
+
+def users() -> Study:
+    """Return data by user, the longest that the data allow."""
+    data: dict[str, Settings] = {
+        "FEMNIST": {"study.data": "femnist", "num-clients": 105, "learning-rate": 0.05},
+        "UCI-HAR": {"study.data": "har", "num-clients": 30, "learning-rate": 0.02},
+        "WISDM": {"study.data": "wisdm", "num-clients": 51, "learning-rate": 0.02},
+    }
+    common: Settings = {
+        **{**COMMON, "partition": "natural", "model": "mlp", "net.hidden": 64},
+        **{"clients-per-round": 15, "local-epochs": 2, "batch-size": 20},
+        **{"num-server-rounds": 200, "evaluate-every": 10, "devices.slow": True},
+    }
+    cells = [
+        Cell(f"{name}: {method}", {**common, **own, **METHODS[method]})
+        for name, own in data.items()
+        for method in ("fedavg", "auxo", "auxo-paper")
+    ]
+    setting = (
+        "FEMNIST (105 writers), UCI-HAR (30 users) and WISDM (51 users), MLP of 64, 15 clients per"
+        " round, 2 local epochs, 200 rounds, simulated device speeds."
+    )
+    return Study("auxo-users", "auxo", setting, tuple(cells))
+
+
+def text() -> Study:
+    """Return next-character prediction, the paper's case without a gain."""
+    common: Settings = {
+        **{**COMMON, "task": "poems", "model": "auto"},
+        **{"num-clients": 10, "clients-per-round": 5, "num-server-rounds": 20},
+        **{"evaluate-every": 5},
+    }
+    cells = [Cell(method, {**common, **METHODS[method]}) for method in ("fedavg", "auxo")]
+    setting = "Poems, next character, a GRU, 10 clients, 5 per round, 20 rounds."
+    return Study("auxo-text", "auxo", setting, tuple(cells), range(3))
+
+
+def corrupted() -> Study:
+    """Return clients whose labels are random, among planted groups."""
+    common: Settings = {
+        **{**COMMON, **GROUPS["permuted labels, 2 groups"]},
+        **{"num-clients": 20, "clients-per-round": 10},
+        **{"num-server-rounds": 40, "evaluate-every": 4},
+    }
+    cells = [
+        Cell(f"{share:.0%} corrupted: {method}", {**common, **METHODS[method], "corrupted": share})
+        for share in CORRUPTED
+        for method in ("fedavg", "auxo")
+    ]
+    setting = "Permuted labels in 2 groups as above; some clients have random labels."
+    return Study("auxo-corrupted", "auxo", setting, tuple(cells))
+
+
+def studies() -> list[Study]:
+    """Return the studies of this paper."""
+    return [planted(), users(), corrupted(), text()]

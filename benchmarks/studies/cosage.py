@@ -1,0 +1,71 @@
+"""CosAge: whether one number per client, with the age of what it last sent, chooses well."""
+
+from ...core.config import Scalar
+from ...tools.experiments.records import Cell
+from ..cosage import PAPER, SETTINGS
+from .study import Study
+
+Settings = dict[str, Scalar]
+
+POLICIES: dict[str, Settings] = {
+    "cosage": {"client-selector": "cosage"},
+    "cosage, 30 asked": {"client-selector": "cosage", "summary.ask-at-most": 30},
+    "aoi": {"client-selector": "aoi"},
+    "random": {"client-selector": "random"},
+    "dissimilarity": {"client-selector": "dissimilarity"},
+    "oort": {"client-selector": "oort"},
+}
+COMMON: Settings = {**PAPER, "study.runner": "classes", "num-server-rounds": 60}
+STEPS = (2, 8)
+
+
+def digits() -> Study:
+    """Return the choice of 10 of 100 clients with one or three shards, with real local work."""
+    cells = [
+        Cell(
+            f"{shards} shard{'s' * (shards > 1)}, {steps} steps: {policy}",
+            {**COMMON, **SETTINGS[f"digits-{shards}"], "local-steps": steps, **changes},
+        )
+        for shards in (1, 3)
+        for steps in STEPS
+        for policy, changes in POLICIES.items()
+    ]
+    setting = (
+        "Digits, 100 clients with 1 or 3 shards each, 10 per round, softmax, batches of 8, 2 or 8"
+        " local steps, a tenth of the update sent, 60 rounds."
+    )
+    return Study("cosage-digits", "cosage", setting, tuple(cells), range(10))
+
+
+def features() -> Study:
+    """Return the head of a frozen backbone, with one layer and with three as VGG16 has."""
+    common: Settings = {
+        **COMMON,
+        "study.data": "cifar-features",
+        "num-clients": 100,
+        "clients-per-round": 10,
+        "split.shards-per-client": 3,
+        "local-steps": 8,
+        "batch-size": 32,
+    }
+    heads: dict[str, Settings] = {
+        "linear head": {"model": "softmax"},
+        "head of three layers": {"model": "forager.benchmarks.studies.heads:three_layers"},
+    }
+    cells = [
+        Cell(f"{head}: {policy}", {**common, **model, **changes})
+        for head, model in heads.items()
+        for policy, changes in POLICIES.items()
+        if policy in ("cosage", "aoi", "random")
+    ]
+    setting = (
+        "CIFAR-10 through a frozen EfficientNet-Lite0 (6,000 images), 100 clients with 3 shards"
+        " each, 10 per round, batches of 32, 8 local steps, learning rate 0.01, a tenth of the"
+        " head sent, 60 rounds."
+    )
+    return Study("cosage-features", "cosage", setting, tuple(cells))
+
+
+def studies() -> list[Study]:
+    """Return the studies of this paper."""
+    return [digits(), features()]

@@ -1,0 +1,93 @@
+"""GCFL: whether a coreset that matches the server's class gradients keeps wrong labels out."""
+
+from ...core.config import Scalar
+from ...tools.experiments.records import Cell
+from ..gcfl import EXPERIMENTS, PAPER
+from .study import Study
+
+Settings = dict[str, Scalar]
+
+METHODS: dict[str, Settings] = {
+    "fedavg": {},
+    "random": {"data-selector": "random", "coreset.every": 1},
+    "gcfl": {"data-selector": "gcfl"},
+    "gcfl-paper": {"data-selector": "gcfl-paper"},
+    "nearest": {"data-selector": "nearest"},
+    "skyline": {"data-selector": "skyline"},
+}
+NOISES: dict[str, Settings] = {
+    "clean": {"noise": "none"},
+    **{
+        f"{rate:.0%} wrong labels": {"noise": "closed-set", "corruption.rate": rate}
+        for rate in (0.2, 0.4, 0.6)
+    },
+    "40 % foreign classes": {"noise": "open-set", "corruption.rate": 0.4},
+    "40 % blurred inputs": {"noise": "attribute", "corruption.rate": 0.4},
+}
+WRONG: Settings = {"noise": "closed-set", "corruption.rate": 0.4}
+COMMON: Settings = {**PAPER, "study.runner": "coresets"}
+
+
+def long() -> Study:
+    """Return training until networks know wrong labels by heart."""
+    lengths = {"digits": ("long", 250, 10), "blobs": ("long-blobs", 100, 5)}
+    cells = [
+        Cell(
+            f"{data}: {method}",
+            {
+                **{**COMMON, **EXPERIMENTS[experiment], **WRONG, **changes},
+                "num-server-rounds": rounds,
+                "evaluate-every": every,
+            },
+        )
+        for data, (experiment, rounds, every) in lengths.items()
+        for method, changes in METHODS.items()
+    ]
+    setting = (
+        "40 % wrong labels, 10 clients, all in every round, batches of 16, momentum 0.9, a tenth of"
+        " the samples, a look every 10 rounds. Digits: MLP of 256, Dirichlet 0.4, 2 local epochs,"
+        " 250 rounds, cosine schedule. Blobs: MLP of 512, iid, 5 local epochs, 100 rounds, constant"
+        " rate."
+    )
+    return Study("gcfl-long", "gcfl", setting, tuple(cells))
+
+
+def noises() -> Study:
+    """Return kinds and levels of noise on images."""
+    common: Settings = {
+        **COMMON,
+        **{"study.data": "fashion", "model": "mlp", "net.hidden": 256, "weight-decay": 0.0},
+        **{"batch-size": 16, "local-epochs": 2, "learning-rate": 0.02},
+        **{"num-server-rounds": 100, "evaluate-every": 5},
+    }
+    cells = [
+        Cell(f"{noise}: {method}", {**common, **wrong, **METHODS[method]})
+        for noise, wrong in NOISES.items()
+        for method in ("fedavg", "random", "gcfl", "gcfl-paper")
+    ]
+    setting = (
+        "6,000 images of Fashion-MNIST, MLP of 256, 10 clients, Dirichlet 0.4, all in every round,"
+        " 100 rounds of 2 local epochs, batches of 16, momentum 0.9, cosine schedule, a tenth of"
+        " the samples."
+    )
+    return Study("gcfl-noises", "gcfl", setting, tuple(cells), range(3))
+
+
+def images() -> Study:
+    """Return the paper's network on CIFAR-10."""
+    common: Settings = {**COMMON, "study.data": "cifar", "model": "cnn", **WRONG}
+    common |= {"num-server-rounds": 120, "evaluate-every": 10}
+    cells = [
+        Cell(method, {**common, **METHODS[method]}) for method in ("random", "gcfl", "gcfl-paper")
+    ]
+    setting = (
+        "10,000 images of CIFAR-10, the paper's CNN, learning rate 0.01, batches of 32, one local"
+        " epoch, Dirichlet 0.4, 40 % wrong labels, a tenth of the samples, 120 of the paper's 250"
+        " rounds."
+    )
+    return Study("gcfl-cifar", "gcfl", setting, tuple(cells), range(2))
+
+
+def studies() -> list[Study]:
+    """Return the studies of this paper."""
+    return [long(), noises(), images()]

@@ -1,0 +1,72 @@
+"""IOS: whether the indices of important parameters tell who is like whom."""
+
+from ...core.config import Scalar
+from ...tools.experiments.records import Cell
+from ..ios import COMMON, SPLITS
+from .study import Study
+
+Settings = dict[str, Scalar]
+
+PATHOLOGICAL = {"Patho(20 %)": 2, "Patho(30 %)": 3}  # classes per client, of 10
+
+
+def _split(name: str) -> Settings:
+    more: Settings = {}
+    if name in PATHOLOGICAL:
+        more = {"split.classes-per-client": PATHOLOGICAL[name]}
+    return {**SPLITS[name], **more}
+
+
+def alignment() -> Study:
+    """Return how well each similarity agrees with the labels, after 2 and 8 local epochs."""
+    common: Settings = {
+        **{**COMMON, "study.runner": "alignment", "num-clients": 20, "num-server-rounds": 3},
+    }
+    data: dict[str, Settings] = {
+        "digits": {"task": "digits", "model": "mlp", "learning-rate": 0.05},
+        "Fashion-MNIST": {"study.data": "fashion", "model": "lenet", "learning-rate": 0.02},
+    }
+    cells = [
+        Cell(
+            f"{name}, {split}, {epochs} epochs",
+            {**common, **own, **_split(split), "local-epochs": epochs},
+        )
+        for name, own in data.items()
+        for split in (SPLITS if name == "digits" else ("Dir(0.1)", "Patho(20 %)"))
+        for epochs in (2, 8)
+    ]
+    setting = (
+        "20 clients, 3 rounds of FedAvg with all clients, 2 or 8 local epochs, batches of 32."
+        " Digits with an MLP, 6,000 images of Fashion-MNIST with LeNet. The truth is the"
+        " similarity of the clients' label histograms."
+    )
+    return Study("ios-alignment", "ios", setting, tuple(cells))
+
+
+def cohorts() -> Study:
+    """Return personalised training by each similarity: the paper's table 1."""
+    common: Settings = {
+        **{**COMMON, "study.runner": "cohorts", "num-clients": 20, "client-selector": "all"},
+        **{"study.data": "fashion", "model": "mlp", "learning-rate": 0.02, "local-epochs": 8},
+        **{"num-server-rounds": 15, "evaluate-every": 5, "ios.samples": 128},
+        **{"data.client-test-share": 0.2, "fraction-evaluate": 1.0},
+    }
+    kinds = ("index-overlap", "index-overlap-paper", "signed-overlap", "cosine")
+    cells = []
+    for split in SPLITS:
+        keys = {**common, **_split(split)}
+        cells.append(Cell(f"{split}: one model", keys))
+        cells += [
+            Cell(f"{split}: {kind}", {**keys, "cohorts": "similarity", "similarity": kind})
+            for kind in kinds
+        ]
+    setting = (
+        "6,000 images of Fashion-MNIST, 20 clients, all in every round, an MLP, 8 local epochs, 15"
+        " rounds, clusters by affinity propagation. Accuracy on the clients' own held-out fifth."
+    )
+    return Study("ios-cohorts", "ios", setting, tuple(cells))
+
+
+def studies() -> list[Study]:
+    """Return the studies of this paper."""
+    return [alignment(), cohorts()]

@@ -1,0 +1,63 @@
+"""ODE: whether the samples that it keeps are worth more than a fair draw."""
+
+from ...core.config import Scalar
+from ...tools.experiments.records import Cell
+from ..ode import METHODS, PAPER, RATES, TASKS
+from .study import Study
+
+Settings = dict[str, Scalar]
+
+COMMON: Settings = {**PAPER, "study.runner": "streams"}
+RULES = ("reservoir", "fifo", "high-loss", "fedbalancer", "ode", "ode-paper", "unlimited")
+DATA: dict[str, tuple[str, Settings, int]] = {
+    "activities (WISDM)": ("har", {"study.data": "wisdm", "num-clients": 51}, 300),
+    "traffic": ("traffic", {"study.data": "traffic"}, 300),
+    "synthetic": ("synthetic", {}, 200),
+    "Fashion-MNIST": ("fashion", {"study.data": "fashion"}, 500),
+}
+SHORT = ("reservoir", "fifo", "ode", "ode-paper")
+PLACES = (2, 5, 10, 20)
+
+
+def _common(name: str) -> Settings:
+    kind, own, rounds = DATA[name]
+    task: Settings = {**COMMON, **TASKS[kind], **own, "learning-rate": RATES[kind]}
+    if task["partition"] == "natural":
+        task["fraction-evaluate"] = 1.0
+    return {**task, "num-server-rounds": rounds, "evaluate-every": 25}
+
+
+def rules() -> Study:
+    """Return the rules of the paper's table 2 on four kinds of data."""
+    cells = [
+        Cell(f"{name}: {rule}", {**_common(name), **METHODS[rule]})
+        for name in DATA
+        for rule in RULES
+        # Of the long runs only what the verdict needs
+        if name not in ("synthetic", "Fashion-MNIST") or rule in SHORT
+    ]
+    setting = (
+        "5 local epochs of full batches, a five-hundredth of a client's data per round. WISDM: 51"
+        " users, 5 places, 300 rounds. Traffic with at most 500 samples per class: 30 clients, 10"
+        " places, 300 rounds. Synthetic: 200 users, 10 places, 200 rounds. Fashion-MNIST (6,000"
+        " images): LeNet, 50 clients, 5 places, 500 rounds."
+    )
+    return Study("ode-rules", "ode", setting, tuple(cells))
+
+
+def places() -> Study:
+    """Return the paper's figure 7a: how much storage a device has."""
+    name = "activities (WISDM)"
+    cells = [
+        Cell(
+            f"{count} places: {rule}", {**_common(name), **METHODS[rule], "stream.capacity": count}
+        )
+        for count in PLACES
+        for rule in ("reservoir", "ode", "ode-paper")
+    ]
+    return Study("ode-places", "ode", "WISDM as above, 2 to 20 places per client.", tuple(cells))
+
+
+def studies() -> list[Study]:
+    """Return the studies of this paper."""
+    return [rules(), places()]
