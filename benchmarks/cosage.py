@@ -14,11 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ..core.config import Scalar
 from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import Measure, area, at_round, jitter, series, total, total_bytes
+from ..tools.experiments.measures import area, at_round, jitter, last_mean, total, total_bytes
 from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.tables import Column, difference_table, summary_table
@@ -89,22 +87,13 @@ VARIANTS: dict[str, dict[str, Scalar]] = {
 }
 
 
-def of_last(metric: str, rounds: int) -> Measure:
-    """Mean over the last rounds that measured a metric.
-
-    >>> of_last("loss", 2).of([{"round": r, "loss": 2.0 * r} for r in range(4)])
-    5.0
-    """
-    return Measure((metric,), lambda rows: float(np.mean(series(rows, metric)[1][-rounds:])))
-
-
 COLUMNS = (
     Column("round 10", at_round("accuracy", 10)),
     Column("round 30", at_round("accuracy", 30)),
     Column("round 60", at_round("accuracy", 60)),
     Column("area", area("accuracy"), ".2f"),
     Column("jitter", jitter("accuracy"), ".4f"),
-    Column("worst class", of_last("worst-class", 10)),
+    Column("worst class", last_mean("worst-class", 10)),
     Column("MB", total_bytes(), ".1f", scale=1e-6),
     Column("MB up", total("bytes-up"), ".2f", scale=1e-6),
     Column("MB down for training", total("bytes-down"), ".2f", scale=1e-6),

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.config import Scalar
 from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import Measure, series
+from ..tools.experiments.measures import last_mean
 from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
@@ -129,27 +129,13 @@ ROBUSTNESS: dict[str, Settings] = {
 }
 
 
-def of_last(metric: str, evaluations: int = 3) -> Measure:
-    """Mean of a metric over the last rounds that measured it.
-
-    >>> of_last("loss").of([{"round": r, "loss": 2.0 * r} for r in range(5)])
-    6.0
-    """
-
-    def mean(rows: Sequence[object]) -> float | None:
-        values = series(rows, metric)[1]  # type: ignore[arg-type]
-        return float(values[-evaluations:].mean()) if len(values) else None
-
-    return Measure((metric,), mean)
-
-
 COLUMNS = (
-    Column("clients' accuracy", of_last("clients-accuracy-mean"), ".1f", 100),
-    Column("pooled accuracy", of_last("accuracy"), ".1f", 100),
-    Column("worst class", of_last("worst-class"), ".1f", 100),
-    Column("fewest holders", of_last("fewest-holders"), ".1f"),
-    Column("labels stored", of_last("labels"), ".1f"),
-    Column("labels a client", of_last("labels-per-client"), ".1f"),
+    Column("clients' accuracy", last_mean("clients-accuracy-mean"), ".1f", 100),
+    Column("pooled accuracy", last_mean("accuracy"), ".1f", 100),
+    Column("worst class", last_mean("worst-class"), ".1f", 100),
+    Column("fewest holders", last_mean("fewest-holders"), ".1f"),
+    Column("labels stored", last_mean("labels"), ".1f"),
+    Column("labels a client", last_mean("labels-per-client"), ".1f"),
 )
 
 
@@ -159,7 +145,7 @@ def speed_ups(results: Results, metric: str, baseline: str = BASELINE) -> Table:
     Both are read off the mean curve over seeds; the final accuracy is the mean of the last three
     evaluations.
     """
-    target = results.estimate(baseline, of_last(metric)).mean
+    target = results.estimate(baseline, last_mean(metric)).mean
     first = {cell: _reaches(results, cell, metric, target) for cell in results.cells}
     rows = [["cell", f"reaches {target:.1%} in round", "speed-up"]]
     for cell, reached in first.items():

@@ -108,7 +108,7 @@ def _cifar_features(cache: Path) -> Arrays:
     images = _part("npz", "cifar10.npz", 6000, 1500)(cache)
     part = cache / "cifar-features-images.npz"
     with replacing(part) as file:
-        np.savez(file, allow_pickle=False, **images)  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **images)
     done = features_file(
         TaskSpec(task="npz", path=str(part)), "efficientnet-lite0", cache / "lite0.npz"
     )

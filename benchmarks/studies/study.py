@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ...tools.experiments.provenance import ROOT
@@ -43,8 +44,9 @@ class Study:
         """The file of records."""
         return RECORDS / f"{self.name}.jsonl"
 
+    @cached_property
     def results(self) -> Results:
-        """Return what the records say; runs that are not there yet are missing in it."""
+        """What the records say; runs that are not there yet are missing in it."""
         if not self.path.exists():
             return Results({cell.name: {} for cell in self.cells}, [])
         return Results.load(self.path, self.cells, self.seeds)

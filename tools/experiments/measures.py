@@ -54,6 +54,15 @@ def final(metric: str) -> Measure:
     return _from_series(metric, lambda rounds, values: values[-1])
 
 
+def last_mean(metric: str, evaluations: int = 3) -> Measure:
+    """Mean of the last values, as many as there are at most: steadier than the last alone.
+
+    >>> last_mean("loss").of([{"round": r, "loss": 2.0 * r} for r in range(5)])
+    6.0
+    """
+    return _from_series(metric, lambda rounds, values: values[-evaluations:].mean())
+
+
 def best(metric: str, *, lowest: bool = False) -> Measure:
     """Highest value, or the lowest one; rounds at which the metric was nan do not count."""
 
@@ -73,6 +82,20 @@ def area(metric: str) -> Measure:
     0.8
     """
     return _from_series(metric, lambda rounds, values: float(np.trapezoid(values, rounds)))
+
+
+def mean_height(metric: str) -> Measure:
+    """Area under the curve over its width: the mean over all rounds, whatever was left out.
+
+    >>> mean_height("accuracy").of([{"round": 1, "accuracy": 0.2}, {"round": 3, "accuracy": 0.6}])
+    0.4
+    """
+
+    def value(rounds: Array, values: Array) -> float:
+        width = rounds[-1] - rounds[0]
+        return float(np.trapezoid(values, rounds) / width) if width else float(values[-1])
+
+    return _from_series(metric, value)
 
 
 def jitter(metric: str) -> Measure:

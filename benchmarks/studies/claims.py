@@ -1,0 +1,141 @@
+"""A paper's claims, and what the records say of each.
+
+A claim is tested in one or more places. Every test is a paired difference over seeds; the p-values
+of all tests of a page are corrected together by Holm's method, because a page that asks twenty
+questions finds something by chance.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ...tools.experiments.measures import Measure
+from ...tools.experiments.statistics import Difference, difference
+from .study import Study
+
+Outcome = Literal["above", "level", "below", "not measured"]
+
+LEVEL = 0.05
+ENOUGH_SEEDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """One place in which a claim is tested: a cell against another.
+
+    Attributes
+    ----------
+    where : str
+        The place, in words.
+    study : Study
+        Whose records are read.
+    cell, baseline : str
+        Which of its cells are compared.
+    measure : Measure
+        By what.
+    scale : float
+        What differences are multiplied by for the page; negative if less is better.
+    paper : float, optional
+        The difference that the paper reports, in the page's unit.
+    baseline_measure : Measure, optional
+        Of the baseline, if it is another.
+    """
+
+    where: str
+    study: Study
+    cell: str
+    baseline: str
+    measure: Measure
+    scale: float = 100.0
+    paper: float | None = None
+    baseline_measure: Measure | None = None
+
+    @cached_property
+    def found(self) -> Difference:
+        """The paired difference, in the page's unit; more is better."""
+        results = self.study.results
+        plain = difference(
+            results.values(self.cell, self.measure),
+            results.values(self.baseline, self.baseline_measure or self.measure),
+        )
+        low, high = sorted((plain.low * self.scale, plain.high * self.scale))
+        return Difference(plain.mean * self.scale, low, high, plain.p_value, plain.count)
+
+    def text(self) -> str:
+        """Return the difference with its 95 % interval."""
+        found = self.found
+        if not found.count:
+            return "not measured"
+        if found.count == 1:
+            return f"{found.mean:+.1f}"
+        return f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and where that is tested.
+
+    ``expect`` is what must come out: better (``above``) or not worse (``not below``).
+    """
+
+    says: str
+    tests: tuple[Test, ...]
+    expect: Literal["above", "not below"] = "above"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for how many there are (Holm, 1979); those unknown stay so.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, math.nan, 0.03])]
+    [0.03, 0.06, nan, 0.06]
+    """
+    known = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    corrected, highest = [math.nan] * len(p_values), 0.0
+    for rank, (p, position) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
+        corrected[position] = highest
+    return corrected
+
+
+def outcomes(claims: Sequence[Claim]) -> dict[Test, Outcome]:
+    """Return what each test of a page says, after the correction for all of them."""
+    tests = [test for claim in claims for test in claim.tests]
+    corrected = holm([test.found.p_value for test in tests])
+    return {t: outcome(t.found.mean, p) for t, p in zip(tests, corrected, strict=True)}
+
+
+def outcome(mean: float, p_value: float) -> Outcome:
+    """Return what a difference and its corrected p-value say.
+
+    >>> outcome(2.5, 0.01), outcome(-2.5, 0.01), outcome(2.5, 0.2), outcome(math.nan, math.nan)
+    ('above', 'below', 'level', 'not measured')
+    """
+    if math.isnan(p_value):
+        return "not measured"
+    if p_value >= LEVEL:
+        return "level"
+    return "above" if mean > 0 else "below"
+
+
+def verdict(claim: Claim, found: dict[Test, Outcome]) -> str:
+    """Return held, held in part, did not hold, or not shown.
+
+    A verdict over fewer than five seeds is preliminary.
+    """
+    measured = [test for test in claim.tests if found[test] != "not measured"]
+    if not measured:
+        return "not measured"
+    results = [found[test] for test in measured]
+    good = [r == "above" if claim.expect == "above" else r != "below" for r in results]
+    if all(good):
+        word = "held"
+    elif any(good):
+        word = "held in part"
+    elif "below" in results:
+        word = "did not hold"
+    else:
+        word = "no difference shown"
+    few = min(test.found.count for test in measured) < ENOUGH_SEEDS
+    return f"{word} (preliminary)" if few else word

@@ -1,0 +1,65 @@
+"""The pages of docs/results that are made from records, and from nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....tools.experiments.provenance import ROOT
+from . import auxo, cosage, gcfl, ios, no_harm, ode
+from .page import Page
+
+FOLDER = ROOT / "docs" / "results"
+
+_HEAD = """# What we found
+
+Five papers, one question each: does it hold here, and should you use it? Every picture shows
+differences to a plain alternative with 95 % intervals, over seeds. Blue: better by more than
+chance. Orange: worse. Grey: no difference shown. Green diamonds are the paper's own numbers, on its
+own data and networks. Everything ran on two cores: smaller networks, fewer clients and fewer rounds
+than in the papers.
+
+**In one line each:**
+
+"""
+
+_TAIL = """## Does a preset harm?
+
+[Every preset on eight data sets](no-harm.md), against FedAvg, random samples or a reservoir.
+
+## Other measurements
+
+- [Speed and memory](speed.md)
+- [Attackers](security.md)
+- [Deployment: faults, bytes, many clients](deployment.md)
+- [What `forager compare` costs](compare.md)
+
+## Where the numbers come from
+
+Each run is a line in `benchmarks/records/`: config, seed, metrics by round, bytes, seconds, commit
+and versions. `make results` makes these pages and pictures from those lines; a test holds that they
+agree. `make results-rerun PAPER=gcfl` does the runs again. Verdicts are paired differences over
+seeds, corrected for the number of comparisons on a page (Holm); with fewer than five seeds they are
+called preliminary.
+"""
+
+
+def pages() -> list[Page]:
+    """Return the page of each paper."""
+    return [cosage.page(), gcfl.page(), ode.page(), auxo.page(), ios.page()]
+
+
+def texts(all_pages: Sequence[Page]) -> dict[str, str]:
+    """Return the text of every page by its file's name."""
+    lines = "".join(f"- [{p.title}]({p.key}.md): {p.answer[-1]}\n" for p in all_pages)
+    found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
+    made = {f"{p.key}.md": p.markdown() for p in all_pages}
+    return {"README.md": found, **made, "no-harm.md": no_harm.markdown()}
+
+
+def write_pages(folder: Path = FOLDER) -> list[Path]:
+    """Write all pages and pictures; return their files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made, written = pages(), []
+    for name, text in texts(made).items():
+        (folder / name).write_text(text)
+        written.append(folder / name)
+    return written + [path for page in made for path in page.draw(folder)]

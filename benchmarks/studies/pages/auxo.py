@@ -1,0 +1,123 @@
+"""What the records say of Auxo."""
+
+from collections.abc import Sequence
+
+from ....tools.experiments.measures import Measure, final, last_mean, total_bytes
+from ....tools.experiments.tables import Column
+from ..auxo import CORRUPTED, GROUPS, METHODS, corrupted, planted, text, users
+from ..claims import Claim, Test
+from .page import Curves, Page
+
+ACCURACY = last_mean("clients-accuracy-mean")
+WORST = last_mean("clients-accuracy-worst-10")
+PLANTED = tuple(name for name in GROUPS if name != "no groups")
+USERS = ("FEMNIST", "UCI-HAR", "WISDM")
+COLUMNS = (
+    Column("accuracy", ACCURACY),
+    Column("worst tenth", WORST),
+    Column("cohorts", final("cohorts"), ".1f"),
+    Column("agreement with the groups (ARI)", final("ari"), ".2f"),
+    Column("MB", total_bytes(), ".1f", scale=1e-6),
+)
+
+
+def page() -> Page:
+    """Return the page."""
+    groups, people, broken, poems = planted(), users(), corrupted(), text()
+
+    def on_groups(
+        first: str, second: str, measure: Measure = ACCURACY, names: Sequence[str] = PLANTED
+    ) -> list[Test]:
+        return [
+            Test(f"{n}, {first} - {second}", groups, f"{n}: {first}", f"{n}: {second}", measure)
+            for n in names
+        ]
+
+    def on_users(first: str, measure: Measure = ACCURACY) -> list[Test]:
+        paper = {"FEMNIST": 7.3} if measure is ACCURACY else {}
+        return [
+            Test(
+                *(f"{n}, {first} - fedavg", people, f"{n}: {first}", f"{n}: fedavg", measure),
+                paper=paper.get(n),
+            )
+            for n in USERS
+        ]
+
+    claims = (
+        Claim(
+            "More accurate than one model on data by user (table 3)", tuple(on_users("auxo-paper"))
+        ),
+        Claim(
+            "More accurate than one model where there are groups (figure 2)",
+            tuple(on_groups("auxo-paper", "fedavg")),
+        ),
+        Claim("Ours: `auxo` where there are groups", tuple(on_groups("auxo", "fedavg"))),
+        Claim(
+            "Ours: `auxo` not below FlexCFL, which is given the number of groups",
+            tuple(on_groups("auxo", "flexcfl")),
+            "not below",
+        ),
+        Claim(
+            "Ours: the worst tenth of clients is not worse off",
+            (*on_groups("auxo", "fedavg", WORST, tuple(GROUPS)), *on_users("auxo", WORST)),
+            "not below",
+        ),
+        Claim(
+            "Ours: no harm without groups",
+            (*on_groups("auxo", "fedavg", ACCURACY, ("no groups",)), *on_users("auxo")),
+            "not below",
+        ),
+        Claim(
+            "Ours: bears clients with random labels",
+            tuple(
+                Test(
+                    f"{c:.0%} corrupted, auxo - fedavg",
+                    *(broken, f"{c:.0%} corrupted: auxo", f"{c:.0%} corrupted: fedavg", ACCURACY),
+                )
+                for c in CORRUPTED
+            ),
+        ),
+        Claim(
+            "No split, no loss, on text (table 3: Reddit)",
+            (Test("poems, auxo - fedavg", poems, "auxo", "fedavg", last_mean("accuracy")),),
+            "not below",
+        ),
+    )
+    return Page(
+        key="auxo",
+        title="Auxo",
+        cite=(
+            "The paper reports 3.4 to 8.2 points over YoGi (table 3; FEMNIST 7.3), with up to"
+            " 63,000 clients and networks of millions of parameters."
+        ),
+        answer=ANSWER,
+        claims=claims,
+        unit="points of accuracy on the clients' own data",
+        curves=(
+            Curves(
+                *(groups, "clients-accuracy-mean", "accuracy on the clients' own data"),
+                {n: {m: f"{n}: {m}" for m in METHODS} for n in PLANTED},
+            ),
+            Curves(
+                *(people, "clients-accuracy-mean", "accuracy on the clients' own data"),
+                {n: {m: f"{n}: {m}" for m in ("fedavg", "auxo", "auxo-paper")} for n in USERS},
+            ),
+        ),
+        tables={
+            **{study.name: COLUMNS for study in (groups, broken)},
+            people.name: (
+                *COLUMNS[:3],
+                COLUMNS[4],
+                Column("simulated s", final("simulated"), ".0f"),
+            ),
+            poems.name: (Column("accuracy", final("accuracy")), COLUMNS[2]),
+        },
+        studies=[groups, people, broken, poems],
+    )
+
+
+ANSWER = (
+    "TODO",
+    "TODO",
+    "TODO",
+)

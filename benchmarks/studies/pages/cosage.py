@@ -1,0 +1,75 @@
+"""What the records say of CosAge."""
+
+from ....tools.experiments.measures import (
+    Measure,
+    at_round,
+    final,
+    jitter,
+    mean_height,
+    total,
+    total_bytes,
+)
+from ....tools.experiments.tables import Column
+from ..claims import Claim, Test
+from ..cosage import POLICIES, digits, features
+from .page import Curves, Page
+
+HEIGHT = mean_height("accuracy")
+SETTINGS = ("1 shard, 8 steps", "3 shards, 8 steps", "1 shard, 2 steps", "3 shards, 2 steps")
+HEADS = ("linear head", "head of three layers")
+COLUMNS = (
+    Column("round 9", at_round("accuracy", 9)),
+    Column("last", final("accuracy")),
+    Column("mean of all rounds", HEIGHT),
+    Column("change per 3 rounds", jitter("accuracy")),
+    Column("worst class", final("worst-class")),
+    Column("MB", total_bytes(), ".1f", scale=1e-6),
+    Column("MB selecting", total("bytes-select"), ".1f", scale=1e-6),
+)
+
+
+def page() -> Page:
+    """Return the page."""
+    small, large = digits(), features()
+
+    def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Test, ...]:
+        return tuple(
+            Test(f"{s}, against {other}", small, f"{s}: cosage", f"{s}: {other}", measure, scale)
+            for s in SETTINGS
+        )
+
+    heads = tuple(
+        Test(f"CIFAR-10, {h}, against aoi", large, f"{h}: cosage", f"{h}: aoi", HEIGHT)
+        for h in HEADS
+    )
+    claims = (
+        Claim("Better than age alone with many clients (figure 3)", (*against("aoi"), *heads)),
+        Claim("Better than dissimilarity alone (figures 3 and 4)", against("dissimilarity")),
+        Claim(
+            "A smoother curve than age alone (figure 2)", against("aoi", jitter("accuracy"), -100)
+        ),
+        Claim("Better than random choice", against("random")),
+    )
+    return Page(
+        key="cosage",
+        title="CosAge",
+        cite="Figures 2 to 4 of the paper compare policies by their curves, without numbers.",
+        answer=ANSWER,
+        claims=claims,
+        unit="points of accuracy, mean of all rounds",
+        curves=(
+            Curves(
+                *(small, "accuracy", "accuracy"),
+                {s: {p: f"{s}: {p}" for p in POLICIES if "," not in p} for s in SETTINGS},
+            ),
+        ),
+        tables={small.name: COLUMNS, large.name: COLUMNS},
+        studies=[small, large],
+    )
+
+
+ANSWER = (
+    "TODO",
+    "TODO",
+    "TODO",
+)

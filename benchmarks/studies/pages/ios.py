@@ -1,0 +1,113 @@
+"""What the records say of IOS."""
+
+from ....tools.experiments.measures import final, last_mean, total_bytes
+from ....tools.experiments.tables import Column
+from ...ios import SPLITS
+from ..alignment import SHOWN
+from ..claims import Claim, Test
+from ..ios import alignment, cohorts
+from .page import Curves, Page
+
+ACCURACY = last_mean("clients-accuracy-mean")
+# Table 1, CNN on Fashion-MNIST: IOS minus cosine; table 3: recall of the 8 nearest on FMNIST
+PAPER_ACCURACY = {"Dir(0.3)": 2.91, "Dir(0.1)": 3.99, "Patho(20 %)": 0.31, "Patho(30 %)": 0.96}
+
+
+def page() -> Page:
+    """Return the page."""
+    agree, trained = alignment(), cohorts()
+    places = [cell.name for cell in agree.cells if cell.name.endswith("8 epochs")]
+
+    def nearest(first: str, second: str) -> tuple[Test, ...]:
+        return tuple(
+            Test(
+                *(f"{p}, {first} - {second}", agree, p, p, final(f"R@8 of {first}")),
+                baseline_measure=final(f"R@8 of {second}"),
+            )
+            for p in places
+        )
+
+    def by(first: str, second: str, paper: dict[str, float]) -> tuple[Test, ...]:
+        return tuple(
+            Test(
+                *(f"{s}, {first} - {second}", trained, f"{s}: {first}", f"{s}: {second}", ACCURACY),
+                paper=paper.get(s),
+            )
+            for s in SPLITS
+        )
+
+    more_epochs = tuple(
+        Test(f"{p}, 8 - 2 epochs", agree, p, p.replace("8 ep", "2 ep"), final("R@8 of paper"))
+        for p in places
+    )
+    claims = (
+        Claim(
+            "Finds neighbours better than the cosine of updates (table 3)",
+            nearest("paper", "cosine"),
+        ),
+        Claim("Needs 8 local epochs (table 9)", more_epochs),
+        Claim(
+            "Clusters by it train more accurate models than by cosine (table 1)",
+            by("index-overlap-paper", "cosine", PAPER_ACCURACY),
+        ),
+        Claim(
+            "Ours: received model, 5 %, centred, finds neighbours better", nearest("index", "paper")
+        ),
+        Claim("Ours: with signs not below the cosine", nearest("signed", "cosine"), "not below"),
+        Claim(
+            "Ours: clusters not below those by cosine",
+            by("index-overlap", "cosine", {}),
+            "not below",
+        ),
+        Claim("Clusters better than one model", by("index-overlap", "one model", {})),
+    )
+    sent = [
+        Column(f"{score} of {short}", final(f"{score} of {short}"), ".2f")
+        for score in ("R@8", "tau")
+        for short in SHOWN
+    ]
+    sizes = [
+        Column(f"bytes of {short}", final(f"bytes of {short}"), ",.0f")
+        for short in ("index", "signed", "cosine")
+    ]
+    return Page(
+        key="ios",
+        title="IOS",
+        cite=(
+            "The paper's differences are those of IOS and cosine on Fashion-MNIST with a CNN (table"
+            " 1). R@8 is the share of a client's 8 nearest by labels that a similarity finds; tau"
+            " is Kendall's agreement of the two orders."
+        ),
+        answer=ANSWER,
+        claims=claims,
+        unit="points",
+        curves=(
+            Curves(
+                *(trained, "clients-accuracy-mean", "accuracy on the clients' own data"),
+                {
+                    s: {
+                        m: f"{s}: {m}"
+                        for m in ("one model", "index-overlap", "index-overlap-paper", "cosine")
+                    }
+                    for s in SPLITS
+                },
+            ),
+        ),
+        tables={
+            agree.name: (*sent, *sizes),
+            trained.name: (
+                Column("accuracy", ACCURACY),
+                Column("worst tenth", last_mean("clients-accuracy-worst-10")),
+                Column("cohorts", final("cohorts"), ".1f"),
+                Column("MB", total_bytes(), ".0f", scale=1e-6),
+            ),
+        },
+        studies=[agree, trained],
+    )
+
+
+ANSWER = (
+    "TODO",
+    "TODO",
+    "TODO",
+)

@@ -1,0 +1,127 @@
+"""The page "Does it harm?": every preset on eight data sets, and against the papers' letter."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ....tools.experiments.measures import Measure, last_mean
+from ....tools.experiments.statistics import Difference
+from ....tools.experiments.tables import Table
+from ..equal_bytes import difference_at_equal_bytes
+from ..no_harm import DATA, NOISE, PRESETS, clients, coresets, streams
+from ..study import Study
+
+OWN, WORST = "clients-accuracy-mean", "clients-accuracy-worst-10"
+RULES = ("ode", "ode-paper")
+Compare = Callable[[str, str], Difference]
+
+_INTRODUCTION = """\
+Every preset on eight data sets, 5 seeds, against the plain way to do the same: FedAvg, random
+samples of the same budget, or a reservoir of the same size. Differences in points of accuracy.
+**▲** above, **▼** below: the 95 % interval of the paired differences excludes zero. Of eight
+comparisons, 0.2 are expected to fall on either side by chance alone. Learning rates were chosen for
+the baselines, on another seed."""
+_LETTERS = """\
+What the plain name gains over `<name>-paper`, in the same runs. CosAge is the paper's; beside it
+stands `summary.ask-at-most`, which asks the half of the clients that waited longest, at equal
+bytes."""
+_AGAIN = """\
+Every number here comes from `benchmarks/records/no-harm-*.jsonl`.
+
+```
+make results
+make results-rerun PAPER=no-harm
+```"""
+
+
+def markdown() -> str:
+    """Return the page."""
+    who, what, kept = clients(), coresets(), streams()
+    parts = [
+        "# Does it harm?",
+        _INTRODUCTION,
+        "## Instead of FedAvg: at equal rounds",
+        who.setting,
+        _presets(who, _by(who, last_mean(OWN))),
+        "## Instead of FedAvg: at equal bytes",
+        "Each pair is compared when the one that sends less has finished.",
+        _presets(who, lambda a, b: difference_at_equal_bytes(who.results, a, b, OWN)),
+        "## Instead of FedAvg: the worst tenth of clients",
+        _presets(who, _by(who, last_mean(WORST))),
+        "## Instead of random samples",
+        what.setting,
+        *(_coresets(what, noise) for noise in NOISE),
+        "## Instead of a reservoir",
+        kept.setting,
+        _table(
+            {rule: [(f"{d}: {rule}", f"{d}: reservoir") for d in DATA] for rule in RULES},
+            _by(kept, last_mean("accuracy")),
+        ),
+        "The class that the model does worst on:",
+        _table(
+            {rule: [(f"{d}: {rule}", f"{d}: reservoir") for d in DATA] for rule in RULES},
+            _by(kept, last_mean("worst-class")),
+        ),
+        "## Against the paper's letter",
+        _LETTERS,
+        _letters(who, what, kept),
+        "## Run it again",
+        _AGAIN,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _by(study: Study, measure: Measure) -> Compare:
+    return lambda first, second: study.results.difference(first, second, measure)
+
+
+def _presets(study: Study, compare: Compare) -> str:
+    chosen = [preset for preset in PRESETS if preset != "fedavg"]
+    chosen.insert(1, "cosage, half asked")
+    return _table({p: [(f"{d}: {p}", f"{d}: fedavg") for d in DATA] for p in chosen}, compare)
+
+
+def _coresets(study: Study, noise: str) -> str:
+    rows = {
+        rule: [(f"{noise}, {d}: {rule}", f"{noise}, {d}: random") for d in DATA]
+        for rule in ("gcfl", "gcfl-paper")
+    }
+    title = f"{noise[0].upper()}{noise[1:]}:"
+    return f"{title}\n\n{_table(rows, _by(study, last_mean('accuracy')))}"
+
+
+def _letters(who: Study, what: Study, kept: Study) -> str:
+    noise = next(iter(NOISE))
+    by_bytes: Compare = lambda a, b: difference_at_equal_bytes(who.results, a, b, OWN)  # noqa: E731
+    lines: list[tuple[str, Compare, str]] = [
+        ("cosage, half asked - cosage", by_bytes, ""),
+        ("gcfl - gcfl-paper", _by(what, last_mean("accuracy")), f"{noise}, "),
+        ("ode - ode-paper", _by(kept, last_mean("accuracy")), ""),
+        ("auxo - auxo-paper", _by(who, last_mean(OWN)), ""),
+        ("ios - ios-paper", _by(who, last_mean(OWN)), ""),
+    ]
+    rows: list[str] = []
+    for title, compare, before in lines:
+        first, _, second = title.partition(" - ")
+        pairs = [(f"{before}{d}: {first}", f"{before}{d}: {second}") for d in DATA]
+        rows += _table({title: pairs}, compare).splitlines()[0 if not rows else 2 :]
+    return "\n".join(rows)
+
+
+def _table(rows: Mapping[str, Sequence[tuple[str, str]]], compare: Compare) -> str:
+    """Return a row per preset, a column per data set, and how often it is above and below."""
+    lines = [["", *DATA, "▲", "▼"]]
+    for name, pairs in rows.items():
+        found = [compare(first, second) for first, second in pairs]
+        lines.append([name, *map(_entry, found), *_counts(found)])
+    return Table(lines).markdown()
+
+
+def _counts(found: Sequence[Difference]) -> tuple[str, str]:
+    verdicts = [each.verdict for each in found]
+    return str(verdicts.count("higher")), str(verdicts.count("lower"))
+
+
+def _entry(found: Difference) -> str:
+    if not found.count:
+        return "-"
+    mark = {"higher": " **▲**", "lower": " **▼**"}.get(found.verdict, "")
+    return f"{100 * found.mean:+.1f}{mark}"

@@ -1,0 +1,91 @@
+"""What the records say of ODE."""
+
+from collections.abc import Sequence
+
+from ....tools.experiments.measures import last_mean
+from ....tools.experiments.tables import Column
+from ..claims import Claim, Test
+from ..ode import DATA, PLACES, SHORT, places, rules
+from .page import Curves, Page
+
+ACCURACY = last_mean("accuracy")
+# Table 2: ODE-Est minus RS on their synthetic data, Fashion-MNIST, HARBOX and their own traffic
+PAPER = {"synthetic": 3.24, "Fashion-MNIST": 1.39, "activities (WISDM)": 3.14, "traffic": 6.0}
+COLUMNS = (
+    Column("accuracy", ACCURACY, ".1f", 100),
+    Column("worst class", last_mean("worst-class"), ".1f", 100),
+    Column("clients' accuracy", last_mean("clients-accuracy-mean"), ".1f", 100),
+    Column("fewest holders of a label", last_mean("fewest-holders"), ".1f"),
+)
+
+
+def page() -> Page:
+    """Return the page."""
+    table, storage = rules(), places()
+
+    def over(
+        rule: str, other: str, paper: dict[str, float], data: Sequence[str] = tuple(DATA)
+    ) -> tuple[Test, ...]:
+        return tuple(
+            Test(
+                *(f"{d}, {rule} - {other}", table, f"{d}: {rule}", f"{d}: {other}", ACCURACY),
+                paper=paper.get(d),
+            )
+            for d in data
+        )
+
+    claims = (
+        Claim("More accurate than a reservoir (table 2)", over("ode-paper", "reservoir", PAPER)),
+        Claim(
+            "Rules by loss are below the reservoir (table 2)",
+            over("reservoir", "high-loss", {}, ("activities (WISDM)", "traffic")),
+        ),
+        Claim(
+            "Gains whatever the storage (figure 7)",
+            tuple(
+                Test(
+                    *(f"{n} places, ode-paper - reservoir", storage, f"{n} places: ode-paper"),
+                    *(f"{n} places: reservoir", ACCURACY),
+                )
+                for n in PLACES
+            ),
+        ),
+        Claim("Ours: `ode` more accurate than a reservoir", over("ode", "reservoir", {})),
+        Claim("Ours: `ode` better than the paper's letter", over("ode", "ode-paper", {})),
+        Claim(
+            "Ours: `ode` gains whatever the storage",
+            tuple(
+                Test(
+                    *(f"{n} places, ode - reservoir", storage, f"{n} places: ode"),
+                    *(f"{n} places: reservoir", ACCURACY),
+                )
+                for n in PLACES
+            ),
+        ),
+    )
+    return Page(
+        key="ode",
+        title="ODE",
+        cite=(
+            "The paper's differences are those of ODE-Est and the reservoir (RS) in table 2, on its"
+            " own data: HARBOX instead of WISDM, and an industrial data set of traffic."
+        ),
+        answer=ANSWER,
+        claims=claims,
+        unit="points of accuracy",
+        curves=(
+            Curves(
+                *(table, "accuracy", "accuracy"),
+                {d: {r: f"{d}: {r}" for r in SHORT} for d in DATA},
+            ),
+        ),
+        tables={table.name: COLUMNS, storage.name: COLUMNS},
+        studies=[table, storage],
+    )
+
+
+ANSWER = (
+    "TODO",
+    "TODO",
+    "TODO",
+)

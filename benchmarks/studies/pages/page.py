@@ -1,0 +1,155 @@
+"""The page of one paper: the answer, a picture, the claims one by one, and tables to unfold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ....tools.experiments.tables import Column, summary_table
+from ..claims import Claim, Outcome, Test, outcomes, verdict
+from ..figures import draw_curves, draw_differences
+from ..study import Study
+
+_AGAIN = """\
+Every number here comes from `benchmarks/records/{key}-*.jsonl`.
+
+```
+make results                     # this page from the records, in seconds
+make results-rerun PAPER={key}    # the records again, in hours; continues if stopped
+```"""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A picture of curves: cells by panel and method."""
+
+    study: Study
+    metric: str
+    label: str
+    panels: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the page of a paper says.
+
+    Attributes
+    ----------
+    key, title : str
+        The name of its file, and its heading.
+    cite : str
+        The paper.
+    answer : tuple of str
+        Three sentences: what held and where, what did not, what to use.
+    claims : tuple of Claim
+        What the paper says, with tests.
+    unit : str
+        Of the differences.
+    curves : tuple of Curves
+        Pictures.
+    tables : dict
+        Columns of the table of each study, by its name.
+    studies : list of Study
+        All that it is made from.
+    """
+
+    key: str
+    title: str
+    cite: str
+    answer: tuple[str, str, str]
+    claims: tuple[Claim, ...]
+    unit: str
+    curves: tuple[Curves, ...]
+    tables: Mapping[str, Sequence[Column]]
+    studies: Sequence[Study] = field(default_factory=list)
+
+    def tests(self) -> list[Test]:
+        """Return the tests of all claims."""
+        return [test for claim in self.claims for test in claim.tests]
+
+    def outcomes(self) -> dict[Test, Outcome]:
+        """Return what each test says."""
+        return outcomes(self.claims)
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw its pictures."""
+        first = draw_differences(
+            self.tests(), self.outcomes(), self.unit, folder / f"{self.key}-claims.svg"
+        )
+        more = [
+            draw_curves(
+                c.study.results, c.panels, c.metric, c.label, folder / f"{c.study.name}.svg"
+            )
+            for c in self.curves
+        ]
+        return [first, *more]
+
+    def short(self) -> str:
+        """Return the section on "What we found"."""
+        lines = [
+            f"## {self.title}",
+            "",
+            " ".join(self.answer),
+            "",
+            f"![{self.title}: differences with 95 % intervals]({self.key}-claims.svg)",
+            "",
+            f"[All claims and tables]({self.key}.md); [how it works](../methods/{self.key}.md).",
+        ]
+        return "\n".join(lines)
+
+    def markdown(self) -> str:
+        """Return the whole page."""
+        held, *rest = self.answer
+        parts = [
+            f"# {self.title}: what we found",
+            f"**Should I use it?** {rest[-1]}",
+            f"{held} {rest[0]}",
+            f"![Differences with 95 % intervals]({self.key}-claims.svg)",
+            self._caption(),
+            "## The paper's claims",
+            f"{self.cite}",
+            self._claims(),
+            *self._figures(),
+            "## Tables",
+            *(self._folded(study) for study in self.studies),
+            "## Run it again",
+            _AGAIN.format(key=self.key),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def _caption(self) -> str:
+        count = sum(outcome != "not measured" for outcome in self.outcomes().values())
+        return (
+            f"*{self.unit[0].upper()}{self.unit[1:]}: mean and 95 % interval of paired differences"
+            " over seeds. Blue: better by more than chance. Orange: worse. Grey: no difference"
+            f" shown. Green diamonds: the paper's own. Corrected for {count} comparisons (Holm).*"
+        )
+
+    def _claims(self) -> str:
+        found = self.outcomes()
+        lines = ["| claim | tested on | difference | paper | verdict |", "|" + " --- |" * 5]
+        for claim in self.claims:
+            for position, test in enumerate(claim.tests):
+                paper = "" if test.paper is None else f"{test.paper:+g}"
+                says, word = (
+                    (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
+                )
+                lines.append(f"| {says} | {test.where} | {test.text()} | {paper} | {word} |")
+        return "\n".join(lines)
+
+    def _figures(self) -> list[str]:
+        return [
+            f"![{c.label} over rounds]({c.study.name}.svg)\n\n*{c.label[0].upper()}{c.label[1:]}"
+            f" over rounds, mean and 95 % interval. {c.study.setting}*"
+            for c in self.curves
+        ]
+
+    def _folded(self, study: Study) -> str:
+        results = study.results
+        cells = [cell for cell in results.cells if results.runs[cell]]
+        if not cells:
+            return f"`{study.name}`: not measured yet."
+        table = summary_table(results, self.tables[study.name], cells=cells).markdown()
+        runs = sum(len(found) for found in results.runs.values())
+        seconds = sum(run.seconds for found in results.runs.values() for run in found.values())
+        head = f"<summary>{study.name}: {runs} runs, {seconds / 60:.0f} minutes</summary>"
+        return f'<details markdown="1">{head}\n\n{study.setting}\n\n{table}\n\n</details>'
