@@ -8,6 +8,7 @@ BUDGET ?= 60 rounds
 ARGS ?=
 RUN ?= latest
 METHOD ?=
+PAPER ?=
 EXAMPLES ?= 5000
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +31,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies lint docs bench stop clean
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies lint docs bench results results-rerun stop clean
 export CONFIG
 
 help: ## List the targets
@@ -128,6 +129,12 @@ bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m forager.benchmarks.cohort_speed
 	$(BIN)/python -m forager.benchmarks.overlap_speed
 	$(BIN)/python -m forager.benchmarks.message_cost processes
+
+results: $(STAMP) ## Make the pages and pictures of docs/results from benchmarks/records
+	@$(BIN)/python -m forager.benchmarks.studies pages
+
+results-rerun: $(STAMP) ## Do the runs of PAPER=cosage, gcfl, ode, auxo, ios or no-harm again; continues if stopped
+	$(BIN)/python -m forager.benchmarks.studies rerun $(PAPER)
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running
 	@pid=$$(pgrep -f -- '--database $(LOCAL_STATE)') && kill $$pid && echo 'stopped' || echo 'none is running'

@@ -66,7 +66,7 @@ def users() -> Study:
     common: Settings = {
         **{**COMMON, "partition": "natural", "model": "mlp", "net.hidden": 64},
         **{"clients-per-round": 15, "local-epochs": 2, "batch-size": 20},
-        **{"num-server-rounds": 200, "evaluate-every": 10, "devices.slow": True},
+        **{"num-server-rounds": 100, "evaluate-every": 5, "devices.slow": True},
     }
     cells = [
         Cell(f"{name}: {method}", {**common, **own, **METHODS[method]})
@@ -75,7 +75,7 @@ def users() -> Study:
     ]
     setting = (
         "FEMNIST (105 writers), UCI-HAR (30 users) and WISDM (51 users), MLP of 64, 15 clients per"
-        " round, 2 local epochs, 200 rounds, simulated device speeds."
+        " round, 2 local epochs, 100 rounds, simulated device speeds."
     )
     return Study("auxo-users", "auxo", setting, tuple(cells))
 

@@ -18,12 +18,13 @@ METHODS: dict[str, Settings] = {
 NOISES: dict[str, Settings] = {
     "clean": {"noise": "none"},
     **{
-        f"{rate:.0%} wrong labels": {"noise": "closed-set", "corruption.rate": rate}
+        f"{100 * rate:.0f} % wrong labels": {"noise": "closed-set", "corruption.rate": rate}
         for rate in (0.2, 0.4, 0.6)
     },
     "40 % foreign classes": {"noise": "open-set", "corruption.rate": 0.4},
     "40 % blurred inputs": {"noise": "attribute", "corruption.rate": 0.4},
 }
+ALL_SAMPLES = ("clean", "40 % wrong labels", "40 % foreign classes", "40 % blurred inputs")
 WRONG: Settings = {"noise": "closed-set", "corruption.rate": 0.4}
 COMMON: Settings = {**PAPER, "study.runner": "coresets"}
 
@@ -64,6 +65,7 @@ def noises() -> Study:
         Cell(f"{noise}: {method}", {**common, **wrong, **METHODS[method]})
         for noise, wrong in NOISES.items()
         for method in ("fedavg", "random", "gcfl", "gcfl-paper")
+        if method != "fedavg" or noise in ALL_SAMPLES  # ten times the work of the others
     ]
     setting = (
         "6,000 images of Fashion-MNIST, MLP of 256, 10 clients, Dirichlet 0.4, all in every round,"

@@ -16,6 +16,7 @@ DATA: dict[str, tuple[str, Settings, int]] = {
     "Fashion-MNIST": ("fashion", {"study.data": "fashion"}, 500),
 }
 SHORT = ("reservoir", "fifo", "ode", "ode-paper")
+LONG = {"synthetic": SHORT, "Fashion-MNIST": ("reservoir", "ode", "ode-paper")}
 PLACES = (2, 5, 10, 20)
 
 
@@ -34,7 +35,7 @@ def rules() -> Study:
         for name in DATA
         for rule in RULES
         # Of the long runs only what the verdict needs
-        if name not in ("synthetic", "Fashion-MNIST") or rule in SHORT
+        if rule in LONG.get(name, RULES)
     ]
     setting = (
         "5 local epochs of full batches, a five-hundredth of a client's data per round. WISDM: 51"

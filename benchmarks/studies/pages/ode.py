@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ....tools.experiments.measures import last_mean
 from ....tools.experiments.tables import Column
 from ..claims import Claim, Test
-from ..ode import DATA, PLACES, SHORT, places, rules
+from ..ode import DATA, LONG, PLACES, SHORT, places, rules
 from .page import Curves, Page
 
 ACCURACY = last_mean("accuracy")
@@ -76,7 +76,7 @@ def page() -> Page:
         curves=(
             Curves(
                 *(table, "accuracy", "accuracy"),
-                {d: {r: f"{d}: {r}" for r in SHORT} for d in DATA},
+                {d: {r: f"{d}: {r}" for r in SHORT if r in LONG.get(d, SHORT)} for d in DATA},
             ),
         ),
         tables={table.name: COLUMNS, storage.name: COLUMNS},

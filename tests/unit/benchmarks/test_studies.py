@@ -1,0 +1,140 @@
+"""What is published comes from the records, and the records can be made again."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from forager.benchmarks.studies import catalogue, pages
+from forager.benchmarks.studies.claims import Claim, Test, holm, outcomes, verdict
+from forager.benchmarks.studies.runs import run_study
+from forager.benchmarks.studies.study import RECORDS, Study
+from forager.benchmarks.studies.tiny import studies as tiny
+from forager.core.config import read_config
+from forager.tools.experiments.measures import final
+from forager.tools.experiments.records import Cell, Record, SweepError, read_records
+
+STUDIES = {study.name: study for study in catalogue.studies()}
+FILES = sorted(path for path in RECORDS.glob("*.jsonl") if path.stem in STUDIES)
+
+
+def test_pages_and_pictures_are_what_the_records_say(tmp_path):
+    for made in pages.write_pages(tmp_path):
+        published = pages.FOLDER / made.name
+        assert made.read_bytes() == published.read_bytes(), f"{made.name}: run make results"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_record_is_a_run_of_its_study(path):
+    cells = {(cell.name, cell.digest) for cell in STUDIES[path.stem].cells}
+    for record in read_records(path):
+        assert (record.cell, record.digest) in cells, record.cell
+        assert record.status == "completed"
+        assert record.commit
+        assert record.versions["torch"]
+        assert record.rows
+        assert len(record.rows) <= 27
+        assert "/" not in str(record.config.get("data.path", ""))
+
+
+def test_records_stay_small():
+    assert sum(path.stat().st_size for path in RECORDS.iterdir()) < 8_000_000
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_every_cell_is_a_config_that_is_allowed(study):
+    own = ("study.", "corrupted", "records-lost")
+    for cell in study.cells:
+        config = {k: v for k, v in cell.config.items() if not k.startswith(own)}
+        if "study.data" in cell.config:
+            config |= {"task": "npz", "data.path": "x.npz"}
+        read_config(config)
+
+
+@pytest.mark.parametrize("cell", tiny()[0].cells, ids=lambda cell: cell.name)
+def test_a_new_run_of_each_method_gives_its_record(cell, tmp_path):
+    (record,) = [r for r in read_records(tiny()[0].path) if r.cell == cell.name]
+    found = run_study({**cell.config, "seed": record.seed, "output-dir": str(tmp_path)})
+    assert len(found.rounds) == len(record.rows)
+    for new, old in zip(found.rounds, record.rows, strict=True):
+        assert new.keys() == old.keys()
+        for name in ("accuracy", "clients-accuracy-mean", "bytes-up", "clean-share"):
+            # Other processors round otherwise; other code would be further off.
+            assert new.get(name) == pytest.approx(old.get(name), rel=0.05, abs=0.03), name
+
+
+def written(path: Path, values: dict[str, list[float]]) -> Study:
+    """Return a study whose records have these accuracies."""
+    cells = tuple(Cell(name, {"task": "digits", "strategy": name}) for name in values)
+    study = Study("made", "made", "", cells, range(9))
+    lines = [
+        Record(c.name, seed, c.digest, "completed", "", "", 1.0, c.config, [{"round": 1, "a": a}])
+        for c in cells
+        for seed, a in enumerate(values[c.name])
+    ]
+    path.write_bytes(b"".join(line.line() for line in lines))
+    return study
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.setattr("forager.benchmarks.studies.study.RECORDS", tmp_path)
+    low = [0.5, 0.51, 0.49, 0.5, 0.52]
+    high = [value + 0.1 + n / 1000 for n, value in enumerate(low)]
+    swinging = [0.4, 0.7, 0.35, 0.62, 0.48]
+    return written(
+        tmp_path / "made.jsonl", {"low": low, "high": high, "any": swinging, "few": high[:2]}
+    )
+
+
+def claim(study, *pairs, expect="above"):
+    tests = tuple(Test(f"{a} - {b}", study, a, b, final("a")) for a, b in pairs)
+    return Claim("it helps", tests, expect)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expect", "word"),
+    [
+        ([("high", "low")], "above", "held"),
+        ([("low", "high")], "above", "did not hold"),
+        ([("any", "low")], "above", "no difference shown"),
+        ([("high", "low"), ("any", "low")], "above", "held in part"),
+        ([("any", "low")], "not below", "held"),
+        ([("low", "high")], "not below", "did not hold"),
+        ([("few", "low")], "not below", "held (preliminary)"),
+    ],
+)
+def test_verdicts(study, pairs, expect, word):
+    one = claim(study, *pairs, expect=expect)
+    assert verdict(one, outcomes([one])) == word
+
+
+def test_what_was_not_run_is_called_so(study):
+    empty = Study("none", "none", "", study.cells, study.seeds)
+    one = claim(empty, ("high", "low"))
+    assert verdict(one, outcomes([one])) == "not measured"
+    assert one.tests[0].text() == "not measured"
+    assert empty.missing() == len(empty.cells) * 9
+
+
+def test_less_can_be_better(study):
+    found = Test("jitter", study, "low", "high", final("a"), scale=-100.0).found
+    assert found.mean > 0
+    assert found.low < found.mean < found.high
+
+
+def test_many_questions_need_stronger_answers():
+    assert holm([0.02]) == [0.02]
+    assert min(holm([0.02] * 5)) == pytest.approx(0.1)
+    assert all(math.isnan(p) for p in holm([math.nan] * 2))
+
+
+def test_an_unknown_paper_is_named():
+    with pytest.raises(SweepError, match=r"PAPER = 'x' is not known; there are \['cosage'"):
+        catalogue.studies("x")
+
+
+def test_a_record_names_the_data_and_not_its_path():
+    for path in FILES:
+        for line in path.read_text().splitlines():
+            assert not str(json.loads(line)["config"].get("data.path", ""))
