@@ -8,7 +8,8 @@ own, ``none`` plants nothing (cohorts should not split), each on Fashion-MNIST o
 clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
 updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
 ``--samples 12000`` takes the first so many training samples of Fashion-MNIST: clients with little
-data, and a fifth of the work.
+data, and a fifth of the work. ``planted`` are small runs on digits, with two and four groups of
+turned images and of permuted labels.
 """
 
 import sys
@@ -29,6 +30,7 @@ from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
 from ..tools.experiments.tables import Column, Table, difference_table, summary_table
 from .cohort_runs import RUNNER
+from .planted_groups import CLIENTS, ROUNDS, planted_cells, planted_table
 
 Changes = dict[str, Scalar]
 
@@ -159,6 +161,8 @@ def cells(
     setting: str, rounds: int, data: Path | None = None, clients: int = 0, model: str = "softmax"
 ) -> list[Cell]:
     """Return the runs of a setting."""
+    if setting == "planted":
+        return planted_cells(clients or CLIENTS, rounds, model)
     common = {**COMMON, "task": "fashion-mnist", "num-server-rounds": rounds, "model": model}
     if data is not None:
         common |= {"task": "npz", "data.path": str(data.resolve())}
@@ -226,16 +230,22 @@ def _seconds(results: Results, cell: str, seed: int, target: float) -> float:
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run the sweep, print its tables and draw its curves; 1 if a run failed."""
     parser = benchmark_parser("auxo", __doc__, rounds=40, seeds=3)
-    settings = [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy"]
+    settings = [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy", "planted"]
+    parser.set_defaults(rounds=None)
     parser.add_argument("setting", choices=settings)
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--data", type=Path, help="an .npz file")
     parser.add_argument("--samples", type=int, help="of Fashion-MNIST, instead of all")
-    parser.add_argument("--clients", type=int, default=0, help="instead of 60")
+    parser.add_argument("--clients", type=int, default=0, help="instead of 60, or 20 if planted")
     parser.add_argument("--model", default="softmax")
     parser.add_argument("--only", nargs="*", help="these cells only")
     options = parser.parse_args(arguments)
     if options.data is None and options.setting == "users":
         parser.error("--data: users needs an .npz file with user_train")
+    if options.setting == "planted" and (options.data or options.samples):
+        parser.error("--data, --samples: planted runs on digits")
+    if options.rounds is None:
+        options.rounds = ROUNDS if options.setting == "planted" else 40
     if options.data is None and options.samples:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.data = first_samples(options.samples, options.out.parent)
@@ -244,7 +254,10 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     if unknown:
         parser.error(f"--only: {sorted(unknown)}; there are {[cell.name for cell in todo]}")
     todo = [cell for cell in todo if not options.only or cell.name in options.only]
-    results = run_benchmark(options, todo, runner=runner)
+    results = run_benchmark(options, todo, runner=runner, first_seed=options.first_seed)
+    if options.setting == "planted":
+        print(planted_table(results).markdown())
+        return 1 if results.failures else 0
     print(summary_table(results, columns_of(options.setting)).markdown(), end="\n\n")
     if options.setting in PLANTED and options.setting != "none":
         clustered = [cell for cell in results.cells if results.values(cell, final("ari"))]

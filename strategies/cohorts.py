@@ -29,6 +29,7 @@ from .grids import GridView
 from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
 from .metric_spread import metric_spread
 from .observations import metrics_in
+from .shared_body import forget_model, head_names, with_common_body
 from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
@@ -58,6 +59,11 @@ class Cohorts(Layer):
     own_start : bool (default: False)
         Whether a part of a split cohort starts from the mean of what its own members have just
         trained instead of the whole cohort's model. Only where models are averaged anyway.
+    own_arrays : frozenset of str (default: none)
+        Names of the arrays that each cohort has to itself, its head; all others are shared by all
+        cohorts. None for cohorts with whole models of their own.
+    equal_weights : bool (default: False)
+        Whether clients count the same in what is shared, however much data they have.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class Cohorts(Layer):
         count: int = 0,
         fraction: float = 1.0,
         own_start: bool = False,
+        own_arrays: frozenset[str] = frozenset(),
+        equal_weights: bool = False,
     ) -> None:
         self.first = make_inner()
         super().__init__(self.first)
@@ -78,6 +86,8 @@ class Cohorts(Layer):
         self.count = count
         self.fraction = fraction
         self.own_start = own_start
+        self.own_arrays = own_arrays
+        self.equal_weights = equal_weights
         self.own_records = (*rule.own_records, *signal.own_records)
         self._wanted: int | None = None
         self.leaf_models: dict[str, ArrayRecord] = {}
@@ -96,8 +106,16 @@ class Cohorts(Layer):
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
         own_start = plain and config.cohorts == "auxo"
-        signal = signal_of(config)
-        return cls(make_inner, rule, signal, count=count, fraction=fraction, own_start=own_start)
+        return cls(
+            make_inner,
+            rule,
+            signal_of(config),
+            count=count,
+            fraction=fraction,
+            own_start=own_start,
+            own_arrays=head_names(config),
+            equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
+        )
 
     def wrapped(self) -> list[Strategy]:
         """Return Flower's strategies of all cohorts."""
@@ -158,6 +176,7 @@ class Cohorts(Layer):
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Message]] = defaultdict(list)
         trained: dict[str, list[tuple[str, float, ArrayRecord]]] = defaultdict(list)
+        weights: dict[str, float] = defaultdict(float)  # of cohorts, in what they share
         seconds = 0.0
 
         def read(reply: Message) -> None:
@@ -172,8 +191,9 @@ class Cohorts(Layer):
             self.rule.hear(key, reply, sent)
             self.signal.add(cohort, key, sent, reply)
             groups[cohort].append(reply)
+            weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
+            weights[cohort] += 1.0 if self.equal_weights else weight
             if self.own_start:  # the reply itself is changed by aggregation
-                weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
                 trained[cohort].append((key, weight, sent_arrays(reply, ARRAYS)))
             seconds += perf_counter() - started
 
@@ -187,6 +207,7 @@ class Cohorts(Layer):
         ]
         if not metrics.weight:
             return None, None
+        self._share_body({cohort: weights[cohort] for cohort in done})
         started = perf_counter()
         seen = {cohort: self.signal.take(cohort) for cohort in done}
         regrouping = self.rule.learn(server_round, self.rounds, seen)
@@ -219,6 +240,14 @@ class Cohorts(Layer):
         self.rounds[cohort] += 1
         metrics.add({}, dict(entries(own)) if own is not None else {}, weight=count)
         return True
+
+    def _share_body(self, weights: Mapping[str, float]) -> None:
+        """Give all cohorts the mean of their bodies, where they share one."""
+        if not self.own_arrays or not any(weights.values()):
+            return
+        self.leaf_models = with_common_body(self.leaf_models, weights, self.own_arrays)
+        for strategy in self.strategies.values():
+            forget_model(strategy.wrapped())
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -281,6 +310,7 @@ class Cohorts(Layer):
             first, *others = self.leaf_models
             self.strategies = {first: self.first} | {name: self.make_inner() for name in others}
             self.rounds = dict.fromkeys(self.leaf_models, 0)
+            self._share_body({first: 1.0})  # where they start from different weights
 
     def _scene(
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
@@ -350,7 +380,12 @@ class Cohorts(Layer):
         for key, weight, model in trained:
             if key in where and weight > 0:
                 means[where[key]].add(from_record(model), {}, weight=weight)
-        self.leaf_models |= {cohort: to_record(mean.arrays) for cohort, mean in means.items()}
+        for cohort, mean in means.items():
+            arrays = mean.arrays
+            if self.own_arrays:  # the body stays everyone's
+                own = {name: arrays[name] for name in self.own_arrays}
+                arrays = from_record(self.leaf_models[cohort]) | own
+            self.leaf_models[cohort] = to_record(arrays)
 
     def _mean_model(self) -> ArrayRecord:
         """Return the mean of the cohorts' models by their members: one model for all, if any."""

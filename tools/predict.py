@@ -59,7 +59,8 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
         name = "softmax" if spec.model == "auto" else spec.model
         shape = tuple(input_shape)
-        model = build_model(name, shape, int(outputs), seed=spec.seed, hidden=spec.hidden)
+        own = {"hidden": spec.hidden, "projection": spec.projection}
+        model = build_model(name, shape, int(outputs), seed=spec.seed, **own)
     try:
         model.load_state_dict(arrays)
     except RuntimeError as error:
@@ -79,7 +80,8 @@ def problem_of_run(run: str | Path) -> Problem:
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in saved.items() if key in default_config()}
+    known = {key: value for key, value in saved.items() if key in default_config()}
+    return {"moon.projection": 0, **known}  # runs that do not say had none
 
 
 def predict(

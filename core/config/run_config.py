@@ -137,6 +137,8 @@ class General(Settings):
     def task_spec(self) -> TaskSpec:
         """Return what ``tasks`` needs to know of this config."""
         flat: dict[str, Any] = self.flat()
+        if self.objective != "moon":
+            flat["moon.projection"] = 0  # a part of the model, but of no other method's
         names = [field.name for field in fields(TaskSpec)]
         return TaskSpec(**{name: flat[CONFIG_KEYS.get(name, name)] for name in names})
 

@@ -2,6 +2,7 @@
 
 from ..methods.aggregators import Aggregation
 from ..methods.catalogue import methods
+from ..methods.cohort import Cohort
 from ..methods.stream import StreamMethod
 from .run_config import RunConfig
 
@@ -32,6 +33,9 @@ def problems_of_buffer(config: RunConfig, asked: int) -> list[str]:
         problems.append(f"{what}: {told} waits for nobody either; set one of the two")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
+    if config[Cohort].share != "none":
+        told = f"cohort.share = {config[Cohort].share!r}"
+        problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
     allowed = dict(_ALLOWED)
     found = methods("data-selector").values()
     allowed["data-selector"] = tuple(m.name for m in found if not isinstance(m, StreamMethod))

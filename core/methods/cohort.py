@@ -1,7 +1,7 @@
 """Settings of the methods that put clients into cohorts by their updates."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,11 @@ class Cohort(Settings):
     """How cohorts are found, and when they change."""
 
     section = "cohort"
+    share: Literal["none", "body"] = Field(
+        default="none",
+        description='what cohorts have in common: "none" for models of their own, "body" for one '
+        "body that all clients train, with a last layer for each cohort",
+    )
     parts: _Auto = Field(
         default=AUTO,
         description="most parts that a cohort is split into (K); -1 for 8, and 4 with auxo-paper",
@@ -93,13 +98,18 @@ class Cohort(Settings):
         default=0.5, description="cosine distance up to which fl-hc merges clusters"
     )
     mean_norm: Positive = Field(
-        default=0.4,
+        default=0.5,
         description="cfl splits when the mean update is shorter than this share of the longest",
     )
     longest_norm: Share = Field(
         default=0.5,
         description="cfl splits while the longest update is longer than this share of the longest "
         "of all rounds; 0 means always",
+    )
+    cross_similarity: Annotated[float, Field(ge=-1.0, le=1.0)] = Field(
+        default=0.35,
+        description="cfl does not split where two clients of different parts have updates with at "
+        "least this cosine; 1 splits in any case",
     )
 
     def problems(self) -> list[str]:
@@ -166,3 +176,7 @@ class CohortMethod(Method):
     axis: str = "cohorts"
     outer: str = "strategies.cohorts:Cohorts.of_run"
     rule: str = ""
+
+    def keys_read(self) -> list[str]:
+        """Return the keys of the run config that it reads; that of the layer included."""
+        return list(dict.fromkeys([*super().keys_read(), "cohort.share"]))

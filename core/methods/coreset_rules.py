@@ -1,7 +1,7 @@
 """Other coresets, which GCFL is compared with; the skyline knows which samples are clean."""
 
 from .base import Method
-from .coreset import MATCHING_KEYS, TRUST_KEYS, CoresetMethod
+from .coreset import MATCHING_KEYS, CoresetMethod
 
 _HEAD = ("linear head",)
 
@@ -22,16 +22,6 @@ METHODS = (
         reads=MATCHING_KEYS,
         core="selectors.data_selectors.nearest:nearest",
         rule="nearest",
-        target="server",
-        needs=(*_HEAD, "server data"),
-    ),
-    CoresetMethod(
-        name="agreement",
-        about="drawn every round from the samples whose label the server's gradients confirm",
-        presets={"agreement": {"weighting": "uniform"}},
-        reads=TRUST_KEYS,
-        core="selectors.data_selectors.trust:trusted",
-        rule="agreement",
         target="server",
         needs=(*_HEAD, "server data"),
     ),

@@ -1,23 +1,37 @@
 """GCFL: the gradients of the server's own samples say which samples clients train on."""
 
-from .coreset import MATCHING_KEYS, CoresetMethod
+from dataclasses import replace
+
+from .coreset import MATCHING_KEYS, TRUST_KEYS, CoresetMethod
 
 _PAPER = "Sivasubramanian et al., 2024: Gradient Coreset for Federated Learning"
 _NEEDS = ("linear head", "server data")
 
+_GCFL = CoresetMethod(
+    name="gcfl",
+    about="drawn every round from the samples whose label the server's gradients confirm",
+    paper=_PAPER,
+    presets={"gcfl": {"weighting": "uniform"}},
+    reads=MATCHING_KEYS,
+    core="selectors.data_selectors.trust:trusted",
+    rule="agreement",
+    residual="plain-mean",
+    target="server",
+    needs=_NEEDS,
+)
+# The name of gcfl's rule. It reads no key that would make it follow another one.
+_AGREEMENT = replace(
+    _GCFL,
+    name="agreement",
+    about="another name for gcfl, whose rule and target cannot be changed",
+    paper="",
+    presets={"agreement": {"weighting": "uniform"}},
+    reads=TRUST_KEYS,
+)
+
 METHODS = (
-    CoresetMethod(
-        name="gcfl",
-        about="drawn every round from the samples whose label the server's gradients confirm",
-        paper=_PAPER,
-        presets={"gcfl": {"weighting": "uniform"}},
-        reads=MATCHING_KEYS,
-        core="selectors.data_selectors.trust:trusted",
-        rule="agreement",
-        residual="plain-mean",
-        target="server",
-        needs=_NEEDS,
-    ),
+    _GCFL,
+    _AGREEMENT,
     CoresetMethod(
         name="gcfl-paper",
         about="samples whose gradients match the server's, class by class, as the paper has it",

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from .base import Method, NonNegative, Positive, Settings
+from .base import Count, Method, NonNegative, Positive, Settings
 
 
 class ProxSettings(Settings):
@@ -18,6 +18,11 @@ class MoonSettings(Settings):
     section = "moon"
     mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
     temperature: Positive = Field(default=0.5, description="temperature of its similarities")
+    projection: Count = Field(
+        default=256,
+        description="width of the two layers in front of the model's head whose output is "
+        "compared; 0 adds none and compares what the head is given",
+    )
 
 
 class PerFedAvgSettings(Settings):

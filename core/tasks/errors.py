@@ -21,6 +21,7 @@ CONFIG_KEYS = {
     "noise_severity": "corruption.severity",
     "noise_kinds": "corruption.kinds",
     "hidden": "net.hidden",
+    "projection": "moon.projection",
     "num_partitions": "num-clients",
     "kind": "data.kind",
     "tokens": "data.tokens",

@@ -58,6 +58,8 @@ class TaskSpec:
         Names of attribute noise separated by commas, or ``all``.
     hidden : int
         Width of the hidden layers of the models that have a choice.
+    projection : int
+        Width of a projection in front of the model's head; 0 for none.
     cache_dir : str
         Folder for downloads and derived files; empty stands for ``forager`` in the user's cache.
     kind : str
@@ -92,6 +94,7 @@ class TaskSpec:
     noise_severity: int = 5
     noise_kinds: str = "all"
     hidden: int = 64
+    projection: int = 0
     cache_dir: str = ""
     kind: str = "auto"
     metrics: str = ""
@@ -120,6 +123,7 @@ _RULES: dict[str, _Rule] = {
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
+    "projection": (lambda width: width >= 0, "a whole number of at least 0"),
     "workers": (lambda count: count >= 0, "a whole number of at least 0"),
 }
 

@@ -184,7 +184,7 @@ class Task:
         seed = self.spec.seed if seed is None else seed
         own = of_problem(self._own_problem) if self.spec.model == "auto" else None
         if own is not None:
-            return build_model(own, (), 1, seed=seed)
+            return build_model(own, (), 1, seed=seed, projection=self.spec.projection)
         return build_model(
             self.problem.default_model if self.spec.model == "auto" else self.spec.model,
             self.input_shape,
@@ -193,6 +193,7 @@ class Task:
             hidden=self.spec.hidden,
             output_shape=self.output_shape,
             tokens=self.problem.tokens,
+            projection=self.spec.projection,
         )
 
     @cached_property

@@ -61,6 +61,21 @@ def bipartition(updates: ArrayLike) -> tuple[Positions, Positions]:
     return np.flatnonzero(labels == labels[0]), np.flatnonzero(labels != labels[0])
 
 
+def cross_similarity(updates: ArrayLike, parts: tuple[Positions, Positions]) -> float:
+    """Return the highest cosine of two updates in different parts.
+
+    The separation theorem: the parts are right where ``sqrt((1 - cosine) / 2)`` exceeds
+    ``gamma_max``, the noise in the updates.
+
+    >>> updates = [[1, 0], [-1, 0], [1, 0.1], [0, -1]]
+    >>> round(cross_similarity(updates, bipartition(updates)), 2)
+    0.0
+    """
+    points = unit_rows(updates)
+    first, second = parts
+    return float((points[first] @ points[second].T).max())
+
+
 class Cfl:
     """The cohorts of one run.
 
@@ -72,6 +87,9 @@ class Cfl:
         Cohorts of fewer clients are not split.
     after_round : int
         No split up to this round.
+    cross_below : float
+        No split where two clients of different parts have updates that are at least this much
+        alike; 1 splits in any case.
 
     Examples
     --------
@@ -92,6 +110,7 @@ class Cfl:
         max_above: float = 1.6,
         smallest: int = 3,
         after_round: int = 20,
+        cross_below: float = 1.0,
     ) -> None:
         least = {"mean_below": (mean_below, 0), "max_above": (max_above, 0)}
         for name, (value, bound) in (least | {"smallest": (smallest, 2)}).items():
@@ -99,6 +118,7 @@ class Cfl:
                 raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
         self.mean_below, self.max_above = mean_below, max_above
         self.smallest, self.after_round = smallest, after_round
+        self.cross_below = cross_below
         self.members = Membership()
 
     def leaves(self) -> list[str]:
@@ -116,6 +136,8 @@ class Cfl:
         if not stationary_but_torn(updates, self.mean_below, self.max_above):
             return []
         parts = bipartition(updates)
+        if self.cross_below < 1 and cross_similarity(updates, parts) >= self.cross_below:
+            return []
         return self.members.split(leaf, [[keys[i] for i in part.tolist()] for part in parts])
 
     def state_dict(self) -> dict[str, Any]:

@@ -16,7 +16,9 @@ class CflRule(CohortRule):
 
     The two lengths it compares with depend on the model and the learning rate. Here the mean update
     must be shorter than a share of the round's longest (epsilon 1), and that must be longer than a
-    share of the longest of all rounds (epsilon 2): clients that have converged are not split. A
+    share of the longest of all rounds (epsilon 2): clients that have converged are not split.
+    Lengths cannot tell groups from clients that each have their own few labels, so a split is also
+    refused where some clients of different parts are alike (gamma_max in the paper's algorithm). A
     client that was absent when its cohort was split goes to the largest part and is sorted when it
     next takes part in a split.
     """
@@ -25,7 +27,10 @@ class CflRule(CohortRule):
         settings = config[Cohort]
         self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
         self.longest = 0.0  # of all updates so far
-        self.cfl = Cfl(after_round=settings.joint_rounds(config.num_server_rounds))
+        self.cfl = Cfl(
+            after_round=settings.joint_rounds(config.num_server_rounds),
+            cross_below=settings.cross_similarity,
+        )
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort."""

@@ -46,7 +46,11 @@ def benchmark_parser(
 
 
 def run_benchmark(
-    options: Namespace, cells: Iterable[Cell], *, runner: str = LOCAL_ENGINE
+    options: Namespace,
+    cells: Iterable[Cell],
+    *,
+    runner: str = LOCAL_ENGINE,
+    first_seed: int = 0,
 ) -> Results:
     """Run the cells as the options say; a wrong option or Ctrl-C ends the program with a message.
 
@@ -58,12 +62,14 @@ def run_benchmark(
         What to run.
     runner : str
         What runs one config, as ``module:function``.
+    first_seed : int (default: 0)
+        Where the seeds begin.
     """
     try:
         return sweep(
             options.name,
             cells,
-            range(options.seeds),
+            range(first_seed, first_seed + options.seeds),
             path=options.out,
             processes=options.processes,
             runner=runner,

@@ -27,11 +27,11 @@ class Moon(Plain):
     """Add ``mu`` times a contrastive loss to the problem's own.
 
     The loss is the cross-entropy of ``[cos(z, z_global), cos(z, z_previous)] / temperature`` with
-    the first as the right answer (eq. 3), where ``z`` is what the head is given; there is no
-    projection in between. The representations of the global and of the previous model do not change
-    in a round: they are computed once, not once per batch. In a client's first round there is no
-    previous model and the loss is plain cross-entropy: with the global model in its place the added
-    term would be constant.
+    the first as the right answer (eq. 3), where ``z`` is what the head is given: the output of the
+    projection, unless the model was built without one (``moon.projection``). The representations of
+    the global and of the previous model do not change in a round: they are computed once, not once
+    per batch. In a client's first round there is no previous model and the loss is plain
+    cross-entropy: with the global model in its place the added term would be constant.
     """
 
     stackable = False

@@ -9,6 +9,7 @@ from torch import nn
 from ..errors import unknown
 from . import convolutional, deep, dense, recurrent
 from .own import own, try_out
+from .projection import with_projection
 from .spec import ModelSpec
 
 MODELS: dict[str, Callable[[ModelSpec], nn.Module]] = {
@@ -39,6 +40,7 @@ def build_model(
     hidden: int = 64,
     output_shape: tuple[int, ...] = (),
     tokens: bool = False,
+    projection: int = 0,
 ) -> nn.Module:
     """Build a model with weights that depend on `seed` only.
 
@@ -60,6 +62,8 @@ def build_model(
         Shape of the output for one sample; (num_classes,) if it is empty.
     tokens : bool
         Whether inputs are token ids.
+    projection : int
+        Width of a projection in front of the head; 0 for none.
 
     Raises
     ------
@@ -91,7 +95,8 @@ def build_model(
     # the CPU's generator is seeded, and put back afterwards; by one thread at a time.
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return build()
+        model = build()
+        return with_projection(model, projection) if projection else model
 
 
 def fitting(spec: ModelSpec, model: nn.Module) -> nn.Module:

@@ -8,6 +8,8 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from forager.benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
 from forager.benchmarks.cohort_runs import run_with_cohorts
+from forager.benchmarks.planted_groups import METHODS as GROUP_METHODS
+from forager.benchmarks.planted_groups import planted_cells, planted_table
 from forager.benchmarks.unreliable import (
     RECORDS,
     chosen_clients,
@@ -26,7 +28,7 @@ OWN = ("records-lost", "corrupted")
 
 
 @pytest.mark.parametrize(
-    "setting", [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy"]
+    "setting", [*PLANTED, "users", "sensitivity", "lost", "corrupted", "privacy", "planted"]
 )
 def test_every_cell_is_a_config_of_its_own(setting: str) -> None:
     every = cells(setting, rounds=3, data=Path("some.npz"), clients=20, model="mlp")
@@ -71,6 +73,22 @@ def test_gains_are_points_variance_and_time_to_the_same_accuracy() -> None:
     rows = gains_table(Results(runs, [])).rows
     assert rows[1] == ["auxo (fedavg)", "fedavg", "+10.0", "-50 %", "2.0 (1 of 1)"]
     assert rows[2] == ["cfl", "fedavg", "-10.0", "+50 %", "-"]
+
+
+def test_planted_groups_are_one_row_per_kind_with_all_methods_side_by_side() -> None:
+    names = [cell.name for cell in planted_cells()]
+    assert len(names) == 6 * len(GROUP_METHODS)
+    kept = [name for name in names if name.startswith("turned images, 2: ")]
+    runs = {}
+    for number, name in enumerate(kept):
+        row = {"round": 1, "clients-accuracy-mean": number / 10, "ari": 1.0}
+        row |= {"clients-accuracy-worst-10": number / 100}
+        runs[name] = {0: Record(name, 0, "", "completed", "", "", 1.0, {}, [row])}
+    header, row = planted_table(Results(runs, [])).rows
+    assert header[1:6] == list(GROUP_METHODS)
+    assert row[0] == "turned images, 2"
+    assert row[1:6] == ["0.000", "0.100", "0.200", "0.300", "0.400"]
+    assert row[6:] == ["1.00", "1.00", "0.000, 0.020, 0.030"]
 
 
 def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +146,9 @@ def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main(["users"])
     assert "users needs an .npz file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["planted", "--samples", "100"])
+    assert "planted runs on digits" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["permuted", "--only", "fedsgd"])
     assert "--only: ['fedsgd']; there are" in capsys.readouterr().err

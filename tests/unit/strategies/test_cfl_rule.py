@@ -45,3 +45,35 @@ def test_a_restart_remembers_the_longest_update() -> None:
     rule.learn(1, {"0": 1}, together(10.0))
     fresh.load_state_dict(tree.from_bytes(tree.to_bytes(rule.state_dict(), "test"), "test"))
     assert fresh.learn(2, {"0": 2}, torn(1.0)) is None
+
+
+def clients(updates: np.ndarray) -> dict[str, CohortSignals]:
+    keys = [str(number) for number in range(len(updates))]
+    return {"0": CohortSignals(keys, updates.astype(np.float32))}
+
+
+def test_planted_groups_are_split_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    group = np.arange(20) % 2
+    updates = np.outer(1 - 2 * group, np.eye(16)[0]) + rng.normal(0, 0.1, (20, 16))
+    rule = rule_of()
+    assert rule.learn(1, {"0": 1}, clients(updates)) is not None
+    found = rule.cfl.members.of([str(number) for number in range(20)])
+    assert sorted(sorted(int(key) % 2 for key in keys) for keys in found.values()) == [
+        [0] * 10,
+        [1] * 10,
+    ]
+
+
+def test_clients_with_a_common_direction_are_not_split() -> None:
+    rng = np.random.default_rng(0)
+    assert rule_of().learn(1, {"0": 1}, clients(1 + rng.normal(0, 1, (20, 16)))) is None
+
+
+@pytest.mark.parametrize(("highest", "splits"), [(0.35, False), (1.0, True)])
+def test_clients_that_differ_without_groups_are_not_split(highest: float, splits: bool) -> None:
+    """All around a circle: the mean is 0 and updates are long, but neighbours are alike."""
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    updates = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rule = rule_of(cross_similarity=highest)
+    assert (rule.learn(1, {"0": 1}, clients(updates)) is not None) == splits

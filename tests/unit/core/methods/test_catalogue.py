@@ -1,6 +1,7 @@
 """The catalogue: every declaration is complete, and what it names is there."""
 
 from collections import Counter
+from dataclasses import replace
 from inspect import isclass
 
 import pytest
@@ -138,12 +139,20 @@ def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> 
         "gcfl-paper": ("distance", "server", "gradients", "mean"),
         "gradmatch": ("projection", "own", "gradients", "mean"),
         "nearest": ("nearest", "server", "gradients", "mean"),
-        "agreement": ("agreement", "server", "gradients", "mean"),
+        "agreement": ("agreement", "server", "gradients", "plain-mean"),
         "crust": ("crust", "none", "gradients", "mean"),
         "facility-location": ("facility-location", "none", "inputs", "mean"),
         "random": ("random", "none", "nothing", "mean"),
     }
     assert {rule for rule, *_ in found.values()} <= set(RULES)
+
+
+def test_agreement_is_gcfl_with_a_fixed_rule() -> None:
+    gcfl, agreement = (methods("data-selector")[name] for name in ("gcfl", "agreement"))
+    told = {"name": "agreement", "about": agreement.about, "paper": "", "reads": agreement.reads}
+    assert agreement == replace(gcfl, **told, presets=agreement.presets)
+    assert "gcfl" in agreement.about
+    assert set(agreement.reads) < set(gcfl.reads)
 
 
 @pytest.mark.parametrize("rule", ["agreement", "distance", "projection", "nearest"])

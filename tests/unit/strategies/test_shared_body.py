@@ -1,0 +1,104 @@
+"""Cohorts of heads over a shared body."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeGrid, assert_same, rounds, small_model
+from forager.core.config import ConfigError, read_config
+from forager.core.storage import tree
+from forager.core.tasks.errors import TaskError
+from forager.core.wire.arrays import from_record, to_record
+from forager.strategies.build import build_strategy, single_model_stack
+from forager.strategies.cohorts import Cohorts
+from forager.strategies.federation import Federation
+from forager.strategies.layer import Layer
+from forager.strategies.shared_body import head_names
+from forager.strategies.signals import Signal
+from test_cohorts import OddAndEven
+
+KEYS = [str(i) for i in range(8)]
+START = to_record(small_model())
+OWN = frozenset(["layer.bias"])
+
+
+def cohorts(aggregator: str = "fedavg", own: frozenset[str] = OWN, **more: Any) -> Cohorts:
+    config = read_config({"aggregator": aggregator})
+    federation = Federation()
+
+    def make() -> Layer:
+        return single_model_stack(config, federation)
+
+    return Cohorts(make, OddAndEven(), Signal(8), own_arrays=own, **more)
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedyogi", "median"])
+@pytest.mark.parametrize("own_start", [False, True])
+def test_heads_differ_and_the_body_is_one(aggregator: str, own_start: bool) -> None:
+    layer = cohorts(aggregator, own_start=own_start)
+    rounds(layer, START, FakeGrid(KEYS), range(1, 6))
+    even, odd = (from_record(model) for model in layer.leaf_models.values())
+    for name in even:
+        assert np.allclose(even[name], odd[name]) == (name not in OWN)
+
+
+def test_the_body_is_the_mean_over_all_cohorts() -> None:
+    shared, apart, equal = cohorts(), cohorts(own=frozenset()), cohorts(equal_weights=True)
+    for layer in (shared, apart, equal):
+        rounds(layer, START, FakeGrid(KEYS), range(1, 4))  # split after 2, then one round apart
+    first, second = (from_record(m)["layer.weight"] for m in apart.leaf_models.values())
+    assert not np.allclose(first, second)
+    found, halves = (
+        from_record(next(iter(layer.leaf_models.values())))["layer.weight"]
+        for layer in (shared, equal)
+    )
+    np.testing.assert_allclose(halves, (first + second) / 2, rtol=1e-5)
+    share = ((found - second) / (first - second)).mean()  # of the samples, in the first cohort
+    np.testing.assert_allclose(found, share * first + (1 - share) * second, rtol=1e-4)
+    assert 0 < share < 1
+
+
+def test_a_cohort_without_clients_takes_the_body_over() -> None:
+    layer = cohorts()
+    rounds(layer, START, FakeGrid(KEYS), range(1, 4))
+    before = from_record(layer.leaf_models["0.1"])
+    rounds(layer, START, FakeGrid(["0", "2", "4"]), [4])
+    even, odd = (from_record(model) for model in layer.leaf_models.values())
+    for name in odd:
+        assert np.array_equal(odd[name], before[name] if name in OWN else even[name])
+
+
+@pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm"])
+def test_continues_from_a_saved_state(aggregator: str) -> None:
+    whole, grid = cohorts(aggregator, count=6), FakeGrid(KEYS)
+    middle = rounds(whole, START, grid, range(1, 5))
+    data = tree.to_bytes({"strategy": whole.state_dict()}, "test")
+    never_stopped = rounds(whole, middle, grid, range(5, 7))
+    resumed = cohorts(aggregator, count=6)
+    resumed.load_state_dict(tree.from_bytes(data, "test")["strategy"])
+    assert_same(rounds(resumed, middle, FakeGrid(KEYS), range(5, 7)), never_stopped)
+
+
+def test_the_head_is_the_last_layer() -> None:
+    keys = {"cohorts": "ifca", "model": "mlp", "cohort.share": "body"}
+    assert head_names(read_config(keys)) == {"3.weight", "3.bias"}
+    assert head_names(read_config({**keys, "cohort.share": "none"})) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"model": "softmax"}, "only its last layer can be trained; use 'none'"),
+        ({"task": "shapes"}, "cohort.share = 'body': the model's last layer is Conv2d"),
+    ],
+)
+def test_a_model_that_cannot_be_divided_is_refused(keys: dict[str, Any], said: str) -> None:
+    config = read_config({"cohorts": "cfl", "cohort.share": "body", **keys})
+    with pytest.raises(TaskError, match=said):
+        build_strategy(config)
+
+
+def test_a_buffer_is_refused() -> None:
+    keys = {"cohorts": "cfl", "cohort.share": "body", "model": "mlp", "aggregation.buffer": 2}
+    with pytest.raises(ConfigError, match=r"aggregation\.buffer = 2: cohort\.share = 'body'"):
+        read_config(keys)
