@@ -14,14 +14,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
+from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
-from ..core.methods.cohort import CohortMethod
+from ..core.methods.cohort import Cohort, CohortMethod
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
 from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, records_of, sent_arrays
-from ..selectors.cohorts.matching import equal_shares
+from ..selectors.cohorts.matching import equal_shares, proportional_shares
 from .cohort_rules.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
 from .federation import BadReply
 from .flower_aggregator import RunningMean
@@ -30,6 +31,7 @@ from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged
 from .metric_spread import metric_spread
 from .observations import metrics_in
 from .shared_body import forget_model, head_names, with_common_body
+from .shared_changes import with_shared_changes
 from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
@@ -64,6 +66,8 @@ class Cohorts(Layer):
         cohorts. None for cohorts with whole models of their own.
     equal_weights : bool (default: False)
         Whether clients count the same in what is shared, however much data they have.
+    share_changes : bool (default: False)
+        Whether cohorts learn from each other as far as few of their members take part.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Cohorts(Layer):
         own_start: bool = False,
         own_arrays: frozenset[str] = frozenset(),
         equal_weights: bool = False,
+        share_changes: bool = False,
     ) -> None:
         self.first = make_inner()
         super().__init__(self.first)
@@ -88,6 +93,7 @@ class Cohorts(Layer):
         self.own_start = own_start
         self.own_arrays = own_arrays
         self.equal_weights = equal_weights
+        self.share_changes = share_changes
         self.own_records = (*rule.own_records, *signal.own_records)
         self._wanted: int | None = None
         self.leaf_models: dict[str, ArrayRecord] = {}
@@ -114,6 +120,7 @@ class Cohorts(Layer):
             fraction=fraction,
             own_start=own_start,
             own_arrays=head_names(config),
+            share_changes=_shares_changes(config),
             equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
         )
 
@@ -149,12 +156,12 @@ class Cohorts(Layer):
             node: cohort for node, cohort in self._where.items() if node in self.federation.busy
         }
         already = len(started)
-        ready = [cohort for cohort in self.leaf_models if views[cohort]]
-        for cohort, share in zip(ready, equal_shares(total, max(1, len(ready))), strict=False):
+        shares = self._participants(server_round, total, views)
+        for cohort, share in shares.items():
             # Where everyone is to train, also in a cohort that is larger than others.
             everyone = not self.count and self.fraction == 1.0
             strategy, view = self.strategies[cohort], GridView(grid, views[cohort])
-            strategy.limit(len(views[cohort]) if everyone else max(1, share))
+            strategy.limit(len(views[cohort]) if everyone else share)
             own_config = ConfigRecord(dict(config))
             with self.federation.in_cohort(cohort):
                 messages += strategy.configure_train(
@@ -167,7 +174,7 @@ class Cohorts(Layer):
             for name, record in self.rule.guidance(key).items():
                 attach(message, name, record)
         self.signal.begin()
-        self._wanted = sum(self.strategies[cohort].replies_wanted() or 0 for cohort in ready)
+        self._wanted = sum(self.strategies[cohort].replies_wanted() or 0 for cohort in shares)
         return messages
 
     def aggregate_train(
@@ -200,6 +207,7 @@ class Cohorts(Layer):
         for _ in self.federation.sound(server_round, replies, read):
             pass  # they are in their groups
         metrics = RunningMean()
+        before = dict(self.leaf_models)
         done = [
             cohort
             for cohort, members in groups.items()
@@ -208,6 +216,7 @@ class Cohorts(Layer):
         if not metrics.weight:
             return None, None
         self._share_body({cohort: weights[cohort] for cohort in done})
+        self._share_changes(before, {cohort: weights[cohort] for cohort in done}, groups)
         started = perf_counter()
         seen = {cohort: self.signal.take(cohort) for cohort in done}
         regrouping = self.rule.learn(server_round, self.rounds, seen)
@@ -248,6 +257,38 @@ class Cohorts(Layer):
         self.leaf_models = with_common_body(self.leaf_models, weights, self.own_arrays)
         for strategy in self.strategies.values():
             forget_model(strategy.wrapped())
+
+    def _share_changes(
+        self,
+        before: Mapping[str, ArrayRecord],
+        weights: Mapping[str, float],
+        groups: Mapping[str, Sequence[Message]],
+    ) -> None:
+        """Let cohorts take over what all clients learned, where they do."""
+        if not self.share_changes or len(before) < 2 or not any(weights.values()):
+            return
+        part = sum(map(len, groups.values())) / max(1, len(self.members))
+        own = min(1.0, part) ** 2
+        self.leaf_models = with_shared_changes(before, self.leaf_models, weights, own)
+        for strategy in self.strategies.values():
+            forget_model(strategy.wrapped())
+
+    def _participants(
+        self, server_round: int, total: int, views: Mapping[str, Sequence[int]]
+    ) -> dict[str, int]:
+        """Return how many clients of each cohort train: equally many, or by its size if they share.
+
+        What all clients learn must not depend more on clients of small cohorts than on others.
+        """
+        ready = [cohort for cohort in self.leaf_models if views[cohort]]
+        if not ready:
+            return {}
+        if not (self.share_changes or self.own_arrays):
+            shares = [max(1, share) for share in equal_shares(total, len(ready))]
+        else:
+            sizes = [len(views[cohort]) for cohort in ready]
+            shares = proportional_shares(total, sizes, turn=server_round)
+        return {cohort: n for cohort, n in zip(ready, shares, strict=True) if n}
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -442,3 +483,8 @@ class Cohorts(Layer):
             load_strategy_state(self.strategies[name], cohort["strategy"])
             self.rounds[name] = int(cohort["rounds"])
         self.members = dict(state["members"])
+
+
+def _shares_changes(config: RunConfig) -> bool:
+    buffer = config[Aggregation].buffer
+    return config[Cohort].shared(config.cohorts, config.similarity, buffer) == "changes"

@@ -28,7 +28,7 @@ def head_names(config: RunConfig) -> frozenset[str]:
         If the model has no linear head, or trains nothing else.
     """
     share = config[Cohort].share
-    if share == "none":
+    if share != "body":
         return frozenset()
     what = f"model = {config.model!r}, cohort.share = {share!r}"
     model = load_task(config.task_spec()).build_model()

@@ -33,7 +33,7 @@ def problems_of_buffer(config: RunConfig, asked: int) -> list[str]:
         problems.append(f"{what}: {told} waits for nobody either; set one of the two")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
-    if config[Cohort].share != "none":
+    if config[Cohort].share not in ("auto", "none"):
         told = f"cohort.share = {config[Cohort].share!r}"
         problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
     allowed = dict(_ALLOWED)

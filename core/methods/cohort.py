@@ -28,10 +28,12 @@ class Cohort(Settings):
     """How cohorts are found, and when they change."""
 
     section = "cohort"
-    share: Literal["none", "body"] = Field(
-        default="none",
-        description='what cohorts have in common: "none" for models of their own, "body" for one '
-        "body that all clients train, with a last layer for each cohort",
+    share: Literal["auto", "none", "changes", "body"] = Field(
+        default="auto",
+        description='what cohorts have in common: "none" for models of their own, "changes" for '
+        'what all clients learn as far as few of a cohort take part, "body" for one body that all clients '
+        'train, with a last layer for each cohort; "auto" is changes with cohorts by similarity, '
+        "else none",
     )
     parts: _Auto = Field(
         default=AUTO,
@@ -111,6 +113,19 @@ class Cohort(Settings):
         description="cfl does not split where two clients of different parts have updates with at "
         "least this cosine; 1 splits in any case",
     )
+
+    def shared(self, cohorts: str, similarity: str, buffer: int = 0) -> str:
+        """Return what cohorts have in common in a run; papers to the letter share nothing.
+
+        >>> Cohort().shared("similarity", "index-overlap"), Cohort().shared("auxo", "")
+        ('changes', 'none')
+        >>> Cohort().shared("similarity", "index-overlap-paper")
+        'none'
+        """
+        if self.share != "auto":
+            return self.share
+        apart = cohorts != "similarity" or similarity.endswith("-paper") or buffer
+        return "none" if apart else "changes"
 
     def problems(self) -> list[str]:
         """Return which numbers must not be 0."""

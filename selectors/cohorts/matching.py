@@ -16,6 +16,8 @@ from .affinity import NO_INDEX, OWN_SIDE, Feedback
 
 Positions = NDArray[np.intp]
 
+_GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every interval
+
 
 def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator) -> Positions:
     """Return a leaf for each client: decaying epsilon-greedy (section 4.3, lines 27 to 33).
@@ -67,6 +69,25 @@ def equal_shares(count: int, leaves: int, turn: int = 0) -> list[int]:
         raise ValueError(f"count, leaves: expected at least 0 and 1, got {count} and {leaves}")
     share, more = divmod(count, leaves)
     return [share + ((leaf - turn) % leaves < more) for leaf in range(leaves)]
+
+
+def proportional_shares(count: int, sizes: Sequence[int], turn: int = 0) -> list[int]:
+    """Return how many participants each leaf gets in proportion to its size, at most all of it.
+
+    Fractions are rounded up for some leaves and down for others, which change with ``turn``:
+    systematic sampling, whose mean over the turns is exact.
+
+    >>> proportional_shares(10, [20, 20, 10])
+    [4, 4, 2]
+    >>> [proportional_shares(2, [4, 1, 1], turn) for turn in range(3)]
+    [[1, 0, 1], [1, 1, 0], [1, 0, 1]]
+    """
+    if count < 0 or not sizes or min(sizes) < 0 or not sum(sizes):
+        raise ValueError(f"count, sizes: expected at least 0 and some, got {count} and {sizes}")
+    offset = (turn * _GOLDEN) % 1.0
+    ends = np.floor(np.cumsum(sizes) * (count / sum(sizes)) + offset + 1e-9)
+    shares = np.diff(ends, prepend=np.floor(offset + 1e-9)).astype(int)
+    return np.minimum(shares, sizes).tolist()
 
 
 def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> dict[str, list[str]]:
