@@ -33,7 +33,8 @@ def with_shared_changes(
 
     Examples
     --------
-    >>> def models(a, b): return {c: to_record({"w": np.full(1, x)}) for c, x in (("a", a), ("b", b))}
+    >>> def models(a, b):
+    ...     return {c: to_record({"w": np.full(1, x)}) for c, x in (("a", a), ("b", b))}
     >>> before, after = models(0.0, 4.0), models(2.0, 8.0)
     >>> moved = with_shared_changes(before, after, {"a": 1.0, "b": 1.0}, own=0.5)
     >>> {cohort: float(from_record(model)["w"][0]) for cohort, model in moved.items()}

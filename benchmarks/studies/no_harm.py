@@ -37,7 +37,7 @@ BY_USER = ("FEMNIST", "UCI-HAR", "WISDM")
 NET: Settings = {"model": "mlp", "net.hidden": 64}
 PRESETS = (
     *("fedavg", "cosage", "auxo", "auxo-paper", "ios", "ios-paper"),
-    *("fedprox", "scaffold", "fedyogi", "per-fedavg"),
+    *("fedprox", "scaffold", "fedyogi", "per-fedavg", "moon"),
 )
 CLIENTS: Settings = {
     "study.runner": "cohorts",

@@ -31,9 +31,9 @@ class Cohort(Settings):
     share: Literal["auto", "none", "changes", "body"] = Field(
         default="auto",
         description='what cohorts have in common: "none" for models of their own, "changes" for '
-        'what all clients learn as far as few of a cohort take part, "body" for one body that all clients '
-        'train, with a last layer for each cohort; "auto" is changes with cohorts by similarity, '
-        "else none",
+        'what all clients learn as far as few of a cohort take part, "body" for one body that all '
+        'clients train, with a last layer for each cohort; "auto" is changes with cohorts by '
+        "similarity, else none",
     )
     parts: _Auto = Field(
         default=AUTO,
