@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ..core.config import RunConfig
-from ..core.learning.gradient_rows import sample_rows, server_targets
+from ..core.learning.gradient_rows import rows_and_rivals, sample_rows, server_targets
 from ..core.learning.placement import chosen_device
 from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
@@ -25,6 +25,7 @@ from ..core.wire.keys import CORESET, TARGETS
 from ..core.wire.records import attach, detach, entries
 from ..core.wire.sizes import record_bytes
 from ..selectors.data_selectors.noisy_means import noisy_means
+from ..selectors.data_selectors.trust import label_evidence, trusted
 from .checks import validation_data
 from .federation import BadReply
 from .layer import Layer
@@ -203,7 +204,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
     assert isinstance(method, CoresetMethod)
     settings = config[Coreset]
-    per_class = method.per_class_of(settings)
+    rule, per_class = method.rule_of(settings), method.per_class_of(settings)
     # From the system's entropy: clients know the run's seed and could remove seeded noise
     rng = np.random.default_rng()
 
@@ -211,8 +212,12 @@ def _targets(config: RunConfig, method: Method) -> Targets:
         model_arrays = from_record(arrays)
         if not settings.noise_multiplier:
             means = server_targets(model, model_arrays, data, per_class, task.problem)
-            return to_record({"means": means})
-        rule = method.rule_of(settings)
+            if rule != "agreement":
+                return to_record({"means": means})
+            rows, rivals = rows_and_rivals(model, model_arrays, data)
+            evidence = label_evidence(rows, data.y.numpy(), means, rivals)
+            doubted = 1 - len(trusted(evidence)) / len(data)
+            return to_record({"means": means, "doubted": np.float32([doubted])})
         rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
         strata = task.problem.strata(data.y.numpy())
         labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)

@@ -22,7 +22,7 @@ from ...core.wire.records import record_at
 from ...selectors.data_selectors.agreement import draw, own_means
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
-from ...selectors.data_selectors.trust import label_evidence, remembered, trusted
+from ...selectors.data_selectors.trust import chances, label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
 from ..request import ClientHook, ClientRequest
 from ..training import trainer_of
@@ -66,7 +66,8 @@ class ChosenCoreset(ClientHook):
         indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
         if self.redraws:
             rng = _rng(request, request.round)
-            indices, weights = indices[draw(kept["weights"], self._budget(request), rng)], None
+            count = min(self._budget(request), round(float(kept["weights"].sum())))
+            indices, weights = indices[draw(kept["weights"], max(1, count), rng)], None
             if request.message.metadata.message_type == "train":
                 trained = kept["trained"].copy()  # the state may share it with what was saved
                 trained[indices] = True
@@ -113,9 +114,11 @@ class ChosenCoreset(ClientHook):
         evidence = label_evidence(rows, labels, targets, rivals)
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
-        pool = trusted(trust, at_least=-(-self._budget(request) // _FEWEST))
+        fewest = -(-self._budget(request) // _FEWEST)
+        weights = chances(trust, _doubted(request), at_least=fewest)
+        pool = np.flatnonzero(weights)
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
-        return Coreset(pool, np.ones(len(pool))), more
+        return Coreset(pool, weights[pool]), more
 
     def _choose(self, request: ClientRequest) -> Coreset:
         data, settings = request.data, self.settings
@@ -220,6 +223,13 @@ def _still_valid(request: ClientRequest) -> dict[str, Any] | None:
 def _targets(request: ClientRequest) -> NDArray[Any] | None:
     record = record_at(request.message.content, TARGETS, ArrayRecord)
     return None if record is None else from_record(record)["means"]
+
+
+def _doubted(request: ClientRequest) -> float:
+    """Return the share of the server's samples that it would not trust; 0 if it does not say."""
+    record = record_at(request.message.content, TARGETS, ArrayRecord)
+    found = from_record(record).get("doubted") if record is not None else None
+    return 0.0 if found is None else float(np.clip(found[0], 0.0, 1.0))
 
 
 def _random_subset(request: ClientRequest, budget: int) -> NDArray[np.int64]:

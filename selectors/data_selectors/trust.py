@@ -2,7 +2,7 @@
 
 A network that is trained for long learns wrong labels too. Then the model confirms them, and so do
 features that have moved to where the label is. One look at the present model cannot distinguish
-such a sample from a clean one. Three things are meant to:
+such a sample from a clean one. Four things are meant to:
 
 - **Two judges.** The server's class means say where each class lies (see ``agreement``), by clean
   samples that no client trains on. The model says how likely it finds the label beside its best
@@ -14,6 +14,8 @@ such a sample from a clean one. Three things are meant to:
   al., 2020: *SELF*), not the last look alone.
 - **Trust falls freely but is won only as an outsider.** A sample that was trained on since the last
   look may have been learned against the server's word. Its trust may fall but not rise.
+- **The judges are judged.** How many of the server's clean samples they would rule out says how
+  many of a client's they rule out wrongly; those are still drawn now and then (`chances`).
 
 Of these the second judge was seen to matter; the others had no visible effect in the trials made
 (``docs/results/gcfl.md``). Both judges are lenient, because most labels are right: with 40 % of ten
@@ -129,3 +131,46 @@ def trusted(trust: ArrayLike, at_least: int = 0) -> Positions:
     usable = np.count_nonzero(np.isfinite(doubts))
     count = max(np.count_nonzero(doubts <= -1), min(index(at_least), usable))
     return np.sort(np.argsort(doubts, kind="stable")[:count])
+
+
+def chances(trust: ArrayLike, doubted: float = 0.0, at_least: int = 0) -> Floats:
+    """Return how readily each sample is drawn: 1 if its label is trusted, else less.
+
+    What is not trusted may be right all the same: of clean samples, too, the judges doubt some. If
+    they doubt a share ``doubted`` of the server's clean samples and a share s of a client's, about
+    ``w = (s - doubted) / (1 - doubted)`` of the client's labels are wrong, and of what they doubt
+    ``doubted (1 - w) / s`` is clean. That is the weight of each. On easy data it is close to 0; on
+    hard data, where the judges doubt as much without any wrong label, it is close to 1.
+
+    Parameters
+    ----------
+    trust : array, shape (2, n)
+        From :func:`remembered`. Samples without a finite trust weigh nothing.
+    doubted : float
+        Share of the server's samples that are not trusted; 0 if it is not known.
+    at_least : int
+        As in :func:`trusted`.
+
+    Examples
+    --------
+    Half of the labels are not trusted. If a quarter of clean ones are not either, a third is wrong.
+
+    >>> trust = [[0.9, 0.9, 0.1, 0.1]] * 2
+    >>> chances(trust, doubted=0.25).round(3).tolist()
+    [1.0, 1.0, 0.333, 0.333]
+    >>> chances(trust).tolist(), chances(trust, doubted=0.5).tolist()
+    ([1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
+    """
+    if not 0 <= doubted <= 1:
+        raise ValueError(f"doubted: expected a share, got {doubted!r}")
+    usable = np.isfinite(np.asarray(trust, dtype=np.float64)).all(axis=0)
+    believed = trusted(trust)
+    share = 1 - len(believed) / max(1, np.count_nonzero(usable))
+    weights = np.zeros(len(usable))
+    if share > doubted:
+        wrong = (share - doubted) / (1 - doubted)
+        weights[usable] = doubted * (1 - wrong) / share
+    else:
+        weights[usable] = 1.0
+    weights[trusted(trust, at_least)] = 1.0
+    return weights
