@@ -126,7 +126,7 @@ def needed(module: str, name: str) -> Any:
 
     >>> needed("flwr.common.serde", "no_such_thing")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    RuntimeError: flwr ... has no flwr.common.serde.no_such_thing, which is needed here ...
+    RuntimeError: flwr ... has no flwr.common.serde.no_such_thing, which is needed here...
     """
     found = _from(module, name)
     if found is None:
