@@ -46,6 +46,7 @@ def test_two_supernodes_train_under_cosage(federation: Federation, tmp_path: Pat
             "clients-per-round": 1,
             "num-server-rounds": 3,
             "fraction-evaluate": 1.0,
+            "data.client-test-share": 0.2,
             "round.deadline": 200.0,
             "round.question-deadline": 200.0,
             "output-dir": str(run.parent),
