@@ -1,8 +1,12 @@
-"""A SuperLink and SuperNodes as real processes that talk gRPC on this machine."""
+"""A SuperLink and SuperNodes as real processes that talk to each other on this machine.
+
+By gRPC where Flower's SuperNodes do, which is up to 1.39, else by HTTP.
+"""
 
 import socket
 from pathlib import Path
 
+from ..core.wire.versions import nodes_speak
 from ..tools.flower.cli import FlowerCli
 from ..tools.flower.env import PROGRAMS, environment
 from ..tools.flower.processes import Program, answers, free_port
@@ -16,8 +20,13 @@ class Federation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.programs: list[Program] = []
-        port, self.fleet = free_port(), f"127.0.0.1:{free_port()}"
-        options = ["--host", "127.0.0.1", "--port", str(port), "--fleet-api-address", self.fleet]
+        port = free_port()
+        options = ["--host", "127.0.0.1", "--port", str(port)]
+        if nodes_speak() == "gRPC":  # at an address of its own
+            self.fleet = f"127.0.0.1:{free_port()}"
+            options += ["--fleet-api-address", self.fleet]
+        else:
+            self.fleet = f"127.0.0.1:{port}"
         options.append("--disable-runtime-dependency-installation")
         self.superlink = self._start("flower-superlink", "superlink", options)
         self.superlink.wait_for(lambda: answers(port) and listens(self.fleet), START_SECONDS)

@@ -1,8 +1,8 @@
 """Clients that speak to a SuperLink as SuperNodes do, many in one process.
 
 A SuperNode starts a Python process for every message, which this machine could not do for fifty at
-once. Here the same ClientApp answers in a thread; what goes over the wire is the same. This is the
-one file that uses Flower's own client connection, which is private: expect to adapt it.
+once. Here the same ClientApp answers in a thread; what goes over the wire is the same: gRPC up to
+Flower 1.39, HTTP from 1.40 on.
 """
 
 import threading
@@ -11,22 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
-from flwr.client.grpc_rere_client.connection import grpc_request_response
-from flwr.common.config import get_fused_config_from_fab
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_utils import (
-    pull_and_inflate_object_from_tree,
-    push_objects,
-)
-from flwr.supercore.retry import make_simple_grpc_retry_invoker
-from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from ..client_app.app import answer
+from ..core.wire.flower_private import TaskIdentity, needed, node_connection
 
+_OBJECTS = "flwr.supercore.inflatable.inflatable_object"
+_TRANSFER = "flwr.supercore.inflatable.inflatable_utils"
 IDLE_SECONDS = 3.0  # between two looks for a message, as in Flower's SuperNode
 
 
@@ -67,9 +57,7 @@ class LightClient(threading.Thread):
         """Live."""
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         try:
-            with grpc_request_response(
-                self.address, insecure=True, retry_invoker=make_simple_grpc_retry_invoker()
-            ) as connection:
+            with node_connection(self.address) as connection:
                 while not self._told_to_stop.is_set():
                     if not self._answer_next(*connection):
                         self._told_to_stop.wait(self.idle)
@@ -93,7 +81,7 @@ class LightClient(threading.Thread):
             return False
         bare, tree = received
         run_id = bare.metadata.run_id
-        message = pull_and_inflate_object_from_tree(
+        message = needed(_TRANSFER, "pull_and_inflate_object_from_tree")(
             tree,
             lambda object_id: pull_object(run_id, object_id),
             lambda object_id: confirm(run_id, object_id),
@@ -102,7 +90,8 @@ class LightClient(threading.Thread):
         message.metadata.__dict__["_message_id"] = tree.object_id
         if run_id not in self._contexts:
             run = get_run(run_id)
-            config = get_fused_config_from_fab(get_fab(run.fab_hash, run_id).content, run)
+            fused = needed("flwr.common.config", "get_fused_config_from_fab")
+            config = fused(get_fab(run.fab_hash, run_id).content, run)
             self._contexts[run_id] = Context(
                 run_id, node_id, self.node_config, RecordDict(), config
             )
@@ -118,11 +107,11 @@ class LightClient(threading.Thread):
     ) -> None:
         run_id = reply.metadata.run_id
         reply.metadata.__dict__["_message_id"] = reply.object_id
-        with no_object_id_recompute():
-            tree = get_object_tree(reply)
-            objects = get_all_nested_objects(reply)
+        with needed(_OBJECTS, "no_object_id_recompute")():
+            tree = needed(_OBJECTS, "get_object_tree")(reply)
+            objects = needed(_OBJECTS, "get_all_nested_objects")(reply)
             wanted, session = send(reply, tree, seconds)
-            push_objects(
+            needed(_TRANSFER, "push_objects")(
                 objects,
                 lambda object_id, content: push(run_id, session, object_id, content),
                 object_ids_to_push=wanted,

@@ -1,6 +1,6 @@
 """Many clients at one SuperLink: ``python -m forager.benchmarks.load --clients 50 --rounds 10``.
 
-A real SuperLink and a real ServerApp on this machine, and clients that speak gRPC as SuperNodes do
+A real SuperLink and a real ServerApp on this machine, and clients that talk to it as SuperNodes do
 (:mod:`forager.benchmarks.light_clients`). Prints rounds a minute, the largest memory of each
 program, and how many replies were lost, which must be none.
 """

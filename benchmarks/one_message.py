@@ -10,11 +10,11 @@ from typing import Any
 import flwr.supernode.cli  # noqa: F401  (as the program flwr-clientapp does)
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.supercore.task_identity import TaskIdentity  # Message(...) refuses to work without one
 
 from ..client_app.app import app
 from ..core.config import default_config
 from ..core.wire.arrays import to_record
+from ..core.wire.flower_private import TaskIdentity  # Message(...) refuses to work without one
 from ..core.wire.keys import ARRAYS, CONFIG, IDENTIFY, LOSS, ROUND, WANTS
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.common.serde import message_from_proto, message_to_proto
 from numpy.typing import NDArray
 
 from ..client_app.request import client_requests
@@ -24,6 +23,7 @@ from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import summary_settings
 from ..core.tasks import load_task
 from ..core.wire.arrays import to_record
+from ..core.wire.flower_private import by_wire as as_received
 from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
 from ..strategies.survey import encode_update
 from ..tools.engine.local_grid import LocalGrid
@@ -96,7 +96,7 @@ def _question(arrays: dict[str, NDArray[Any]]) -> ConfigRecord:
 def _message(content: RecordDict, node: int, by_wire: bool) -> Message:
     message = Message(content, dst_node_id=node, message_type=SUMMARY)
     message.metadata.__dict__["_message_id"] = str(node)
-    return message_from_proto(message_to_proto(message)) if by_wire else message
+    return as_received(message) if by_wire else message
 
 
 def main() -> None:

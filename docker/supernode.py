@@ -44,6 +44,11 @@ _REASONS = {
         "{credentials}/ca.crt is not of the server at {server}. On the server: docker/forager.sh "
         "ca > ca.crt; here: docker/forager.sh device-key < ca.crt"
     ),
+    r"404 Not Found.*/v1/fleet": (
+        "the server at {server} has Flower 1.39 or older, and this device flwr {version}, which "
+        "speaks HTTP. Up to 1.39 SuperNodes speak gRPC. Install the server's version of flwr here "
+        "(constraints.txt has it), and let SERVER name its --fleet-api-address (port 9092)"
+    ),
     r"code: 2004": (
         "the server does not let this key in. If the device crashed a moment ago, it will within a "
         "minute: nothing to do. Else the key is not enrolled or was revoked: look at "
@@ -57,11 +62,23 @@ _WRONG_CLOCK = (
 )
 _ATTEMPT = "Connection attempt failed"
 _ATTEMPTS = 8  # in a row, after which the versions are suspected
-_OTHER_VERSION = (
-    "{server} does not answer Flower's SuperNode of version {version}. If the server is up, the "
-    "versions differ: up to 1.39 SuperNodes speak gRPC with the SuperLink, from 1.40 on HTTP. "
-    "Install the server's version of flwr here (constraints.txt), or start the SuperLink with its "
-    "gRPC Fleet API (--fleet-api-type grpc-rere). It keeps trying"
+_FIRST_HTTP = (1, 40)  # the first version of Flower whose SuperNodes do not speak gRPC
+_GRPC = "h2"  # as TLS calls it
+_REMEDY = (
+    "Up to 1.39 SuperNodes speak gRPC with the SuperLink, from 1.40 on HTTP. Install the server's "
+    "version of flwr here (constraints.txt has it), or the other way round"
+)
+_NO_ANSWER = (
+    "{server} does not answer Flower's SuperNode of version {version}. If the server is up and "
+    "SERVER is right, the versions differ. {remedy}. It keeps trying"
+)
+_OTHER_PROTOCOL = (
+    "{server} speaks {theirs}, so its Flower is {they}; this device has flwr {version}, which "
+    "speaks {ours}. {remedy}"
+)
+_GRPC_TOO = (
+    ". A SuperLink from 1.40 on takes older devices only if FLWR_INTERNAL_GRPC_FLEET_API=1 is in "
+    "its environment, at its --fleet-api-address"
 )
 _SHUT_OUT = (
     "the server has ended the session: the device was revoked, or the clock of one of them has "
@@ -141,7 +158,8 @@ def busy_ports(arguments: Sequence[str]) -> list[str]:
 def greet(server: str, authority: Path) -> str:
     """Shake hands with the server once; return why it does not answer at present, or nothing.
 
-    Flower silently retries forever where the server's certificate has another name.
+    Flower silently retries forever where the server's certificate has another name, and where the
+    server speaks another protocol than the SuperNode.
 
     Raises
     ------
@@ -151,19 +169,38 @@ def greet(server: str, authority: Path) -> str:
     host, _, port = server.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority)
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols([_GRPC, "http/1.1"])
     try:
         with (
             socket.create_connection((host, int(port)), _REACH_SECONDS) as connection,
-            context.wrap_socket(connection, server_hostname=host),
+            context.wrap_socket(connection, server_hostname=host) as secured,
         ):
-            return ""
+            return other_protocol(server, secured.selected_alpn_protocol() == _GRPC)
     except ssl.SSLCertVerificationError:
         raise
     except OSError as error:
         return (
             f"{server} cannot be reached ({error}): is the server up, its port open, SERVER right?"
         )
+
+
+def other_protocol(server: str, grpc: bool, flower: str = "") -> str:
+    """Return what to do where a server speaks gRPC, or not, and this device's Flower the other.
+
+    >>> other_protocol("fl.example.org:9092", grpc=True, flower="1.39.0")
+    ''
+    >>> other_protocol("fl.example.org:9092", grpc=True, flower="1.42.0")[:61]
+    'fl.example.org:9092 speaks gRPC, so its Flower is 1.39 or old'
+    """
+    here = flower or flower_version()
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", here))
+    speaks_grpc = numbers[:2] < _FIRST_HTTP
+    if not numbers or grpc == speaks_grpc:
+        return ""
+    theirs, they = ("gRPC", "1.39 or older") if grpc else ("HTTP", "1.40 or newer")
+    ours = "gRPC" if speaks_grpc else "HTTP"
+    words = {"server": server, "theirs": theirs, "they": they, "version": here, "ours": ours}
+    return _OTHER_PROTOCOL.format(**words, remedy=_REMEDY) + ("" if grpc else _GRPC_TOO) + "."
 
 
 def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
@@ -188,7 +225,8 @@ def reason(lines: Iterable[str], name: str, server: str) -> str:
     text = "\n".join(lines)
     for pattern, meaning in _REASONS.items():
         if re.search(pattern, text):
-            return meaning.format(name=name, server=server, credentials=CREDENTIALS)
+            places = {"credentials": CREDENTIALS, "version": flower_version()}
+            return meaning.format(name=name, server=server, **places)
     return ""
 
 
@@ -225,8 +263,8 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
             last.append(line)
             attempts = attempts + 1 if _ATTEMPT in line else 0
             if attempts == _ATTEMPTS:
-                told = _OTHER_VERSION.format(server=server, version=flower_version())
-                print(f"{name}: {told}", flush=True)
+                told = {"server": server, "version": flower_version(), "remedy": _REMEDY}
+                print(f"{name}: {_NO_ANSWER.format(**told)}", flush=True)
             if "SuperNode ID" in line:
                 let_in.set()
 

@@ -19,6 +19,7 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.keys import FROZEN, RUN, TRAIN_LOSS
 from ..core.wire.records import records_of
+from ..core.wire.versions import why_nobody_connects
 from ..strategies.layer import as_layer, unchanged_on_failure
 from ..strategies.metric_spread import metric_spread
 from .callbacks.base import Callback
@@ -32,6 +33,7 @@ _REMEDY = (
     "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs to "
     "mean 0 and standard deviation 1"
 )
+_LONELY = 30.0  # seconds without any client after which the log says what to check
 _HOPELESS = 3  # rounds in a row in which every client asked answered with an error
 
 Evaluate = Callable[[ArrayRecord], dict[str, float]]
@@ -47,6 +49,10 @@ class _RoundFailed(Exception):
 
 class _AllRefused(_RoundFailed):
     """Clients answered, but no reply was usable: what they were sent may be at fault."""
+
+
+class _NobodyThere(_RoundFailed):
+    """No client is connected."""
 
 
 class Loop:
@@ -130,6 +136,7 @@ class Loop:
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
         self.snapshot: dict[str, Any] = {}
+        self._told_what_to_check = False
 
     def run(self) -> str:
         """Run the rounds that are left; return how the run ended."""
@@ -213,11 +220,16 @@ class Loop:
                     raise RunFailed(
                         f"round {server_round} failed {hopeless} times at every client: {failure}"
                     ) from failure
+                lonely = isinstance(failure, _NobodyThere)
                 if waited >= self.give_up_after:
+                    check = f": {why_nobody_connects()}" if lonely else ""
                     raise RunFailed(
                         f"round {server_round} failed for {waited:.0f} s "
-                        f"(round.give-up-after = {self.give_up_after:g}): {failure}"
+                        f"(round.give-up-after = {self.give_up_after:g}): {failure}{check}"
                     ) from failure
+                if lonely and waited >= _LONELY and not self._told_what_to_check:
+                    self._told_what_to_check = True
+                    _log.warning(why_nobody_connects())
                 _log.warning("round %d is tried again: %s", server_round, failure)
                 time.sleep(min(_PAUSE, self.give_up_after))
 
@@ -256,7 +268,9 @@ class Loop:
             _log.exception("round %d could not be prepared", server_round)
             raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
         if not messages and not self.federation.busy:
-            raise _RoundFailed("no client is connected, or none could be chosen")
+            if next(iter(self.grid.get_node_ids()), None) is None:
+                raise _NobodyThere("no client is connected")
+            raise _RoundFailed("none of the connected clients could be chosen")
         replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
         # This many are kept before the first is given away; the rest may be summed up one by one.
         kept = list(islice(replies, self.min_replies))

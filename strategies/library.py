@@ -24,6 +24,7 @@ from ..core.tasks.splits import Split
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, BUDGET, CONFIG, CORESET, NUM_EXAMPLES
 from ..core.wire.records import attach
+from ..core.wire.versions import why_nobody_connects
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import ClientSelector
 from ..selectors.client_selectors.uniform import Uniform
@@ -41,6 +42,7 @@ _log = logging.getLogger("forager")
 # What the layers read and write has these names; Flower's strategies can use others.
 _KEYS = {"arrayrecord_key": ARRAYS, "configrecord_key": CONFIG, "weighted_by_key": NUM_EXAMPLES}
 _EVERYONE = {"fraction_train": 1.0, "fraction_evaluate": 1.0}
+_LONELY = 30  # seconds without any client after which the log says what to check
 _ANYBODY = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
 
 
@@ -149,12 +151,14 @@ class Chosen(selection.Selection):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Wait for as many clients as the strategy wants to see, then choose."""
-        waiting = False
+        seconds = 0
         while len(there := list(grid.get_node_ids())) < self.least:
-            if not waiting:
+            if seconds == 0:
                 _log.info("waiting for %d clients, %d are connected", self.least, len(there))
-            waiting = True
+            if seconds == _LONELY and not there:
+                _log.warning(why_nobody_connects())
             time.sleep(1.0)
+            seconds += 1
         return super().configure_train(server_round, arrays, config, grid)
 
     def _filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:

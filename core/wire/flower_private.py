@@ -29,6 +29,8 @@ __all__ = [
     "empty_run",
     "message_from_bytes",
     "message_to_bytes",
+    "needed",
+    "node_connection",
     "parse_config_args",
 ]
 
@@ -109,24 +111,41 @@ def _parse_by_toml(texts: list[str]) -> dict[str, Any]:
     return {key: tomllib.loads(f"it = {value}")["it"] for key, value in (p.groups() for p in pairs)}
 
 
-def _serde(name: str) -> Any:
-    return _needed("flwr.common.serde", name)
+def node_connection(address: str) -> Any:
+    """Connect to a SuperLink as a SuperNode does: by gRPC up to 1.39, by HTTP from 1.40 on."""
+    by_grpc = _from("flwr.client.grpc_rere_client.connection", "grpc_request_response")
+    if by_grpc is not None:
+        retry = needed("flwr.supercore.retry", "make_simple_grpc_retry_invoker")()
+        return by_grpc(address, insecure=True, retry_invoker=retry)
+    by_http = needed("flwr.supernode.fleet_http_connection", "http_request_response")
+    return by_http(address, insecure=True)
 
 
-def _proto(name: str) -> Any:
-    return _needed("flwr.proto.message_pb2", name)
+def needed(module: str, name: str) -> Any:
+    """Return something private of Flower's for which there is no substitute.
 
-
-def _needed(module: str, name: str) -> Any:
+    >>> needed("flwr.common.serde", "no_such_thing")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    RuntimeError: flwr ... has no flwr.common.serde.no_such_thing, which is needed here...
+    """
     found = _from(module, name)
     if found is None:
         from importlib.metadata import version
 
         raise RuntimeError(
-            f"flwr {version('flwr')} has no {module}.{name}: resident workers and the checks of "
-            "messages on the local engine need one that has (1.39 to 1.42 do)"
+            f"flwr {version('flwr')} has no {module}.{name}, which is needed here: resident "
+            "workers, checks of messages on the local engine, and light clients under load work "
+            "with flwr 1.39 to 1.42"
         )
     return found
+
+
+def _serde(name: str) -> Any:
+    return needed("flwr.common.serde", name)
+
+
+def _proto(name: str) -> Any:
+    return needed("flwr.proto.message_pb2", name)
 
 
 def _from(module: str, name: str) -> Any:

@@ -1,5 +1,6 @@
 """Which versions of the app and of what it needs run here, for both sides to compare."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -9,6 +10,7 @@ from ... import __version__
 _APP = "forager"
 _PACKAGES = ("flwr", "numpy", "torch")
 _MOST = 20  # entries that are looked at
+_FIRST_HTTP = (1, 40)  # the first version of Flower whose SuperNodes do not speak gRPC
 
 
 @lru_cache(maxsize=1)
@@ -45,3 +47,42 @@ def differences(theirs: object, ours: Sequence[str] = ()) -> str:
         if said.get(name) != mine
     ]
     return f"has {', '.join(other)}" if other else ""
+
+
+def flower_version() -> str:
+    """Return the version of Flower that is installed here."""
+    return version("flwr")
+
+
+def nodes_speak(flower: str = "") -> str:
+    """Return how SuperNodes of a version of Flower, by default the one here, reach a SuperLink.
+
+    >>> nodes_speak("1.39.0"), nodes_speak("1.42.0"), nodes_speak("2.0rc1")
+    ('gRPC', 'HTTP', 'HTTP')
+    """
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", flower or flower_version()))
+    return "HTTP" if numbers[:2] >= _FIRST_HTTP else "gRPC"
+
+
+def why_nobody_connects(flower: str = "") -> str:
+    """Return which SuperNodes can reach a server with a version of Flower, and what to check.
+
+    >>> print(why_nobody_connects("1.39.0"))  # doctest: +ELLIPSIS
+    no SuperNode is connected. This server has flwr 1.39.0: SuperNodes up to 1.39 reach it, ...
+    """
+    here = flower or flower_version()
+    if nodes_speak(here) == "gRPC":
+        who = (
+            "SuperNodes up to 1.39 reach it, by gRPC at the SuperLink's --fleet-api-address (port "
+            "9092); newer ones speak HTTP and do not"
+        )
+    else:
+        who = (
+            "SuperNodes from 1.40 on reach it, by HTTP at the SuperLink's --host and --port (8000);"
+            " older ones speak gRPC and do not, unless the SuperLink was started with "
+            "FLWR_INTERNAL_GRPC_FLEET_API=1 in its environment"
+        )
+    return (
+        f"no SuperNode is connected. This server has flwr {here}: {who}. Look at a device's log; "
+        "`forager doctor --server HOST:PORT` on the device tells what answers there"
+    )

@@ -1,5 +1,8 @@
 """``forager doctor``: what works here, and how to fix what does not."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from .options import examples
@@ -10,21 +13,32 @@ _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "bol
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog=examples(("forager doctor", "all checks; exit code 1 if training cannot work"))
+        epilog=examples(
+            ("forager doctor", "all checks; exit code 1 if training cannot work"),
+            ("forager doctor --server fl.example.org:9092", "can a SuperNode here reach a server?"),
+        )
     )(doctor)
 
 
-def doctor() -> None:
+def doctor(
+    server: Annotated[
+        str, typer.Option(help="HOST:PORT of a SuperLink: check only what answers there.")
+    ] = "",
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificate (ca.crt) of that server, if it uses TLS.")
+    ] = None,
+) -> None:
     """Check versions, GPU, Flower, Chromium, Docker, ports, disk and data of this machine."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from ..checks import all_findings
+    from ..flower.reach import server_finding
 
     table = Table.grid(padding=(0, 2))
     worst = False
-    for finding in all_findings():
+    for finding in [server_finding(server, ca)] if server else all_findings():
         word, style = _MARKS[finding.state]
         worst = worst or finding.state == "bad"
         text = Text(finding.found)

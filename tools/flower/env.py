@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -115,6 +116,8 @@ def main() -> None:
         sys.exit("forager.tools.flower.env: not a virtual environment; use .venv/bin/python")
     target = Path(sysconfig.get_path("purelib")) / "forager-flower-env.pth"
     target.write_text(startup_line(PROJECT, PROGRAMS), encoding="utf-8")
+    if find_spec("ray") is None:  # Flower ends without a word of ours, and with exit code 0
+        print("Ray is not installed: `flwr run .` needs it (pip install -e '.[simulation]')")
 
 
 if __name__ == "__main__":

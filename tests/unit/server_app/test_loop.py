@@ -255,7 +255,35 @@ def test_waits_for_somebody_to_connect() -> None:
 
 def test_nobody_ever_connects() -> None:
     loop, _ = make(FakeGrid([]), give_up_after=0.1)
-    with pytest.raises(RunFailed, match="no client is connected"):
+    with pytest.raises(
+        RunFailed, match=r"no client is connected.*This server has flwr \d"
+    ) as failed:
+        loop.run()
+    assert "SuperNodes up to 1.39" in str(failed.value) or "SuperNodes from 1.40" in str(
+        failed.value
+    )
+
+
+def test_after_a_while_without_anybody_the_log_says_once_what_to_check(
+    said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "_LONELY", 0.05)
+    grid = FakeGrid([])
+    timer = threading.Timer(0.4, lambda: grid.nodes.update(FakeGrid(KEYS).nodes))
+    timer.start()
+    loop, _ = make(grid, num_rounds=1)
+    assert loop.run() == "completed"
+    timer.join()
+    assert len([line for line in said if "no SuperNode is connected" in line]) == 1
+
+
+def test_clients_of_whom_none_can_be_chosen_are_not_taken_for_nobody() -> None:
+    class Nobody(FedAvg):
+        def configure_train(self, *_: Any) -> list[Message]:
+            return []
+
+    loop, _ = make(FakeGrid(KEYS), strategy=Nobody(), give_up_after=0.1)
+    with pytest.raises(RunFailed, match=r"none of the connected clients could be chosen$"):
         loop.run()
 
 

@@ -1,7 +1,16 @@
 """Names: one holder at a time, and back to the first when it claims again."""
 
-from fakes import FakeGrid
-from forager.core.wire.events import Quarantined
+from typing import Any
+
+import pytest
+from fakes import FakeGrid, Notes, answer, rounds, small_model
+from flwr.app import ConfigRecord, Message
+from forager.core.config import read_config
+from forager.core.wire.arrays import to_record
+from forager.core.wire.events import Quarantined, Selected
+from forager.core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, VERSIONS
+from forager.core.wire.versions import versions
+from forager.strategies.build import build_strategy
 from forager.strategies.federation import Federation
 
 
@@ -67,3 +76,33 @@ def test_who_has_been_here_and_is_gone_is_away() -> None:
     assert federation.roster.away() == ["8"]
     federation.nodes(grid.show(1, 2))
     assert federation.roster.away() == []
+
+
+_NEWER = [f"{line.split()[0]} 99.0.0" for line in versions()]
+
+
+@pytest.mark.parametrize(
+    ("introduction", "warning"),
+    [
+        ({}, "does not say its version: its app is an older one"),
+        ({VERSIONS: _NEWER[:1]}, "has forager 99.0.0 instead of"),
+        ({VERSIONS: _NEWER, ANSWERS: ["telepathy"], "mood": "good"}, "has forager 99.0.0"),
+        ({VERSIONS: 7, ANSWERS: "all"}, "does not say its version"),
+    ],
+    ids=["older", "newer", "newer, with what we do not know", "of another kind"],
+)
+def test_a_client_of_another_version_is_named_and_takes_part(
+    said: list[str], introduction: dict[str, Any], warning: str
+) -> None:
+    def other(message: Message, key: str, look: int) -> list[Message]:
+        return [answer(message, {CLIENT: ConfigRecord({CLIENT_KEY: key, **introduction})})]
+
+    keys = ["0", "1", "2", "3"]
+    grid, federation, notes = FakeGrid(keys, names={"2": other}), Federation(), Notes()
+    federation.journal = notes
+    config = read_config({"client-selector": "aoi", "num-clients": 4, "clients-per-round": 2})
+    rounds(build_strategy(config, federation), to_record(small_model()), grid, range(1, 3))
+    (line,) = [line for line in said if "mixed versions" in line]
+    assert line.startswith(f"mixed versions: client 2 {warning}")
+    chosen = [e.chosen for e in notes.of(Selected) if e.phase == "train"]
+    assert sorted(key for each in chosen for key in each) == keys

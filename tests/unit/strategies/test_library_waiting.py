@@ -1,0 +1,38 @@
+"""A strategy in somebody else's app waits for clients, and says what to check if none comes."""
+
+import pytest
+from fakes import FakeGrid, answer, small_model
+from flwr.app import ConfigRecord, Message
+from flwr.serverapp.strategy import FedAvg
+from forager.core.wire.arrays import to_record
+from forager.core.wire.keys import CLIENT, CLIENT_KEY
+from forager.selectors.client_selectors.uniform import Uniform
+from forager.strategies import Selection, library
+
+KEYS = ["0", "1", "2"]
+
+
+def introduce(message: Message, key: str, look: int) -> list[Message]:
+    return [answer(message, {CLIENT: ConfigRecord({CLIENT_KEY: key})})]
+
+
+@pytest.mark.parametrize(("late", "warned"), [(40, True), (20, False)])
+def test_who_waits_for_nobody_is_told_which_versions_can_connect(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, late: int, warned: bool
+) -> None:
+    grid, seconds = FakeGrid([], dict.fromkeys(KEYS, introduce)), 0.0
+
+    def sleep(duration: float) -> None:
+        nonlocal seconds
+        seconds += duration
+        if seconds >= late:
+            grid.nodes.update(FakeGrid(KEYS).nodes)
+
+    monkeypatch.setattr(library.time, "sleep", sleep)
+    strategy = Selection(FedAvg(min_available_nodes=3), Uniform())
+    messages = list(strategy.configure_train(1, to_record(small_model()), ConfigRecord({}), grid))
+    assert len(messages) == len(KEYS)
+    assert seconds == late
+    hints = [line for line in said if line.startswith("no SuperNode is connected")]
+    assert bool(hints) == warned
+    assert len(hints) <= 1

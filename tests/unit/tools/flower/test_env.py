@@ -1,0 +1,30 @@
+"""The defaults that an environment gets for Flower."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from forager.tools.flower import env
+
+
+@pytest.mark.parametrize("ray", [None, object()], ids=["without Ray", "with Ray"])
+def test_setting_up_an_environment_says_if_ray_is_missing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ray: object,
+) -> None:
+    monkeypatch.setattr(env.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(env.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(env, "find_spec", lambda name: ray)
+    env.main()
+    assert ("pip install -e '.[simulation]'" in capsys.readouterr().out) == (ray is None)
+    (written,) = tmp_path.glob("*.pth")
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("FLWR_")}
+    code = f"{written.read_text()}\nprint(e['FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION'])"
+    said = subprocess.run(
+        [sys.executable, "-IS", "-c", code], env=bare, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == "1"

@@ -1,0 +1,131 @@
+"""Can a SuperNode of this machine talk to a server? What answers there, and of which version.
+
+A SuperNode and a SuperLink of versions that speak different protocols retry forever, without a word
+about why.
+"""
+
+import json
+import re
+import socket
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.wire.versions import flower_version, nodes_speak
+from ..checks import Finding
+
+_SECONDS = 5.0
+_MOST = 1 << 20  # bytes of an answer that are looked at
+_SETTINGS = 4  # the kind of frame that an HTTP/2 server, such as gRPC, sends first
+_GRPC = "h2"  # as TLS calls it
+_TLS_IS_NEEDED = "name its certificate by --ca if it uses TLS"
+
+
+class Answer(NamedTuple):
+    """What a server speaks ("gRPC" or "HTTP"), and its version of Flower where it says so."""
+
+    speaks: str
+    flower: str
+    takes_nodes: bool
+
+
+def server_finding(address: str, authority: Path | None = None) -> Finding:
+    """Return whether a SuperNode of the Flower that is installed here can talk to a server."""
+    here = flower_version()
+    ours = nodes_speak(here)
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return Finding("server", "bad", f"{address!r} is not HOST:PORT", "such as 10.0.0.5:9092")
+    try:
+        answer = ask(host, int(port), authority)
+    except ssl.SSLError as error:
+        advice = "use the server's own ca.crt, and a name that its certificate has"
+        return Finding("server", "bad", f"{address}: {error}", advice)
+    except OSError as error:
+        advice = "is the server up, its port open in the firewall, the address right?"
+        return Finding("server", "bad", f"{address} cannot be reached: {error}", advice)
+    if not answer.speaks:
+        advice = _TLS_IS_NEEDED if authority is None else "is this the port of a SuperLink?"
+        return Finding("server", "bad", f"{address} does not answer like a SuperLink", advice)
+    they = f"it has flwr {answer.flower}" if answer.flower else "as SuperLinks up to 1.39 do"
+    found = f"{address} speaks {answer.speaks}, {they}; SuperNodes here have flwr {here}"
+    if answer.takes_nodes and answer.speaks == ours:
+        return Finding("server", "ok", found)
+    return Finding("server", "bad", f"{found}, and speak {ours}", _advice(answer, here))
+
+
+def _advice(answer: Answer, here: str) -> str:
+    if not answer.takes_nodes:  # the port of 1.39 for commands
+        return (
+            f"SuperNodes do not connect there: install flwr {answer.flower} here, and use the port "
+            "of --fleet-api-address (9092)"
+        )
+    if answer.speaks == "gRPC":
+        return f"install the server's version of flwr here, or flwr {here} on the server"
+    return (
+        f"pip install 'flwr=={answer.flower}' here, or start the SuperLink with "
+        "FLWR_INTERNAL_GRPC_FLEET_API=1 in its environment and use its --fleet-api-address"
+    )
+
+
+def ask(host: str, port: int, authority: Path | None = None) -> Answer:
+    """Ask a server for its interface, as a browser would; a gRPC server shows itself by its answer.
+
+    Raises
+    ------
+    OSError
+        If nobody answers, or not the server of that certificate.
+    """
+    with socket.create_connection((host, port), _SECONDS) as connection:
+        if authority is None:
+            return _read(connection, host)
+        context = ssl.create_default_context(cafile=str(authority))
+        context.set_alpn_protocols([_GRPC, "http/1.1"])
+        with context.wrap_socket(connection, server_hostname=host) as secured:
+            if secured.selected_alpn_protocol() == _GRPC:
+                return Answer("gRPC", "", takes_nodes=True)
+            return _read(secured, host)
+
+
+def _read(connection: socket.socket, host: str) -> Answer:
+    question = f"GET /openapi.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    connection.sendall(question.encode())
+    received = b""
+    while len(received) < _MOST and not _is_settings(received):
+        try:
+            more = connection.recv(1 << 16)
+        except TimeoutError:
+            break
+        if not more:
+            break
+        received += more
+    return understood(received)
+
+
+def understood(received: bytes) -> Answer:
+    r"""Return what an answer says.
+
+    >>> understood(b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00")
+    Answer(speaks='gRPC', flower='', takes_nodes=True)
+    >>> understood(b'HTTP/1.1 200 OK\r\n\r\n{"info": {"version": "1.42.0"}, "paths": {}}')
+    Answer(speaks='HTTP', flower='1.42.0', takes_nodes=False)
+    >>> understood(b"220 mail.example.org ESMTP")
+    Answer(speaks='', flower='', takes_nodes=False)
+    """
+    if _is_settings(received):
+        return Answer("gRPC", "", takes_nodes=True)
+    head, _, body = received.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/"):
+        return Answer("", "", takes_nodes=False)
+    try:
+        interface = json.loads(body)
+        flower, paths = str(interface["info"]["version"]), interface["paths"]
+    except (ValueError, KeyError, TypeError):
+        return Answer("", "", takes_nodes=False)  # another web server
+    if not re.fullmatch(r"\d+\.\d+[\w.]*", flower):
+        return Answer("", "", takes_nodes=False)
+    return Answer("HTTP", flower, any("/fleet/" in path for path in paths))
+
+
+def _is_settings(received: bytes) -> bool:
+    return len(received) > 3 and received[0] == 0 and received[3] == _SETTINGS
