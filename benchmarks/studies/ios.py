@@ -22,23 +22,18 @@ def alignment() -> Study:
     common: Settings = {
         **{**COMMON, "study.runner": "alignment", "num-clients": 20, "num-server-rounds": 3},
     }
-    data: dict[str, Settings] = {
-        "digits": {"task": "digits", "model": "mlp", "learning-rate": 0.05},
-        "Fashion-MNIST": {"study.data": "fashion", "model": "lenet", "learning-rate": 0.02},
-    }
+    own: Settings = {"task": "digits", "model": "mlp", "learning-rate": 0.05}
     cells = [
         Cell(
-            f"{name}, {split}, {epochs} epochs",
+            f"{split}, {epochs} epochs",
             {**common, **own, **_split(split), "local-epochs": epochs},
         )
-        for name, own in data.items()
-        for split in (SPLITS if name == "digits" else ("Dir(0.1)", "Patho(20 %)"))
+        for split in SPLITS
         for epochs in (2, 8)
     ]
     setting = (
         "20 clients, 3 rounds of FedAvg with all clients, 2 or 8 local epochs, batches of 32."
-        " Digits with an MLP, 6,000 images of Fashion-MNIST with LeNet. The truth is the"
-        " similarity of the clients' label histograms."
+        " Digits with an MLP. The truth is the similarity of the clients' label histograms."
     )
     return Study("ios-alignment", "ios", setting, tuple(cells))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ....tools.experiments.measures import last_mean
 from ....tools.experiments.tables import Column
 from ..claims import Claim, Test
-from ..ode import DATA, LONG, PLACES, SHORT, places, rules
+from ..ode import DATA, IMAGES, LONG, PLACES, SHORT, images, places, rules
 from .page import Curves, Page
 
 ACCURACY = last_mean("accuracy")
@@ -21,14 +21,16 @@ COLUMNS = (
 
 def page() -> Page:
     """Return the page."""
-    table, storage = rules(), places()
+    table, pictures, storage = rules(), images(), places()
 
     def over(
         rule: str, other: str, paper: dict[str, float], data: Sequence[str] = tuple(DATA)
     ) -> tuple[Test, ...]:
         return tuple(
             Test(
-                *(f"{d}, {rule} - {other}", table, f"{d}: {rule}", f"{d}: {other}", ACCURACY),
+                f"{d}, {rule} - {other}",
+                pictures if d == IMAGES else table,
+                *(f"{d}: {rule}", f"{d}: {other}", ACCURACY),
                 paper=paper.get(d),
             )
             for d in data
@@ -76,11 +78,15 @@ def page() -> Page:
         curves=(
             Curves(
                 *(table, "accuracy", "accuracy"),
-                {d: {r: f"{d}: {r}" for r in SHORT if r in LONG.get(d, SHORT)} for d in DATA},
+                {
+                    d: {r: f"{d}: {r}" for r in SHORT if r in LONG.get(d, SHORT)}
+                    for d in DATA
+                    if d != IMAGES
+                },
             ),
         ),
-        tables={table.name: COLUMNS, storage.name: COLUMNS},
-        studies=[table, storage],
+        tables=dict.fromkeys((table.name, pictures.name, storage.name), COLUMNS),
+        studies=[table, pictures, storage],
     )
 
 
