@@ -17,8 +17,7 @@ such a sample from a clean one. Four things are meant to:
 - **The judges are judged.** How many of the server's clean samples they would rule out says how
   many of a client's they rule out wrongly; those are still drawn now and then (`chances`).
 
-Of these the second judge was seen to matter; the others had no visible effect in the trials made
-(``docs/results/gcfl.md``). Both judges are lenient, because most labels are right: with 40 % of ten
+Both judges are lenient, because most labels are right: with 40 % of ten
 classes' labels flipped at random, right and wrong are as likely at ``p = 0.07`` if p is calibrated.
 """
 
