@@ -53,10 +53,12 @@ class ResponseTimes:
         self._in_a_row: Counter[str] = Counter()  # late replies
         self._rests_until: dict[str, int] = {}
         self._guesses: dict[str, float] = {}  # the means before a guess, NaN if there was none
+        self._measured: dict[str, int] = {}  # the round of the last reply, in time or late
 
     def replied(self, key: str, seconds: float, server_round: int) -> None:
         """Learn that a client has answered in time."""
         self._observe(key, seconds, 0.0, server_round)
+        self._measured[key] = server_round
         self._in_a_row.pop(key, None)
         self._rests_until.pop(key, None)
 
@@ -83,13 +85,14 @@ class ResponseTimes:
         """Learn how long a reply took that was given up in a round, in place of a guess.
 
         That the client was late, and rests for it, stays true. A reply of an earlier round than the
-        last observation changes nothing.
+        last one that came changes nothing; guesses of later rounds give way to it.
         """
-        if server_round < self._observed.get(key, 0):
+        if server_round < self._measured.get(key, 0):
             return
         before = self._guesses.pop(key, self._seconds.get(key, math.nan))
         self._seconds[key] = seconds if math.isnan(before) else _mean(before, seconds)
-        self._know(key, server_round)
+        self._measured[key] = server_round
+        self._know(key, max(server_round, self._observed.get(key, 0)))
 
     def _observe(self, key: str, seconds: float | None, failure: float, server_round: int) -> None:
         if seconds is not None:
@@ -109,7 +112,7 @@ class ResponseTimes:
     def _memories(self) -> tuple[dict[str, Any], ...]:
         return (
             *(self._seconds, self._failures, self._observed),
-            *(self._in_a_row, self._rests_until, self._guesses),
+            *(self._in_a_row, self._rests_until, self._guesses, self._measured),
         )
 
     def anybody_rests(self) -> bool:
@@ -135,7 +138,8 @@ class ResponseTimes:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
-        names = ("seconds", "failures", "observed", "in-a-row", "rests-until", "guesses")
+        names = ("seconds", "failures", "observed")
+        names += ("in-a-row", "rests-until", "guesses", "measured")
         return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -143,7 +147,11 @@ class ResponseTimes:
         self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
         self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
         self._rests_until = dict(state["rests-until"])
-        self._guesses = dict(state.get("guesses", {}))  # an older version guessed for good
+        # An older version guessed for good.
+        self._guesses, self._measured = (
+            dict(state.get("guesses", {})),
+            dict(state.get("measured", {})),
+        )
 
 
 def _mean(before: float, new: float) -> float:

@@ -17,6 +17,7 @@ from forager.strategies.cohorts import Cohorts
 from forager.strategies.federation import BadReply
 from forager.strategies.late_reply import LateReply
 from forager.strategies.layer import Layer
+from forager.strategies.response_times import ResponseTimes
 from forager.strategies.selection import Selection
 
 KEYS = [str(i) for i in range(6)]
@@ -112,6 +113,29 @@ def test_updates_that_are_too_large_are_refused() -> None:
     )
     with pytest.raises(BadReply, match="update of norm"):
         layer.hear_late(late)
+
+
+def test_a_measured_time_replaces_guesses_and_never_a_newer_measurement() -> None:
+    times = ResponseTimes(deadline=10.0)
+    times.late("a", 10.0, 1)
+    times.late("a", 10.0, 3)  # asked again before its reply has come
+    times.came_late("a", 12.0, 1)
+    assert times.seconds(["a"]).tolist() == [12.0]
+    times.late("a", 10.0, 6)
+    assert times.seconds(["a"]) > 12.0
+    fresh = ResponseTimes(deadline=10.0)
+    fresh.load_state_dict(times.state_dict())
+    fresh.came_late("a", 12.0, 3)
+    assert fresh.seconds(["a"]).tolist() == pytest.approx([12.0])
+    fresh.came_late("a", 99.0, 1)
+    assert fresh.seconds(["a"]).tolist() == pytest.approx([12.0])
+    assert fresh.rests("a", 10)
+    fresh.replied("a", 12.0, 11)
+    fresh.cut_off("a", 30.0)
+    assert fresh.seconds(["a"]).tolist() == [30.0]
+    fresh.came_late("a", 22.0, 12)
+    assert fresh.seconds(["a"]).tolist() == pytest.approx([12.0 + 0.3 * 10.0])
+    assert not fresh.rests("a", 12)
 
 
 def two_ways(keys: list[str], seed: int = 0) -> Any:
