@@ -64,11 +64,9 @@ class ClientMemory:
     def _forget(self, here: Collection[str]) -> None:
         """Forget the absent clients that have not been chosen for longest."""
         gone = sorted((k for k in self._since if k not in here), key=self._since.__getitem__)
+        told = [*self._answers.values(), *self._told_in.values()]
         for key in gone[: len(gone) - _MOST_GONE // 2]:
-            for known in (
-                *(self._since, self._picks),
-                *(*self._answers.values(), *self._told_in.values()),
-            ):
+            for known in (self._since, self._picks, *told):
                 known.pop(key, None)
             self._participated.discard(key)
 

@@ -138,8 +138,10 @@ class ResponseTimes:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
-        names = ("seconds", "failures", "observed")
-        names += ("in-a-row", "rests-until", "guesses", "measured")
+        names = (
+            *("seconds", "failures", "observed"),
+            *("in-a-row", "rests-until", "guesses", "measured"),
+        )
         return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
