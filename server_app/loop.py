@@ -259,6 +259,7 @@ class Loop:
 
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
+        self._hear_late(server_round)
         config = self._message_config()
         try:
             messages = list(
@@ -281,6 +282,16 @@ class Loop:
             arrays, metrics = self._aggregate(server_round, chain(kept, replies))
         self.arrays = arrays
         self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
+
+    def _hear_late(self, server_round: int) -> None:
+        """Let the layers learn from replies of earlier rounds that have come since."""
+        for late in self.grid.late():
+            try:
+                self.strategy.hear_late(late)
+            except Exception as error:  # whatever a client sent, the run continues
+                node = late.reply.metadata.src_node_id
+                reason = str(error) if isinstance(error, ValueError) else repr(error)
+                self.federation.set_aside(server_round, node, f"late: {reason}")
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]

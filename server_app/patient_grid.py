@@ -1,7 +1,8 @@
 """Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
 
 Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
-and does not say whose reply is missing. This does, around any Grid.
+and does not say whose reply is missing. This does, around any Grid. Training replies that come
+after their round are taken in on the side, for what they teach: see :meth:`PatientGrid.late`.
 """
 
 import logging
@@ -21,7 +22,9 @@ from ..core.wire.sizes import record_bytes, sizes_of
 from ..core.wire.text import shorten
 from ..strategies.federation import Federation
 from ..strategies.grids import GridWrapper
+from ..strategies.late_reply import LateReply
 from ..strategies.observations import lacks_model
+from .late_replies import LateReplies, most_bytes, too_large
 from .short_messages import in_short
 
 _log = logging.getLogger("forager")
@@ -29,9 +32,8 @@ _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _SLOWEST = 3  # clients of a round that the log names as slow
 _LONGEST_REASON = 1000  # characters; a client could fill the log
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
-# A reply may be this many times as large as the largest message sent so far (which held a model),
-# and some more: no method answers a model with more than a few arrays of its size.
-_TIMES, _AND_MORE = 4, 2**20
+_LIVES = 2.0  # times its deadline that a training message lives: what comes in between teaches
+_OVERDUE = "overdue"  # in a checkpoint, beside the names of clients
 
 
 @dataclass
@@ -55,7 +57,11 @@ class Exchange:
     seconds: float = 0.0
     simulated: float = 0.0
     started: float = 0.0
+    clock: float = 0.0  # when it began, on the clock of the grid
+    patience: float = math.inf  # seconds that clients have
     limit: float = math.inf  # simulated seconds that a training may take
+    # Replies that take longer, by message: the node, the reply, and its seconds
+    slow: dict[str, tuple[int, Message, float]] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
 
     def reply_seconds(self) -> ReplySeconds:
@@ -86,7 +92,8 @@ class PatientGrid(GridWrapper):
     federation : Federation
         Names for the clients that fail, and where events go.
     deadline : float (default: 600.0)
-        Seconds until a message expires; every message carries this as its time to live.
+        Seconds that clients have to answer. A message carries them as its time to live, one of
+        training twice that.
     poll : float (default: 0.2)
         Seconds between checks for replies.
     """
@@ -108,6 +115,7 @@ class PatientGrid(GridWrapper):
         self.last: Exchange | None = None
         self._told: set[tuple[str, str]] = set()  # failures that are in the log already
         self._largest = 0  # bytes of the largest message sent so far
+        self._late = LateReplies(federation)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -151,25 +159,34 @@ class PatientGrid(GridWrapper):
         exchange = Exchange(messages[0].metadata.message_type, len(messages))
         self.last = exchange
         started = exchange.started = time.monotonic()
+        exchange.clock, exchange.patience = self._clock(), limit
         devices = getattr(self.grid, "devices", None)
+        whole, lives = messages, 1.0
         if exchange.kind == "train":
             exchange.limit = math.inf if devices is None else limit
             messages, exchange.whole, exchange.bytes_spared = in_short(messages, self.federation)
-        waiting = self._send(messages, limit, exchange)
+            lives = _LIVES
+        waiting = self._send(messages, lives * limit, exchange)
         enough = len(messages) if enough is None else enough
+        arrived: list[Message] = []
         try:
             while waiting and exchange.received < enough:
                 before = len(waiting)
-                for reply in self._take(self.pull_messages(list(waiting)), waiting, exchange):
+                arrived = list(
+                    self.pull_messages([*waiting, *self._late.to_look_for(self._clock())])
+                )
+                for reply in self._take(arrived, waiting, exchange):
                     yield reply
                     # What has arrived is used, but on a simulated clock it has not yet.
                     if devices is not None and exchange.received >= enough:
                         break
+                else:
+                    arrived = []
                 progress = len(waiting) < before
                 if exchange.lacking and exchange.received < enough:
                     again, exchange.lacking = exchange.lacking, []
                     exchange.resent += len(again)
-                    left = max(limit - (time.monotonic() - started), self.poll)
+                    left = max(lives * limit - (time.monotonic() - started), self.poll)
                     waiting |= self._send(again, left, exchange)
                 if progress:
                     if exchange.received >= quorum * len(messages):
@@ -181,12 +198,56 @@ class PatientGrid(GridWrapper):
                 time.sleep(self.poll)
         finally:
             exchange.late += self.federation.keys(waiting.values())
+            if exchange.kind == "train":
+                self._give_up(whole, waiting, arrived, exchange)
             exchange.seconds = time.monotonic() - started
             if devices is not None:
                 devices.pass_time(exchange.simulated)
             if exchange.kind == "train":
                 self._learn_times(exchange, in_vain=exchange.received < enough)
             self._note(exchange)
+
+    def late(self) -> list[LateReply]:
+        """Return the training replies of earlier rounds that have come since the last call."""
+        devices = getattr(self.grid, "devices", None)
+        if devices is not None:
+            self._late.arrived(self.round, devices.clock, self._largest)
+        elif expected := self._late.to_look_for(self._clock(), again=True):
+            for reply in self.pull_messages(expected):
+                self._late.answered(reply, self.round, self._clock(), self._largest)
+        return self._late.take()
+
+    def _clock(self) -> float:
+        """Return the seconds of the clock that replies arrive by."""
+        devices = getattr(self.grid, "devices", None)
+        return time.monotonic() if devices is None else float(devices.clock)
+
+    def _give_up(
+        self,
+        sent: list[Message],
+        waiting: dict[str, int],
+        unread: list[Message],
+        exchange: Exchange,
+    ) -> None:
+        """Keep in mind whose replies may still come; on a simulated clock they are known already.
+
+        ``unread`` are those that are there, but that others were faster than.
+        """
+        whole = {node_of(message): message for message in sent}
+        expires = exchange.clock + _LIVES * exchange.patience
+        if not hasattr(self.grid, "durations"):
+            given_up = {i: whole[node] for i, node in waiting.items()}
+            self._late.give_up(given_up, self.round, exchange.clock, expires)
+        elif getattr(self.grid, "devices", None) is not None:
+            for reply in unread:
+                node = waiting.get(answered_id(reply))
+                if node is not None:
+                    seconds = self._simulated(reply) + exchange.lost.get(node, 0.0)
+                    exchange.slow[answered_id(reply)] = (node, reply, seconds)
+            given_up = {i: whole[node] for i, (node, _, _) in exchange.slow.items()}
+            coming = {i: (reply, seconds) for i, (_, reply, seconds) in exchange.slow.items()}
+            self._late.give_up(given_up, self.round, exchange.clock, expires, coming)
+            exchange.slow = {}
 
     def _learn_times(self, exchange: Exchange, in_vain: bool) -> None:
         """Learn who took how long; a client that never answers costs the whole deadline."""
@@ -233,10 +294,11 @@ class PatientGrid(GridWrapper):
     ) -> Iterator[Message]:
         """Yield the good ones; note the others under the client that the message went to.
 
-        A replayed reply names a message that is not waited for any more, and is dropped.
+        A reply to a message that is not waited for any more is a late one; one that is replayed
+        answers nothing and is dropped.
         """
         measured = not hasattr(self.grid, "durations")
-        most = _TIMES * self._largest + _AND_MORE
+        most = most_bytes(self._largest)
         key_of, learn, heard = (
             self.federation.key,
             self.federation.roster.learn,
@@ -247,11 +309,13 @@ class PatientGrid(GridWrapper):
             # shows whose they are.
             node = waiting.pop(answered_id(reply), None)
             if node is None:
+                self._late.answered(reply, self.round, self._clock(), self._largest)
                 continue
             seconds = self._simulated(reply) + exchange.lost.get(node, 0.0)
             exchange.simulated = max(exchange.simulated, min(seconds, exchange.limit))
             if seconds > exchange.limit:
                 exchange.late.append(key_of(node))
+                exchange.slow[answered_id(reply)] = (node, reply, seconds)
                 continue
             if reply.has_error():
                 if reply.error.code == _EXPIRED:
@@ -273,8 +337,7 @@ class PatientGrid(GridWrapper):
                 exchange.took[key_of(node)] = seconds
             learn(reply)
             if size + names > most:
-                reason = f"a reply of {size:,} bytes: more than {most:,} is not read"
-                exchange.fail(key_of(node), reason)
+                exchange.fail(key_of(node), too_large(size, most))
                 continue
             exchange.received += 1
             heard(key_of(node), self.round, answered=True)
@@ -287,10 +350,18 @@ class PatientGrid(GridWrapper):
 
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""
-        return dict(self.grid.state_dict()) if hasattr(self.grid, "state_dict") else {}
+        if not hasattr(self.grid, "state_dict"):
+            return {}
+        state = dict(self.grid.state_dict())
+        return state | ({_OVERDUE: self._late.state_dict()} if self._late.overdue else {})
 
     def load_clients_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`clients_state` returned."""
+        """Take back what :meth:`clients_state` returned.
+
+        Messages of the rounds after it are forgotten: those rounds did not happen.
+        """
+        state = dict(state)
+        self._late.load_state_dict(state.pop(_OVERDUE, {}))
         if hasattr(self.grid, "load_state_dict"):
             self.grid.load_state_dict(state)
 

@@ -35,6 +35,7 @@ class ClientMemory:
         self._here: Collection[str] = ()  # who was connected in the last round
         self._participated: set[str] = set()
         self._answers: dict[str, dict[str, Any]] = {}
+        self._told_in: dict[str, dict[str, int]] = {}  # the rounds that these are of
         self._picks: Counter[str] = Counter()
 
     def round_passed(self, keys: Collection[str], chosen: Collection[str]) -> None:
@@ -63,8 +64,9 @@ class ClientMemory:
     def _forget(self, here: Collection[str]) -> None:
         """Forget the absent clients that have not been chosen for longest."""
         gone = sorted((k for k in self._since if k not in here), key=self._since.__getitem__)
+        told = [*self._answers.values(), *self._told_in.values()]
         for key in gone[: len(gone) - _MOST_GONE // 2]:
-            for known in (self._since, self._picks, *self._answers.values()):
+            for known in (self._since, self._picks, *told):
                 known.pop(key, None)
             self._participated.discard(key)
 
@@ -72,9 +74,14 @@ class ClientMemory:
         """Return how often clients have been chosen."""
         return self._gathered(keys, self._picks, 0).astype(np.int64)
 
-    def learn(self, key: str, name: str, value: Any) -> None:
-        """Remember a client's answer, in place of an older one."""
+    def learn(self, key: str, name: str, value: Any, server_round: int = 0) -> None:
+        """Remember a client's answer of a round, in place of an older one."""
         self._answers.setdefault(name, {})[key] = value
+        self._told_in.setdefault(name, {})[key] = server_round
+
+    def told_in(self, key: str, name: str) -> int:
+        """Return the round of a client's answer; -1 if there is none."""
+        return self._told_in.get(name, {}).get(key, -1)
 
     def knows(self, key: str, name: str) -> bool:
         """Return whether a client has ever answered this."""
@@ -132,6 +139,7 @@ class ClientMemory:
             "participated": sorted(self._participated),
             "picks": dict(self._picks),
             "answers": {name: dict(values) for name, values in self._answers.items()},
+            "told-in": {name: dict(rounds) for name, rounds in self._told_in.items()},
         }
         if self._crowd:
             state["crowd"] = {"clients": len(self._crowd), "age": now - self._crowd_since}
@@ -148,6 +156,8 @@ class ClientMemory:
         self._participated = set(state["participated"])
         self._picks = Counter(state["picks"])
         self._answers = {name: dict(values) for name, values in state["answers"].items()}
+        rounds = state.get("told-in", {})  # an older version did not keep them
+        self._told_in = {name: dict(values) for name, values in rounds.items()}
 
 
 class Observations(Mapping[str, NDArray[Any]]):

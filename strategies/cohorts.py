@@ -27,6 +27,7 @@ from .cohort_rules.base import MEAN, CohortRule, CohortSignals, Regrouping, Scen
 from .federation import BadReply
 from .flower_aggregator import RunningMean
 from .grids import GridView
+from .late_reply import LateReply
 from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
 from .metric_spread import metric_spread
 from .observations import metrics_in
@@ -228,6 +229,21 @@ class Cohorts(Layer):
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self._mean_model(), totals
+
+    def hear_late(self, late: LateReply) -> None:
+        """Learn from a late reply if the cohort that it is of is still there.
+
+        What a client did tells it apart from others that were sent the same model. Once that
+        cohort is split, nobody trains that model any more.
+        """
+        if late.cohort is None or late.cohort not in self.strategies:
+            return
+        signal = self.signal.of_late(late.model, late.reply)
+        if signal is not None:
+            key = self.federation.key_of(late.reply)
+            self.rule.hear_late(key, late.cohort, late.round, signal)
+        with self.federation.in_cohort(late.cohort):
+            self.strategies[late.cohort].hear_late(late)
 
     def _aggregate_cohort(
         self, server_round: int, cohort: str, replies: list[Message], metrics: RunningMean

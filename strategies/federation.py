@@ -84,6 +84,7 @@ class Federation:
         self.last_refusal = ""  # whose reply was set aside last, and why
         self._occasion = ("", 0)
         self._sent: dict[int, Message] = {}
+        self._sent_for: dict[int, str | None] = {}  # the cohort that each of them is of
         self._cohort: str | None = None
         self.times = ResponseTimes()
         self._held: dict[int, str] = {}  # the tag of the model that a node was last asked about
@@ -147,7 +148,9 @@ class Federation:
         if occasion != self._occasion:
             kept = {node: sent for node, sent in self._sent.items() if node in self.busy}
             self._occasion, self._sent = occasion, kept
+            self._sent_for = {node: self._sent_for[node] for node in kept}
         self._sent.update((node_of(message), message) for message in messages)
+        self._sent_for.update((node_of(message), self._cohort) for message in messages)
         return messages
 
     def sent_model(self, node_id: int) -> ArrayRecord:
@@ -155,6 +158,10 @@ class Federation:
         if node_id not in self._sent:
             raise BadReply("nobody asked for it")
         return sent_arrays(self._sent[node_id], ARRAYS)
+
+    def cohort_of(self, node_id: int) -> str | None:
+        """Return the cohort whose model a client was sent last; None if there are no cohorts."""
+        return self._sent_for.get(node_id)
 
     def holds(self, node_id: int) -> str:
         """Return the tag of the model that a node keeps; empty if it is not known to keep one."""

@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
 from .federation import Federation
+from .late_reply import LateReply
 
 Models = dict[str, tuple[ArrayRecord, float]]
 
@@ -52,6 +53,16 @@ class Layer(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the new model and the metrics of a round; replies may be a stream, read once."""
         return self.inner.aggregate_train(server_round, replies)
+
+    def hear_late(self, late: LateReply) -> None:
+        """Learn from a training reply that came after its round; it is never aggregated.
+
+        Layers that check or decode replies do so first, and raise a ValueError for one that makes
+        no sense: it is set aside. Those that learn from replies take what is still true, as of the
+        round it belongs to.
+        """
+        if isinstance(self.inner, Layer):
+            self.inner.hear_late(late)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -16,6 +16,7 @@ from ..core.wire.arrays import checked_view, from_record
 from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
 from ..core.wire.records import contents, entries, node_of, records_of, sender_of, sent_arrays
 from .federation import BadReply
+from .late_reply import LateReply
 from .layer import Layer
 from .observations import metrics_in
 from .usual_size import UsualSize
@@ -109,9 +110,7 @@ class Quarantine(Layer):
 
         def read(reply: Message) -> None:
             sent = self._asked(reply)
-            count = check_metrics(reply, needed)
-            if count > most:
-                raise BadReply(f"{NUM_EXAMPLES} = {count:.4g}, more than {most:.4g}")
+            count = check_metrics(reply, needed, most)
             self._norms.append(self._check_size(sent, reply, usual, expected))
             self._counts.append(count)
             if 0 < heaviest < count:
@@ -122,6 +121,13 @@ class Quarantine(Layer):
         if len(first) < self.min_replies:
             return None, None
         return super().aggregate_train(server_round, chain(first, sound))
+
+    def hear_late(self, late: LateReply) -> None:
+        """Check a late reply like any other; what is usual is learned from the others alone."""
+        check_metrics(late.reply, self.metrics_needed(), self._counts.most(_ABSURD))
+        sent, expected = SentModel(late.model), self.reply_records()
+        self._check_size(sent, late.reply, self._norms.median, expected)
+        super().hear_late(late)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -196,7 +202,7 @@ class Quarantine(Layer):
         self.federation.strikes = Counter(state["strikes"])
 
 
-def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
+def check_metrics(reply: Message, needs: Sequence[str] = (), most: float = _ABSURD) -> float:
     """Return the example count of the one MetricRecord; :class:`BadReply` if that is not sound."""
     records = [r for r in contents(reply).values() if type(r) is MetricRecord]
     if len(records) != 1:
@@ -212,6 +218,8 @@ def check_metrics(reply: Message, needs: Sequence[str] = ()) -> float:
     for name, value in metrics.items():
         if not (all(map(isfinite, value)) if isinstance(value, list) else isfinite(value)):
             raise BadReply(f"metric {name} is not finite")
+    if examples > most:
+        raise BadReply(f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}")
     return float(examples)
 
 

@@ -2,7 +2,8 @@
 
 A client that is always later than the deadline would cost every round that asks it the whole
 deadline. It is asked less and less often. An answer to a question does not change that: such a
-client may well be quick to answer those.
+client may well be quick to answer those. What a late reply took is guessed when it is given up, and
+known when it comes.
 """
 
 import math
@@ -35,6 +36,9 @@ class ResponseTimes:
     >>> times.late("b", 10.0, 1)
     >>> times.seconds(["a", "b", "c"]).tolist()
     [4.0, 20.0, nan]
+    >>> times.came_late("b", 12.5, 1)
+    >>> times.seconds(["b"]).tolist()
+    [12.5]
     >>> times.failures(["a", "b", "c"]).tolist()
     [0.0, 0.3, 0.0]
     >>> [times.rests("b", server_round) for server_round in (2, 3)]
@@ -48,16 +52,21 @@ class ResponseTimes:
         self._observed: dict[str, int] = {}  # the round of the last observation, the latest last
         self._in_a_row: Counter[str] = Counter()  # late replies
         self._rests_until: dict[str, int] = {}
+        self._guesses: dict[str, float] = {}  # the means before a guess, NaN if there was none
+        self._measured: dict[str, int] = {}  # the round of the last reply, in time or late
 
     def replied(self, key: str, seconds: float, server_round: int) -> None:
         """Learn that a client has answered in time."""
         self._observe(key, seconds, 0.0, server_round)
+        self._measured[key] = server_round
         self._in_a_row.pop(key, None)
         self._rests_until.pop(key, None)
 
     def late(self, key: str, waited: float, server_round: int) -> None:
-        """Learn that a client never answered; it rests for 1, 2, 4, ... rounds."""
+        """Learn that a client has not answered; it rests for 1, 2, 4, ... rounds."""
+        before = self._guesses.get(key, self._seconds.get(key, math.nan))
         self._observe(key, _LATE * waited, 1.0, server_round)
+        self._guesses[key] = before
         self._in_a_row[key] += 1
         rest = min(_LONGEST_REST, 2 ** (self._in_a_row[key] - 1))
         self._rests_until[key] = server_round + 1 + rest
@@ -69,14 +78,31 @@ class ResponseTimes:
     def cut_off(self, key: str, waited: float) -> None:
         """Learn that others were faster: a client takes at least as long as the wait for it."""
         if key in self._seconds:
+            self._guesses.setdefault(key, self._seconds[key])
             self._seconds[key] = max(self._seconds[key], waited)
+
+    def came_late(self, key: str, seconds: float, server_round: int) -> None:
+        """Learn how long a reply took that was given up in a round, in place of a guess.
+
+        That the client was late, and rests for it, stays true. A reply of an earlier round than the
+        last one that came changes nothing; guesses of later rounds give way to it.
+        """
+        if server_round < self._measured.get(key, 0):
+            return
+        before = self._guesses.pop(key, self._seconds.get(key, math.nan))
+        self._seconds[key] = seconds if math.isnan(before) else _mean(before, seconds)
+        self._measured[key] = server_round
+        self._know(key, max(server_round, self._observed.get(key, 0)))
 
     def _observe(self, key: str, seconds: float | None, failure: float, server_round: int) -> None:
         if seconds is not None:
-            before = self._seconds.get(key, seconds)
-            self._seconds[key] = before + _WEIGHT * (seconds - before)
-        known = self._failures.get(key, 0.0)
-        self._failures[key] = known + _WEIGHT * (failure - known)
+            self._seconds[key] = _mean(self._seconds.get(key, seconds), seconds)
+            self._guesses.pop(key, None)
+        self._failures[key] = _mean(self._failures.get(key, 0.0), failure)
+        self._know(key, server_round)
+
+    def _know(self, key: str, server_round: int) -> None:
+        """Note when a client was observed last, and forget those observed longest ago."""
         self._observed.pop(key, None)
         self._observed[key] = server_round
         for old in list(self._observed)[: max(0, len(self._observed) - _MOST)]:
@@ -86,7 +112,7 @@ class ResponseTimes:
     def _memories(self) -> tuple[dict[str, Any], ...]:
         return (
             *(self._seconds, self._failures, self._observed),
-            *(self._in_a_row, self._rests_until),
+            *(self._in_a_row, self._rests_until, self._guesses, self._measured),
         )
 
     def anybody_rests(self) -> bool:
@@ -112,7 +138,10 @@ class ResponseTimes:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
-        names = ("seconds", "failures", "observed", "in-a-row", "rests-until")
+        names = (
+            *("seconds", "failures", "observed"),
+            *("in-a-row", "rests-until", "guesses", "measured"),
+        )
         return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -120,3 +149,12 @@ class ResponseTimes:
         self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
         self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
         self._rests_until = dict(state["rests-until"])
+        # An older version guessed for good.
+        self._guesses, self._measured = (
+            dict(state.get("guesses", {})),
+            dict(state.get("measured", {})),
+        )
+
+
+def _mean(before: float, new: float) -> float:
+    return before + _WEIGHT * (new - before)

@@ -27,9 +27,10 @@ from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
 from .grids import GridView, as_sequence
+from .late_reply import LateReply
 from .layer import Layer
 from .numbered import kept_nodes
-from .observations import ASKED, readers
+from .observations import ASKED, Reader, readers
 from .survey import Survey, encode_update
 from .usual_size import UsualSize
 
@@ -279,13 +280,13 @@ class Selection(Layer):
         usable = set()
         for node, value in answers.items():
             try:
-                self._learn(node, wants, value)
+                self._learn(node, wants, value, server_round)
                 usable.add(node)
             except BadReply as error:
                 self.federation.set_aside(server_round, node, str(error))
         return usable
 
-    def _learn(self, node: int, name: str, value: Any) -> None:
+    def _learn(self, node: int, name: str, value: Any, told_in: int) -> None:
         """Remember what a client says; :class:`BadReply` if it cannot be, against the others."""
         key = self.federation.key(node)
         if isinstance(value, list):
@@ -296,10 +297,10 @@ class Selection(Layer):
             usual = self._usual[name]
             most = usual.most(math.inf) if len(usual) >= _ENOUGH else math.inf
             if value > most:  # unknown would be worth a try: what is made up is worth nothing
-                self.memory.learn(key, name, 0.0)
+                self.memory.learn(key, name, 0.0, told_in)
                 raise BadReply(f"{name} = {value:.4g}, more than {most:.4g}")
             usual.append(value)
-        self.memory.learn(key, name, value)
+        self.memory.learn(key, name, value, told_in)
 
     def _pool(self, nodes: Sequence[int], was_asked: bool = False) -> "_Pool":
         keys = self.federation.keys(nodes)
@@ -357,19 +358,34 @@ class Selection(Layer):
         for reply in map(self._learn_name, replies):
             if not reply.has_error():
                 for name, read in self._readers.items():
-                    self._hear(server_round, reply, name, read)
+                    self._hear(server_round, reply, name, read, told_in=server_round)
             yield reply
 
-    def _hear(self, server_round: int, reply: Message, name: str, read: Any) -> None:
+    def hear_late(self, late: LateReply) -> None:
+        """Learn what a late reply says of its client, unless something newer is known.
+
+        Its age and the number of times that it was chosen stay as they are. CosAge's age grows
+        "every round in which the client is not selected" (section III): it restarted when the
+        client was chosen, and does not depend on when, or whether, an update is received.
+        """
+        key = self.federation.key_of(late.reply)
+        for name, read in self._readers.items():
+            if self.memory.told_in(key, name) < late.round:
+                self._hear(late.now, late.reply, name, read, told_in=late.round)
+        super().hear_late(late)
+
+    def _hear(
+        self, server_round: int, reply: Message, name: str, read: Reader, told_in: int
+    ) -> None:
         """Remember one observation; a reply is still trained with if that makes no sense."""
         node = reply.metadata.src_node_id
         try:
             value = read(reply)
             if value is not None:
-                self._learn(node, name, value)
+                self._learn(node, name, value, told_in)
         except BadReply as error:
             if name == UTILITY:  # unknown would be worth a try, every time
-                self.memory.learn(self.federation.key(node), name, 0.0)
+                self.memory.learn(self.federation.key(node), name, 0.0, told_in)
             self.federation.set_aside(server_round, node, str(error))
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:

@@ -48,10 +48,18 @@ class Signal:
 
     def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
         """Take the signal of a reply to the model that was sent; ValueError if it has none."""
+        self._seen[cohort].append((key, self.of_reply(sent, reply)))
+
+    def of_reply(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64]:
+        """Return the signal of a reply to the model that was sent; ValueError if it has none."""
         if id(sent) not in self._sketches:
             self._sketches[id(sent)] = self.sketch(from_record(sent))
         after = from_record(sent_arrays(reply, ARRAYS))
-        self._seen[cohort].append((key, self.sketch(after) - self._sketches[id(sent)]))
+        return self.sketch(after) - self._sketches[id(sent)]
+
+    def of_late(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64] | None:
+        """Return the signal of a reply that came after its round; None if it has none by itself."""
+        return self.of_reply(sent, reply)
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
@@ -87,12 +95,12 @@ class SupportSignal(Signal):
         super().__init__(dimension, seed)
         self.reader = reader
 
-    def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
-        """Take the support of a reply; ValueError if it cannot be read."""
+    def of_reply(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64]:
+        """Return the support of a reply, sketched; ValueError if it cannot be read."""
         marks = np.zeros(self.reader.size, dtype=np.float32)
         if SUPPORT in reply.content:  # else nothing matters to the client, and it points nowhere
             self.mark(marks, self.reader.read(reply))
-        self._seen[cohort].append((key, self.sketch({"support": marks})))
+        return self.sketch({"support": marks})
 
     def mark(self, marks: NDArray[np.float32], support: NDArray[np.int64]) -> None:
         """Write a support into a vector of zeros, as one of length 1."""
@@ -112,6 +120,10 @@ class CentredSupportSignal(SupportSignal):
         """Forget the last round."""
         super().begin()
         self._mean = None
+
+    def of_late(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64] | None:
+        """Return nothing: the mean of its round is gone."""
+        return None
 
     def take(self, cohort: str) -> CohortSignals:
         """Return what sets the participants of a cohort apart."""

@@ -16,6 +16,7 @@ from ..core.wire.records import record_at
 from ..core.wire.sizes import record_bytes
 from ..core.wire.sparse import MalformedUpdate, decode_pairs
 from .federation import BadReply
+from .late_reply import LateReply
 from .layer import Layer
 
 
@@ -65,11 +66,10 @@ class SparseUplink(Layer):
             nonlocal sparse, dense
             if SPARSE in reply.content:
                 self.federation.roster.learn(reply)
-                payload, arrays = self._decoded(reply)
+                sent = self.federation.sent_model(reply.metadata.src_node_id)
+                payload = _decode(reply, sent)
                 sparse += len(payload)
-                dense += record_bytes(arrays)
-                del reply.content[SPARSE]
-                reply.content[ARRAYS] = arrays
+                dense += record_bytes(sent)
 
         try:
             sound = self.federation.sound(server_round, replies, decode)
@@ -79,16 +79,26 @@ class SparseUplink(Layer):
                 SparseUplinkUsed(round=server_round, bytes_sparse=sparse, bytes_dense=dense)
             )
 
-    def _decoded(self, reply: Message) -> tuple[bytes, ArrayRecord]:
-        record = record_at(reply.content, SPARSE, ConfigRecord)
-        payload = record.get(PAYLOAD) if record is not None else None
-        try:
-            if not isinstance(payload, bytes):
-                raise MalformedUpdate("no sparse update that was asked for")
-            sent = self.federation.sent_model(reply.metadata.src_node_id)
-            return payload, add_update(sent, payload)
-        except MalformedUpdate as error:
-            raise BadReply(f"malformed update: {error}") from error
+    def hear_late(self, late: LateReply) -> None:
+        """Decode a late reply by the model that it was made from."""
+        if SPARSE in late.reply.content:
+            _decode(late.reply, late.model)
+        super().hear_late(late)
+
+
+def _decode(reply: Message, sent: ArrayRecord) -> bytes:
+    """Put a dense model in place of a sparse update of what was sent; return the update."""
+    record = record_at(reply.content, SPARSE, ConfigRecord)
+    payload = record.get(PAYLOAD) if record is not None else None
+    try:
+        if not isinstance(payload, bytes):
+            raise MalformedUpdate("no sparse update that was asked for")
+        arrays = add_update(sent, payload)
+    except MalformedUpdate as error:
+        raise BadReply(f"malformed update: {error}") from error
+    del reply.content[SPARSE]
+    reply.content[ARRAYS] = arrays
+    return payload
 
 
 def float_names(record: ArrayRecord) -> list[str]:

@@ -168,6 +168,16 @@ class Exchanged(Event):
     reply_seconds: ReplySeconds | None = None
 
 
+class LateReplied(Event):
+    """A training reply came after its round: it taught something, and was not aggregated."""
+
+    name = "late-reply"
+    client: str = "?"
+    asked_in: Round | None = None
+    seconds: Number = None  # since the client was asked
+    bytes_up: Count = 0
+
+
 class Quarantined(Event):
     """A reply, or an answer, was set aside."""
 

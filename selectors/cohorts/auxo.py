@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from .evidence import Evidence
 from .projection import unit_rows
@@ -213,7 +213,12 @@ class Auxo:
             self._fits.pop(forgotten, None)
 
     def observe(
-        self, leaf: str, keys: Sequence[str], sketches: ArrayLike, population: int
+        self,
+        leaf: str,
+        keys: Sequence[str],
+        sketches: ArrayLike,
+        population: int,
+        round: int | None = None,
     ) -> Observed:
         """Take in one round of a leaf, and split it if it is time.
 
@@ -226,6 +231,8 @@ class Auxo:
             Of their updates, in any scale, by one projection.
         population : int
             How many clients there are in all cohorts.
+        round : int, optional
+            The server's round, by which :meth:`observe_late` knows it; by default they are counted.
         """
         if leaf not in self._leaves:
             raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
@@ -233,33 +240,70 @@ class Auxo:
             raise ValueError(f"keys: expected no key twice, got {list(keys)}")
         if not keys:
             return Observed([], None, "nobody took part")
-        points = unit_rows(np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1))
-        known = self._leaves[leaf].evidence.dimension
-        if known and known != points.shape[1]:
-            raise ValueError(f"sketches: expected dimension {known}, got {points.shape[1]}")
+        points = self._directions(leaf, sketches, len(keys))
         mine = [self.home(key) == leaf for key in keys]
         if ROOT not in self._leaves:
             self._reward(leaf, keys, points, np.array(mine))
         members = [row for row, own in enumerate(mine) if own]
         this = self._leaves[leaf]
         this.round += 1
-        this.evidence.add([keys[row] for row in members], points[members])
+        this.evidence.add([keys[row] for row in members], points[members], round)
         return self._judged(leaf, len(keys), population)
 
+    def observe_late(self, leaf: str, key: str, sketch: ArrayLike, round: int) -> None:
+        """Take in what a participant of an earlier round did, whose update came after it.
+
+        It is compared with the members of the leaf that took part in that round, as far as they are
+        remembered. That the leaf was not split meanwhile, and that the client was not seen in that
+        round, is checked here. The next round of the leaf judges with it.
+
+        Examples
+        --------
+        >>> auxo = Auxo()
+        >>> seen = auxo.observe("0", ["a", "b"], [[1.0, 0.1], [1.0, 0.0]], population=3, round=7)
+        >>> auxo.observe_late("0", "c", [0.0, 1.0], round=7)
+        >>> auxo.observe("0", ["a"], [[1.0, 0.0]], population=3, round=8).reason
+        '1 participants per round are too few for more cohorts of 10'
+        """
+        if leaf not in self._leaves:
+            return
+        point, evidence = self._directions(leaf, sketch, 1), self._leaves[leaf].evidence
+        peers, points = evidence.of_round(round)
+        if key in peers:
+            return
+        mine = self.home(key) == leaf
+        if peers and ROOT not in self._leaves:
+            members = np.array([True] * len(peers) + [mine])
+            reward = _rewards(np.concatenate([points, point]), members)[-1]
+            self._learn_fit(leaf, key, reward, mine)
+        if mine:
+            evidence.add([key], point, round)
+
+    def _directions(self, leaf: str, sketches: ArrayLike, count: int) -> NDArray[np.float64]:
+        """Return sketches as rows of length one, after a look at their dimension."""
+        points = unit_rows(np.asarray(sketches, dtype=np.float64).reshape(count, -1))
+        known = self._leaves[leaf].evidence.dimension
+        if known and known != points.shape[1]:
+            raise ValueError(f"sketches: expected dimension {known}, got {points.shape[1]}")
+        return points
+
     def _reward(self, leaf: str, keys: Sequence[str], points: Any, members: Any) -> None:
-        """Learn how well participants fit; who tried all cohorts stays with the best."""
-        centre = known_centre(points, members)
-        rewards = instant_reward(np.linalg.norm(points - centre, axis=1)).tolist()
+        """Learn how well participants fit."""
+        rewards = _rewards(points, members)
         for key, reward, member in zip(keys, rewards, members.tolist(), strict=True):
-            if member:
-                before, rounds = self._fits.get(key, (reward, 0))
-                self._fits[key] = (float(decayed(before, reward, self.rate)), rounds + 1)
-                continue
-            tried = self._misfits.setdefault(key, Misfit()).tried
-            tried[leaf] = reward
-            leaves = self.leaves()
-            if key not in self._homes and all(name in tried for name in leaves):
-                self._settle(key, max(leaves, key=lambda name: tried[name]))
+            self._learn_fit(leaf, key, reward, member)
+
+    def _learn_fit(self, leaf: str, key: str, reward: float, member: bool) -> None:
+        """Learn how well a client fits; who tried all cohorts stays with the best."""
+        if member:
+            before, rounds = self._fits.get(key, (reward, 0))
+            self._fits[key] = (float(decayed(before, reward, self.rate)), rounds + 1)
+            return
+        tried = self._misfits.setdefault(key, Misfit()).tried
+        tried[leaf] = reward
+        leaves = self.leaves()
+        if key not in self._homes and all(name in tried for name in leaves):
+            self._settle(key, max(leaves, key=lambda name: tried[name]))
 
     def _judged(self, leaf: str, participants: int, population: int) -> Observed:
         """Split a leaf, or say why not."""
@@ -357,3 +401,9 @@ class Auxo:
             )
             for key, kept in state["misfits"].items()
         }
+
+
+def _rewards(points: NDArray[np.float64], members: NDArray[np.bool_]) -> list[float]:
+    """Return the reward of each row, by its distance to the centre of the members."""
+    centre = known_centre(points, members)
+    return [float(reward) for reward in instant_reward(np.linalg.norm(points - centre, axis=1))]

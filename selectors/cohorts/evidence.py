@@ -123,19 +123,28 @@ class Evidence:
         """Length of the observations; 0 before the first."""
         return int(self._points.shape[1])
 
-    def add(self, keys: Sequence[str], updates: ArrayLike) -> None:
-        """Take in one round; updates of zero have no direction and are left out."""
+    def add(self, keys: Sequence[str], updates: ArrayLike, round: int | None = None) -> None:
+        """Take in one round; updates of zero have no direction and are left out.
+
+        The round is by default the one after the last. What comes late belongs to an earlier one.
+        """
         points = unit_rows(updates)
         there = np.flatnonzero(np.any(points != 0, axis=1)).tolist()
-        self.rounds += 1
+        number = self.rounds + 1 if round is None else round
+        self.rounds = max(self.rounds, number)
         if not there:
             return
         new = points[there].astype(np.float32)
         kept = self._points if self._points.size else new[:0]
         self._keys += [keys[row] for row in there]
-        self._rounds += [self.rounds] * len(there)
+        self._rounds += [number] * len(there)
         self._keys, self._rounds = self._keys[-self.capacity :], self._rounds[-self.capacity :]
         self._points = np.concatenate([kept, new])[-self.capacity :]
+
+    def of_round(self, round: int) -> tuple[list[str], Floats]:
+        """Return who was seen in a round, and in what direction, as far as that is remembered."""
+        rows = [row for row, number in enumerate(self._rounds) if number == round]
+        return [self._keys[row] for row in rows], self._points[rows].astype(np.float64)
 
     def differences(self) -> Differences:
         """Return what is known of each client."""

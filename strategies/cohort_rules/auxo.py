@@ -10,6 +10,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...core.config import RunConfig
 from ...core.methods.cohort import AUTO, Cohort
 from ...selectors.cohorts.auxo import Auxo
@@ -111,7 +114,9 @@ class AuxoRule(CohortRule):
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
         self._report = {"heterogeneity": {}, "reasons": {}}
         for leaf, observed in seen.items():
-            found = self.auxo.observe(leaf, observed.keys, observed.signals, self._population)
+            found = self.auxo.observe(
+                leaf, observed.keys, observed.signals, self._population, server_round
+            )
             if found.groups is not None and found.groups.parts > 1:
                 self._report["heterogeneity"][leaf] = found.groups.within
             if found.children:
@@ -126,6 +131,12 @@ class AuxoRule(CohortRule):
             reasons = self._report["reasons"].values()
             _log.info("auxo did not split: %s", "; ".join(reasons) or "nobody took part")
         return None
+
+    def hear_late(
+        self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
+    ) -> None:
+        """Learn how well a client fits, and what it does differently, as if it had been in time."""
+        self.auxo.observe_late(cohort, key, signal, server_round)
 
     def report(self) -> dict[str, Any]:
         """Return how much of the variance is within the groups found, and why there is no split."""

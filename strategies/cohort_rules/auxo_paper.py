@@ -2,7 +2,8 @@
 
 The algorithm is ``selectors.cohorts.auxo_paper``; this turns messages into its arrays and back.
 Affinity records live with the clients: feedback goes out with a client's next training message, its
-records come back with the reply.
+records come back with the reply. As in the paper, over-commitment discards what comes too late: a
+late reply teaches nothing but its time (:mod:`strategies.cohort_rules.auxo` learns from it).
 """
 
 import math

@@ -106,6 +106,14 @@ class CohortRule:
     def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
         """Read this rule's records in a reply to the model sent; ValueError if senseless."""
 
+    def hear_late(
+        self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
+    ) -> None:
+        """Learn from what a client did in an earlier round of a cohort that is still there.
+
+        Most rules compare the participants of one round and have no use for it.
+        """
+
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:

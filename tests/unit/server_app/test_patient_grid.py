@@ -78,14 +78,17 @@ def test_yields_all_replies_and_writes_the_exchange_down() -> None:
     assert event.seconds >= 0
 
 
-def test_every_message_carries_the_deadline_as_its_time_to_live() -> None:
+def test_every_message_carries_its_deadline_as_its_time_to_live_training_twice_that() -> None:
     grid = FakeGrid(KEYS)
     around, _ = patient(grid, deadline=12.5)
     list(around.stream(train_messages(grid)))
-    assert [message.metadata.ttl for message in grid.sent] == [12.5] * 6
+    assert [message.metadata.ttl for message in grid.sent] == [25.0] * 6
     list(around.stream(train_messages(grid), deadline=3.0))
-    assert [message.metadata.ttl for message in grid.sent[6:]] == [3.0] * 6
-    list(around.send_and_receive(train_messages(grid), timeout=3600))
+    assert [message.metadata.ttl for message in grid.sent[6:]] == [6.0] * 6
+    questions = train_messages(grid)
+    for message in questions:
+        message.metadata.message_type = "query.summary"
+    list(around.send_and_receive(questions, timeout=3600))
     assert [message.metadata.ttl for message in grid.sent[12:]] == [12.5] * 6
 
 

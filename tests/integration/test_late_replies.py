@@ -1,0 +1,114 @@
+"""Slow devices whose replies come after their round, on the local engine's simulated clock."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from forager.core.storage import tree
+from forager.tools.engine.local import run_local
+
+RULES: dict[str, dict[str, Any]] = {
+    "auxo": {"cohorts": "auxo", "cohort.parts": 1},
+    "cosage": {"client-selector": "cosage", "summary.mode": "piggyback", "uplink": "top-k"},
+    "oort": {"client-selector": "oort"},
+}
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """Six clients are asked, the first four to answer are enough."""
+    return {
+        "output-dir": str(tmp_path / "runs"),
+        "report": False,
+        "num-server-rounds": 8,
+        "num-clients": 12,
+        "clients-per-round": 4,
+        "round.over-commit": 0.5,
+        "devices.slow": True,
+        "evaluate-every": 8,
+        "model": "softmax",
+    }
+
+
+def events(result, kind):
+    lines = (result.folder / "events.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, lines) if e["event"] == kind]
+
+
+def came_late(result):
+    return [
+        (e["round"], e["client"], e["asked-in"], e["seconds"]) for e in events(result, "late-reply")
+    ]
+
+
+def last_state(result):
+    return tree.load(max((result.folder / "checkpoints").iterdir()), "checkpoint")["strategy"]
+
+
+def within(state, name):
+    """The first entry of that name, however deep."""
+    if isinstance(state, dict):
+        if name in state:
+            return state[name]
+        state = list(state.values())
+    found = (within(part, name) for part in state) if isinstance(state, list) else ()
+    return next((part for part in found if part is not None), None)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_late_replies_teach_and_repeat(slow, rule):
+    result = run_local({**slow, **RULES[rule]})
+    assert result.reason == "completed"
+    heard = came_late(result)
+    assert len(heard) >= 5
+    assert max(Counter((client, asked) for _, client, asked, _ in heard).values()) == 1
+    trained = {e["round"]: e for e in events(result, "exchange") if e["kind"] == "train"}
+    for now, client, asked, seconds in heard:
+        assert client in trained[asked]["late"]
+        passed = [trained[number]["simulated-seconds"] for number in range(asked, now)]
+        assert passed[0] < seconds <= sum(passed), "it comes when its time has come"
+    assert not events(result, "quarantined")
+    assert came_late(run_local({**slow, **RULES[rule]})) == heard
+    state = last_state(result)
+    if rule == "auxo":
+        evidence = within(state, "evidence")
+        seen = set(zip(evidence["keys"], evidence["rounds"], strict=True))
+        assert {(client, asked) for _, client, asked, _ in heard} <= seen
+        assert len(seen) == len(evidence["keys"])
+        return
+    name = {"cosage": "similarity", "oort": "utility"}[rule]
+    memory = within(state, "memory")
+    for _, client, asked, _ in heard:
+        if rule == "oort" or asked > 1:  # in the first round there is nothing to be similar to
+            assert client in memory["answers"][name]
+            assert memory["told-in"][name][client] >= asked
+    known = within(state, "times")["seconds"]
+    assert {client for _, client, _, _ in heard} <= known.keys()
+
+
+def test_what_is_on_its_way_when_a_run_is_stopped_comes_after_it_is_resumed(slow):
+    slow |= {"num-server-rounds": 6, "client-selector": "oort"}
+    whole = run_local(slow)
+    half = run_local({**slow, "num-server-rounds": 3})
+    resumed = run_local({**slow, "resume-from": str(half.folder)})
+    assert any(now > 3 >= asked for now, _, asked, _ in came_late(whole))
+    assert came_late(resumed) == came_late(whole)
+    model = "model.safetensors"
+    assert (resumed.folder / model).read_bytes() == (whole.folder / model).read_bytes()
+
+
+def test_what_comes_after_the_deadline_teaches_for_as_long_again(slow):
+    slow |= {"round.over-commit": 0.0, "clients-per-round": 12, "partition": "iid"}
+    took = events(run_local({**slow, "num-server-rounds": 1}), "exchange")[-1]["reply-seconds"]
+    deadline = min(took["slowest"].values()) / 1.1
+    result = run_local({**slow, "round.deadline": deadline})
+    heard = came_late(result)
+    assert heard
+    assert all(deadline < seconds <= 2 * deadline for _, _, _, seconds in heard)
+    known = within(last_state(result), "times")
+    for _, client, asked, seconds in heard:
+        # They are asked again, and are late again, before their replies come.
+        assert known["guesses"].get(client, known["seconds"][client]) == pytest.approx(seconds)
+        assert known["measured"][client] >= asked
+        assert known["failures"][client] > 0
