@@ -73,7 +73,7 @@ def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) 
                 for reply in answer(kind, [message], [context])
             ]
         reason = f"{type(error).__name__}: {error}{_advice(error)}"
-        _warn_once(f"a {kind} message failed: {reason}")
+        _warn_once(f"{kind} failed: {reason}")
         return [Message(Error(_RAISED, reason), reply_to=messages[0])]
 
 

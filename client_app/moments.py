@@ -35,7 +35,9 @@ def moments(data: Samples) -> tuple[int, NDArray[np.float64], NDArray[np.float64
     >>> moments(Split(torch.tensor([[1.0, 5.0], [3.0, 5.0]]), torch.tensor([0, 1])))
     (2, array([2., 5.]), array([1., 0.]))
     """
-    count, mean, squares = 0, np.zeros(1), np.zeros(1)  # squares of deviations, summed up
+    count = 0
+    mean: NDArray[np.float64] = np.zeros(1)
+    squares: NDArray[np.float64] = np.zeros(1)  # of deviations from the mean, summed up
     for inputs, _ in data.batches(_BATCH):
         x = check_inputs(inputs).double().transpose(0, 1).flatten(1)
         size, before = x.shape[1], count

@@ -140,9 +140,10 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation.note(
         RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
     )
-    for known in (baseline(task), classes_spread(grid, task)) if state is None else ():
-        if known is not None:
-            federation.note(known)
+    known: list[Event | None] = [baseline(task), classes_spread(grid, task)]
+    for event in known if state is None else []:
+        if event is not None:
+            federation.note(event)
     return folder, loop
 
 
