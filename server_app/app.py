@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import ConfigError, RunConfig, default_config, read_config
-from ..core.config.combinations import unused_keys
+from ..core.config.combinations import unused_keys, unwise
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -133,6 +133,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     unused = unused_keys(config, run_config)
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")
+    for caution in unwise(config):
+        _warn_once(caution)
     layers = strategy.describe()
     judged_by = [
         JudgedBy(name=m.name, higher_is_better=m.higher_is_better, share=m.share) for m in metrics

@@ -30,6 +30,24 @@ def impossible(config: RunConfig) -> list[str]:
     ]
 
 
+def unwise(config: RunConfig) -> list[str]:
+    """Return what works together, but badly.
+
+    >>> from .reading import read_config
+    >>> unwise(read_config({"aggregator": "median", "uplink": "top-k"}))[0][:47]
+    "aggregator = 'median' with uplink = 'top-k': mo"
+    >>> unwise(read_config({"uplink": "top-k"}))
+    []
+    """
+    axes = config.axes()
+    return [
+        f"{method} with {axis} = {name!r}: {why}"
+        for method in chosen(axes)
+        for (axis, name), why in method.suffers.items()
+        if axes[axis] == name
+    ]
+
+
 def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
     """Return the keys that were set to something else than their default, and nothing reads.
 

@@ -55,6 +55,8 @@ def classes_sentence(history: History) -> str:
     if not held:
         return ""
     middle, classes = float(np.median(held)), max(map(len, told.counts))
+    if min(held) == max(held):
+        return f"Each client holds {held[0]} of the {classes} classes; the data are simulated."
     return (
         f"A client holds {min(held)} to {max(held)} of the {classes} classes, median {middle:g}; "
         "the data are simulated."

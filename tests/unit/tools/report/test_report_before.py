@@ -99,7 +99,7 @@ def test_classes_are_known_in_simulation_only() -> None:
     plot = classes_chart(history)
     assert plot is not None
     assert plot.hover["values"] == event.counts
-    assert "holds 2 to 2 of the 10 classes" in classes_sentence(history)
+    assert "Each client holds 2 of the 10 classes" in classes_sentence(history)
     grid.num_partitions = 0  # as on devices
     assert classes_spread(grid, task) is None
     device = History.from_events([{"event": "selected", "round": 1, "chosen": ["a"]}])
