@@ -32,11 +32,12 @@ from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
+from .callbacks.classes import ClassesOfClients
 from .callbacks.early_stop import EarlyStop
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .input_scaling import check_scale, find_scaling, known_scale
-from .known_beforehand import baseline, classes_spread
+from .known_beforehand import baseline
 from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
 from .resume import check_same_run
@@ -114,9 +115,10 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=_evaluator(config, model),
-        callbacks=_callbacks(
-            config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)
-        ),
+        callbacks=[
+            ClassesOfClients(grid, task),
+            *_callbacks(config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)),
+        ],
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -142,10 +144,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation.note(
         RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
     )
-    known: list[Event | None] = [baseline(task), classes_spread(grid, task)]
-    for event in known if state is None else []:
-        if event is not None:
-            federation.note(event)
+    least = baseline(task) if state is None else None
+    if least is not None:
+        federation.note(least)
     return folder, loop
 
 

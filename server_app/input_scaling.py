@@ -10,9 +10,11 @@ from ..core.tasks.scaling import check_inputs
 from ..core.tasks.spec import FOUND, NONE
 from ..strategies.input_scaling import ask_for_scaling
 from .loop import Loop, RunFailed
+from .patient_grid import PatientGrid
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before clients are asked again
+_SETTLE = 1.0  # seconds in which no client appears
 _HOPELESS = 3  # times in a row that every client asked answered with an error
 _MOST_FEATURES = 50_000  # of which clients report mean and spread in one message
 
@@ -54,6 +56,7 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
         If too few answer for as long as the run waits for anything.
     """
     started, hopeless, needed = time.monotonic(), 0, config.round.min_replies
+    _wait_for_clients(loop.grid)
     while True:
         scaling, count = ask_for_scaling(
             loop.federation,
@@ -78,3 +81,13 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
             raise RunFailed(f"{problem}. With data.scale = 'none' nobody is asked")
         _log.warning("%s; asking again", problem)
         time.sleep(min(_PAUSE, config.round.give_up_after))
+
+
+def _wait_for_clients(grid: PatientGrid) -> None:
+    """Wait until no more clients appear: Flower's simulation starts the ServerApp before them."""
+    if hasattr(grid.grid, "num_partitions"):  # the local engine has all of them at once
+        return
+    before = -1
+    while before < (now := len(list(grid.get_node_ids()))):
+        before = now
+        time.sleep(_SETTLE)

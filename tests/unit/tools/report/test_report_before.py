@@ -6,7 +6,9 @@ from typing import Any
 from forager.core.tasks import TaskSpec, load_task
 from forager.core.wire.events import InputsScaled
 from forager.server_app.known_beforehand import baseline, classes_spread
+from forager.server_app.run_folder import RunFolder
 from forager.tools.demos import DEMOS
+from forager.tools.engine import run_local
 from forager.tools.engine.local_grid import LocalGrid
 from forager.tools.report.choice_charts import (
     candidates_chart,
@@ -124,3 +126,9 @@ def test_a_report_leads_to_the_page_of_its_method(tmp_path: Path) -> None:
     assert "How it works" not in render("a", {}, History.from_events([]), folder)
     for name in PAGES:
         assert name in DEMOS
+
+
+def test_a_run_notes_its_classes_and_its_baseline(tmp_path: Path) -> None:
+    done = run_local({"num-server-rounds": 2, "output-dir": str(tmp_path), "report": False})
+    kinds = [event["event"] for event in RunFolder(done.folder).read_events()]
+    assert kinds.count("baseline") == kinds.count("classes-spread") == 1
