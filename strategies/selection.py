@@ -430,7 +430,7 @@ class Selection(Layer):
                 other_ages=None if others is None else self.memory.ages(others),
                 other_scores=None
                 if others is None
-                else self.memory.values(others, SIMILARITY).tolist(),
+                else np.round(self.memory.values(others, SIMILARITY), 6).tolist(),
             )
         )
 
