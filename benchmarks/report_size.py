@@ -51,6 +51,9 @@ def made_up_events(clients: int, rounds: int, per_round: int = 0) -> Iterator[di
         "client-selector": "cosage",
     }
     yield {"event": "run-started", "time": 0.0, "strategy": "made up", "config": config}
+    yield {"event": "baseline", "what": "always class 3", "metrics": {"accuracy": 0.1}}
+    counts = [[(7 * client + 3 * label) % 40 for label in range(10)] for client in range(clients)]
+    yield {"event": "classes-spread", "clients": clients, "counts": counts[:200]}
     for current in range(1, rounds + 1):
         places = rng.choice(clients, per_round or max(2, clients // 10), replace=False)
         chosen = [keys[place] for place in np.sort(places)]
@@ -65,6 +68,7 @@ def _round(
 ) -> Iterator[dict[str, Any]]:
     learnt = 1 - 0.9 * np.exp(-4 * current / rounds)
     noise = float(rng.normal(0, 0.02))
+    others = [key for key in keys if key not in chosen][:200]
     yield {
         "event": "exchange",
         "kind": "query.summary",
@@ -78,6 +82,9 @@ def _round(
         "seconds": 0.01,
         "scores": np.linspace(-0.5, 1, len(chosen)).round(4).tolist(),
         "ages": [(current + place) % 9 for place in range(len(chosen))],
+        "others": others,
+        "other-scores": np.linspace(-0.6, 0.9, len(others)).round(4).tolist(),
+        "other-ages": [place % 5 for place in range(len(others))],
     }
     seconds = dict(zip(chosen, rng.lognormal(0, 1, len(chosen)).tolist(), strict=True))
     slowest = sorted(chosen, key=lambda key: -seconds[key])[:3]

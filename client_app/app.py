@@ -15,8 +15,17 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ..core.tasks.errors import advice
-from ..core.wire.keys import ASK_LOSSES, ASK_SUPPORT, ASK_UPDATE, IDENTIFY, INGEST, SUMMARY
+from ..core.wire.keys import (
+    ASK_LOSSES,
+    ASK_MOMENTS,
+    ASK_SUPPORT,
+    ASK_UPDATE,
+    IDENTIFY,
+    INGEST,
+    SUMMARY,
+)
 from .device_log import describe, write
+from .scale import with_scale
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -44,6 +53,7 @@ HANDLERS: dict[str, Handler] = {
     ASK_UPDATE: _at("forager.client_app.probes:answer_updates"),
     ASK_SUPPORT: _at("forager.client_app.hooks.supports:answer_supports"),
     INGEST: _at("forager.client_app.hooks.streams:ingest_clients"),
+    ASK_MOMENTS: _at("forager.client_app.moments:answer_moments"),
 }
 
 
@@ -54,7 +64,7 @@ def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) 
     clients fails as a whole, they are tried one by one, so that only the faulty ones fail.
     """
     try:
-        return HANDLERS[kind](messages, contexts)
+        return HANDLERS[kind](messages, with_scale(messages, contexts))
     except Exception as error:
         if len(messages) > 1:
             return [
@@ -63,7 +73,7 @@ def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) 
                 for reply in answer(kind, [message], [context])
             ]
         reason = f"{type(error).__name__}: {error}{_advice(error)}"
-        _warn_once(f"a {kind} message failed: {reason}")
+        _warn_once(f"{kind} failed: {reason}")
         return [Message(Error(_RAISED, reason), reply_to=messages[0])]
 
 

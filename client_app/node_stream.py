@@ -17,7 +17,7 @@ from ..core.tasks.streams.arrivals import Stream
 from ..core.tasks.streams.read_files import AfterReading
 from ..core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
 from .packing import Packing
-from .request import ClientRequest
+from .request import ClientRequest, training_data
 
 _SETTLE = 2.0  # seconds
 _NEEDS = {  # what a key needs to have an effect
@@ -75,7 +75,7 @@ def open_stream(request: ClientRequest) -> Stream:
     if "stream-source" in node:
         speed = _number(node, "stream-velocity", 0.0)
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
-    settings, data = config[StreamSettings], request.data
+    settings, data = config[StreamSettings], training_data(request.context, task.unscaled())
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
     x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.tasks import Split, Task
 from ..core.tasks.errors import TaskError
+from ..core.tasks.scaling import Scaling
 
 _EXACT = 2**24  # whole numbers below it are the same in single precision
 
@@ -31,6 +32,8 @@ class Packing:
         Whether these are whole numbers.
     plain : bool
         Whether the class is the whole target, so that inputs are stored as they are.
+    scaling : Scaling, optional
+        How inputs are scaled once they are unpacked. What is stored outlives a run, and its scale.
 
     Examples
     --------
@@ -47,6 +50,7 @@ class Packing:
     whole_inputs: bool
     whole_targets: bool
     plain: bool
+    scaling: Scaling | None = None
 
     @classmethod
     def of(cls, task: Task) -> "Packing":
@@ -58,6 +62,7 @@ class Packing:
             task.input_dtype == torch.int64,
             problem.kind in ("segmentation", "next-token"),
             plain=problem.has_classes and task.input_dtype != torch.int64,
+            scaling=task.scaling,
         )
 
     @property
@@ -78,10 +83,16 @@ class Packing:
         return np.concatenate(rows, axis=1)
 
     def unpack(self, rows: NDArray[np.float32], strata: NDArray[Any]) -> Split:
-        """Return samples as they were."""
+        """Return samples as they were, or scaled where the run scales."""
         if self.plain:
-            return Split(torch.from_numpy(rows), torch.from_numpy(strata))
+            return self._scaled(Split(torch.from_numpy(rows), torch.from_numpy(strata)))
         cut = math.prod(self.input_shape)
         x = torch.from_numpy(rows[:, :cut].reshape(len(rows), *self.input_shape))
         y = torch.from_numpy(rows[:, cut:].reshape(len(rows), *self.target_shape))
-        return Split(x.long() if self.whole_inputs else x, y.long() if self.whole_targets else y)
+        x, y = x.long() if self.whole_inputs else x, y.long() if self.whole_targets else y
+        return self._scaled(Split(x, y))
+
+    def _scaled(self, samples: Split) -> Split:
+        if self.scaling is None or not len(samples):
+            return samples
+        return Split(self.scaling.apply(samples.x), samples.y)

@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import ConfigError, RunConfig, default_config, read_config
-from ..core.config.combinations import unused_keys
+from ..core.config.combinations import unused_keys, unwise
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -19,10 +19,11 @@ from ..core.learning.placement import chosen_device
 from ..core.learning.trial import try_out
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
-from ..core.tasks import Task, load_task
+from ..core.tasks import load_task
 from ..core.tasks.errors import advice
 from ..core.tasks.metric_text import check_metrics
 from ..core.tasks.metrics import Metric
+from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, JudgedBy, RunStarted
 from ..strategies.build import build_strategy
@@ -31,9 +32,12 @@ from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
+from .callbacks.classes import ClassesOfClients
 from .callbacks.early_stop import EarlyStop
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
+from .input_scaling import check_scale, find_scaling, known_scale
+from .known_beforehand import baseline
 from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
 from .resume import check_same_run
@@ -76,7 +80,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     check_optimiser(config.optimiser.name)
     model = task.build_model().to(chosen_device(config.device))
     try_out(task, model)
-    evaluate_model = _evaluator(task, model)
+    check_scale(config, task)
     federation = Federation(
         deadline=min(config.round.question_deadline, config.round.deadline),
         quorum=config.round.question_quorum,
@@ -86,19 +90,35 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)
+    if state is not None and known_scale(state["config"]):
+        # What the run found before its first round stays, whoever is connected now.
+        config = read_config({**run_config, "data.scale": known_scale(state["config"])})
+        strategy = build_strategy(config, federation)
+    federation.scale = known_scale(config.flat())
     folder.take_lease()
     federation.run = _identity(folder, state)
     federation.journal = EventLog(folder)
     title = run_title(config)
+
+    def scale_inputs(loop: Loop) -> None:
+        """Go on with a config in which the scale of the inputs is known."""
+        federation.scale = find_scaling(loop, config, task.input_shape[0])
+        scaled = read_config({**run_config, "data.scale": federation.scale})
+        loop.strategy = build_strategy(scaled, federation)
+        loop.evaluate = _evaluator(scaled, model)
+        loop.config = scaled.flat()
+        folder.write_config({**scaled.flat(), "overrides": _to_repeat(run_config)})
+
     loop = Loop(
         strategy,
         _patient(grid, federation, config),
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
-        evaluate=evaluate_model,
-        callbacks=_callbacks(
-            config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)
-        ),
+        evaluate=_evaluator(config, model),
+        callbacks=[
+            ClassesOfClients(grid, task),
+            *_callbacks(config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)),
+        ],
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
@@ -107,6 +127,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         title=title,
         config=config.flat(),
         frozen=frozen_digest(model),
+        prepare=scale_inputs if config.data.scale == STANDARD else None,
     )
     if state is not None:
         loop.load_state(state)
@@ -114,6 +135,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     unused = unused_keys(config, run_config)
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")
+    for caution in unwise(config):
+        _warn_once(caution)
     layers = strategy.describe()
     judged_by = [
         JudgedBy(name=m.name, higher_is_better=m.higher_is_better, share=m.share) for m in metrics
@@ -121,6 +144,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation.note(
         RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
     )
+    least = baseline(task) if state is None else None
+    if least is not None:
+        federation.note(least)
     return folder, loop
 
 
@@ -161,7 +187,8 @@ def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:
     return f"{name}-{token_hex(4)}" if state is None else str(state.get("run", name))
 
 
-def _evaluator(task: Task, model: Any) -> Evaluate:
+def _evaluator(config: RunConfig, model: Any) -> Evaluate:
+    task = load_task(config.task_spec())
     test = task.server_data().test
 
     def on_test_set(arrays: ArrayRecord) -> dict[str, float]:

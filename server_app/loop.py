@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
-from ..core.wire.keys import FROZEN, RUN, TRAIN_LOSS
+from ..core.wire.keys import FROZEN, RUN, SCALE, TRAIN_LOSS
 from ..core.wire.records import records_of
 from ..core.wire.versions import why_nobody_connects
 from ..strategies.layer import as_layer, unchanged_on_failure
@@ -30,8 +30,8 @@ _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
 _REFUSED = 5  # rounds in a row of which no reply could be used
 _REMEDY = (
-    "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs to "
-    "mean 0 and standard deviation 1"
+    "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs "
+    "with data.scale = 'standard'"
 )
 _LONELY = 30.0  # seconds without any client after which the log says what to check
 _HOPELESS = 3  # rounds in a row in which every client asked answered with an error
@@ -90,6 +90,8 @@ class Loop:
         The run config, kept in checkpoints to refuse resuming another run.
     frozen : str, optional
         Checksum of the arrays that never travel, for clients to compare with their own.
+    prepare : callable, optional
+        Called before anything else in a run that is not resumed; may ask clients.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Loop:
         title: str = "",
         config: dict[str, Any] | None = None,
         frozen: str = "",
+        prepare: Callable[["Loop"], None] | None = None,
     ) -> None:
         self.strategy = as_layer(strategy)
         self.federation = grid.federation
@@ -125,6 +128,7 @@ class Loop:
         self._rolled_back_in = 0  # the round that failed when the run last went back
         self.config = config or {}
         self.frozen = frozen
+        self.prepare = prepare
 
         self.title = title or self.strategy.describe()
         self.round = 0
@@ -171,6 +175,9 @@ class Loop:
 
     def _rounds(self) -> str:
         if self.round == 0:
+            if self.prepare is not None:
+                self.prepare(self)
+                self.snapshot = self.state()
             self._evaluate_on_server()
         while self.round < self.num_rounds:
             reason = self.play_round()
@@ -341,7 +348,7 @@ class Loop:
 
     def _message_config(self) -> ConfigRecord:
         """Return what every message says: which run it is of, and what the model builds on."""
-        said = {RUN: self.federation.run, FROZEN: self.frozen}
+        said = {RUN: self.federation.run, FROZEN: self.frozen, SCALE: self.federation.scale}
         return ConfigRecord({key: value for key, value in said.items() if value})
 
     def _evaluate_on_clients(self) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..core.config import RunConfig
+from ..core.tasks.spec import FOUND, STANDARD
 from .callbacks.checkpoint import CheckpointError
 
 # Keys that may differ between a run and its continuation: they do not change what a round computes.
@@ -20,7 +21,7 @@ _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path",
 
 def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
     """Raise :class:`CheckpointError` if a setting that matters differs from the checkpoint's."""
-    now = config.flat()
+    now, saved = config.flat(), _as_set(saved)
     free = set(_FREE_KEYS)
     if config.schedule.kind == "cosine" and not config.schedule.rounds:
         free.remove("num-server-rounds")  # the schedule ends with the run
@@ -33,3 +34,13 @@ def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
         raise CheckpointError(
             f"resume-from = {config.resume_from!r}: that run differs: {'; '.join(different)}"
         )
+
+
+def _as_set(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return a saved config as it was set: what the run found to scale by is not a setting.
+
+    >>> _as_set({"data.scale": "standard:AACA"})
+    {'data.scale': 'standard'}
+    """
+    found = str(saved.get("data.scale", "")).startswith(FOUND)
+    return {**saved, "data.scale": STANDARD} if found else saved

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.events import Event, Quarantined
-from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, WANTS
+from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, SCALE, WANTS
 from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
 from ..core.wire.text import shorten
 from .grids import GridWrapper
@@ -80,6 +80,7 @@ class Federation:
         self._strangers: set[str] = set()
         self.journal: Journal = silent
         self.busy: set[int] = set()  # nodes that still train for an earlier round
+        self.scale = ""  # what clients scale their inputs by, if the run does
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
         self._occasion = ("", 0)
@@ -240,6 +241,8 @@ class Federation:
         settings = {ROUND: server_round, **content.get(CONFIG, {})}
         if self.run:
             settings[RUN] = self.run
+        if self.scale:
+            settings[SCALE] = self.scale
         return filled(RecordDict, {**content, CONFIG: filled(ConfigRecord, settings)})
 
     def _rests(self, node: int, server_round: int) -> bool:

@@ -39,6 +39,7 @@ _log = logging.getLogger("forager")
 
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
 _ENOUGH = 5
+_MOST_PASSED_OVER = 200  # clients that were not chosen, in an event
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 _AT_MOST = 2.0  # times the average that a client is chosen, by a rule that has no ages
 
@@ -185,7 +186,8 @@ class Selection(Layer):
             picked = self._filled_up(picked, eligible, asked)
         self._wanted = min(wanted, len(picked))
         chosen = list(self.federation.keys(picked))
-        self._note("train", server_round, len(nodes), chosen, perf_counter() - started)
+        others = self._passed_over(pool, chosen)
+        self._note("train", server_round, len(nodes), chosen, perf_counter() - started, others)
         self.memory.round_passed(self.federation.keys(nodes), chosen)
         if not chosen:
             self._say_if_empty(server_round)
@@ -409,8 +411,22 @@ class Selection(Layer):
                 available,
             )
 
+    def _passed_over(self, pool: "_Pool", chosen: list[str]) -> list[str] | None:
+        """Return who was compared with the chosen by similarity, for the report; None if many."""
+        many = len(pool.candidates) > len(chosen) + _MOST_PASSED_OVER
+        if many or SIMILARITY not in self.selector.needs or self._update is None:
+            return None
+        taken = set(chosen)
+        return [key for key in pool.candidates.keys if key not in taken]
+
     def _note(
-        self, phase: str, server_round: int, available: int, chosen: list[str], seconds: float
+        self,
+        phase: str,
+        server_round: int,
+        available: int,
+        chosen: list[str],
+        seconds: float,
+        others: list[str] | None = None,
     ) -> None:
         ages = scores = None
         if phase == "train":
@@ -426,6 +442,11 @@ class Selection(Layer):
                 seconds=seconds,
                 ages=ages,
                 scores=scores,
+                others=others,
+                other_ages=None if others is None else self.memory.ages(others),
+                other_scores=None
+                if others is None
+                else np.round(self.memory.values(others, SIMILARITY), 6).tolist(),
             )
         )
 

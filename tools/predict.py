@@ -16,13 +16,14 @@ from ..core.config.reading import default_config
 from ..core.tasks import TaskError, load_task
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
+from ..core.tasks.scaling import Scaling, scaling_of
 from ..server_app.run_folder import RunFolder, RunFolderError
 
 _BATCH = 1024
 
 
 def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "") -> nn.Module:
-    """Return the trained model of a run, in evaluation mode.
+    """Return the trained model of a run, in evaluation mode; it scales inputs if the run did.
 
     Parameters
     ----------
@@ -67,7 +68,20 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         raise RunFolderError(
             f"{path} does not fit inputs of shape {tuple(input_shape)}: {error}"
         ) from error
-    return model.eval()
+    scaling = scaling_of(spec.scale)
+    return (model if scaling is None else nn.Sequential(ScaledInputs(scaling), model)).eval()
+
+
+class ScaledInputs(nn.Module):
+    """Scales inputs as the run did, so that a model reads them as they are."""
+
+    def __init__(self, scaling: Scaling) -> None:
+        super().__init__()
+        self.scaling = scaling
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return scaled inputs."""
+        return self.scaling.apply(inputs)
 
 
 def problem_of_run(run: str | Path) -> Problem:

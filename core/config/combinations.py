@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import AUTO
+from ..tasks.spec import NONE, STANDARD
 from .run_config import RunConfig, Scalar
 from .with_buffer import problems_of_buffer
 
@@ -24,7 +25,26 @@ def impossible(config: RunConfig) -> list[str]:
         *_of_axes(active),
         *(line for method in active for line in _unmet_needs(method, config, active)),
         *_of_fine_tuning(config),
+        *_of_scaling(config, active),
         *problems_of_buffer(config, participants(config)),
+    ]
+
+
+def unwise(config: RunConfig) -> list[str]:
+    """Return what works together, but badly.
+
+    >>> from .reading import read_config
+    >>> unwise(read_config({"aggregator": "median", "uplink": "top-k"}))[0][:47]
+    "aggregator = 'median' with uplink = 'top-k': mo"
+    >>> unwise(read_config({"uplink": "top-k"}))
+    []
+    """
+    axes = config.axes()
+    return [
+        f"{method} with {axis} = {name!r}: {why}"
+        for method in chosen(axes)
+        for (axis, name), why in method.suffers.items()
+        if axes[axis] == name
     ]
 
 
@@ -103,6 +123,19 @@ def _of_fine_tuning(config: RunConfig) -> list[str]:
         return []
     what = f"fine-tune.epochs = {config.fine_tune.epochs}"
     return [f"{what}: needs samples on the server, data.validation-share = 0.0"]
+
+
+def _of_scaling(config: RunConfig, active: Found) -> list[str]:
+    """Return who promises that clients send, or are sent, nothing without noise."""
+    if config.data.scale == NONE:
+        return []
+    promises = {"nothing sent but a model", "nothing released but models"}
+    return [
+        f"{method}: data.scale = {STANDARD!r} has clients send means and spreads of their inputs "
+        "without noise; scale the data on each client and use data.scale = 'none'"
+        for method in active
+        if promises & set(method.needs_in(config))
+    ]
 
 
 def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[str]]:

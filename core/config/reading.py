@@ -128,7 +128,8 @@ def _explain(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
-        lines.append(f"{key} = {item['input']!r}: {item['msg'].lower()}")
+        why = item["msg"].removeprefix("Value error, ").lower()
+        lines.append(f"{key} = {item['input']!r}: {why}")
     return lines
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ..methods.base import (
     AtLeastOne,
@@ -15,6 +15,7 @@ from ..methods.base import (
     Share,
     SomeShare,
 )
+from ..tasks.spec import FOUND, NONE, STANDARD
 
 
 class Schedule(Settings):
@@ -123,6 +124,12 @@ class Optimiser(Settings):
     )
 
 
+def _known_scale(scale: str) -> str:
+    if scale not in (NONE, STANDARD) and not scale.startswith(FOUND):
+        raise ValueError(f"use {NONE} or {STANDARD}")
+    return scale
+
+
 class Data(Settings):
     """Where data come from and what is set aside."""
 
@@ -148,6 +155,11 @@ class Data(Settings):
     )
     user_column: str = Field(
         default="", description="column that says whose sample it is, for partition natural"
+    )
+    scale: Annotated[str, AfterValidator(_known_scale)] = Field(
+        default=NONE,
+        description="none, or standard: inputs get mean 0 and standard deviation 1 per feature or "
+        "channel, by what clients report of theirs before round 1",
     )
     num_classes: Count = Field(
         default=0, description="number of classes, or of model outputs; 0 counts them"

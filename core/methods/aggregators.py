@@ -67,6 +67,12 @@ def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
 
 
 _MEAN: dict[str, Any] = {"offers": ("mean aggregator",)}
+_ROBUST: dict[str, Any] = {
+    "suffers": {
+        ("uplink", "top-k"): "most entries of an update are not sent and count as 0, which looks "
+        "like agreement; use uplink = 'dense' or raise top-k.density"
+    }
+}
 _ADAPTIVE = ("learning-rate", "beta-1", "beta-2", "tau")
 
 METHODS = (
@@ -78,16 +84,21 @@ METHODS = (
     ),
     _aggregator("fedadagrad", "the mean as a gradient of Adagrad", "learning-rate", "tau", **_MEAN),
     _aggregator("qfedavg", "clients with a high loss count more", "q", sends=("loss",)),
-    _aggregator("median", "the median of each entry"),
-    _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim"),
+    _aggregator("median", "the median of each entry", **_ROBUST),
+    _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim", **_ROBUST),
     # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
-    _aggregator("krum", "the update nearest to most others", "malicious", per_attacker=2),
+    _aggregator(
+        "krum", "the update nearest to most others", "malicious", per_attacker=2, **_ROBUST
+    ),
     _aggregator(
         "multi-krum",
         "the mean of the updates nearest to most others",
         "malicious",
         "keep",
         per_attacker=2,
+        **_ROBUST,
     ),
-    _aggregator("bulyan", "a trimmed mean of what krum chooses", "malicious", per_attacker=4),
+    _aggregator(
+        "bulyan", "a trimmed mean of what krum chooses", "malicious", per_attacker=4, **_ROBUST
+    ),
 )

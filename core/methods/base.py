@@ -112,6 +112,8 @@ class Method:
         What the server hands to clients that depends on other clients' data, besides the model.
     requires : mapping
         Values that other axes must have.
+    suffers : mapping
+        Values of other axes, as ``(axis, name)``, with which it works but badly, and why.
     """
 
     axis: str
@@ -132,6 +134,7 @@ class Method:
     sends_with: Mapping[str, str] = field(default_factory=dict)
     releases: tuple[str, ...] = ()
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def keys_read(self) -> list[str]:
         """Return the keys of the run config that it reads."""

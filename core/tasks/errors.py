@@ -29,6 +29,7 @@ CONFIG_KEYS = {
     "input_columns": "data.input-columns",
     "target_column": "data.target-column",
     "user_column": "data.user-column",
+    "scale": "data.scale",
 }
 """Keys of the run config that set the fields of a spec, where they are not the field's own name."""
 

@@ -7,6 +7,11 @@ from typing import Any
 
 from .errors import invalid, unknown
 
+# Values of ``scale``, and the beginning of one that is known in numbers. Here, not beside the code
+# that scales: a config is read without torch.
+NONE, STANDARD = "none", "standard"
+FOUND = f"{STANDARD}:"
+
 
 @dataclass(frozen=True)
 class TaskSpec:
@@ -72,6 +77,9 @@ class TaskSpec:
         Processes that read data sets ahead; 0 reads in the training process.
     input_columns, target_column, user_column : str
         Columns of tables; empty stands for all others, the usual name, and none.
+    scale : str
+        ``none``, ``standard`` (not known yet: inputs stay as they are), or the numbers to scale
+        inputs by, as :meth:`core.tasks.scaling.Scaling.text` writes them.
     """
 
     task: str = "digits"
@@ -103,6 +111,7 @@ class TaskSpec:
     input_columns: str = ""
     target_column: str = ""
     user_column: str = ""
+    scale: str = NONE
 
 
 _Rule = tuple[Callable[[Any], bool], str]

@@ -26,6 +26,7 @@ from .noise.noisy import InputRange, untouched
 from .own_task import OwnData, brings_client_data, own_problem
 from .partitions import PARTITIONERS, Partitions, partition, user_groups
 from .problems import KINDS, problem_of
+from .scaling import scaled_client, scaled_server, scaling_of
 from .spec import TaskSpec, check_spec
 from .splits import (
     ClientCache,
@@ -115,6 +116,11 @@ class Task:
         self._partitions: dict[int, Partitions] = {}
         self._loaded: RawData | None = None
         self._device: RawData | None = None  # the last data that a device brought
+        self.scaling = scaling_of(spec.scale)
+
+    def unscaled(self) -> Task:
+        """Return the same task with inputs as they were read."""
+        return self if self.scaling is None else load_task(replace(self.spec, scale="none"))
 
     @cached_property
     def problem(self) -> Problem:
@@ -206,7 +212,11 @@ class Task:
     def server_data(self) -> ServerData:
         """Clean validation samples and the test set; no client holds any of them."""
         with self._lock:
-            return self._server_data
+            return self._scaled_server_data
+
+    @cached_property
+    def _scaled_server_data(self) -> ServerData:
+        return scaled_server(self._server_data, self.scaling)
 
     def client_data(self, partition_id: int, num_partitions: int) -> ClientData:
         """Give the data of one client among many, with its noise.
@@ -225,7 +235,9 @@ class Task:
         """
         key = (partition_id, num_partitions)
         with self._lock:
-            return self._clients.get(key, lambda: self._make_client(*key))
+            return self._clients.get(
+                key, lambda: scaled_client(self._make_client(*key), self.scaling)
+            )
 
     def device_data(self, path: str) -> ClientData:
         """Read data that a device brings itself, taken as it is: no noise is added.
@@ -244,13 +256,38 @@ class Task:
             If the file is damaged or does not fit the task.
         """
         with self._lock:
-            return self._clients.get((path, _last_change(path)), lambda: self._make_device(path))
+            return self._clients.get(
+                (path, _last_change(path)),
+                lambda: scaled_client(self._make_device(path), self.scaling),
+            )
+
+    def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:
+        """Count the samples of each class at the first clients, before noise.
+
+        None if the pool does not say: each client brings its own data, or users are too few.
+        """
+        with self._lock:
+            labels = self.problem.strata(self._raw.y_train)
+            try:
+                parts = [
+                    labels[self._indices(number, num_partitions)]
+                    for number in range(min(num_partitions, at_most))
+                ]
+            except TaskError:
+                return None
+        classes = self.num_classes
+        return [np.bincount(own, minlength=classes)[:classes].tolist() for own in parts]
 
     @property
     def _raw(self) -> RawData:
         with self._lock:
             if self._loaded is None:
-                self._loaded = self._checked(load_raw(self.spec, self._own_problem))
+                same = self.unscaled()  # two tasks with the same data in memory would be too much
+                self._loaded = (
+                    self._checked(load_raw(self.spec, self._own_problem))
+                    if same is self
+                    else same._raw
+                )
             return self._loaded
 
     def _checked(self, raw: RawData) -> RawData:
@@ -456,6 +493,10 @@ class OwnTask(Task):
     def input_dtype(self) -> torch.dtype:
         """Type of the inputs."""
         return self._source.input_dtype
+
+    def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:
+        """Return None: only the clients' own data would say."""
+        return None
 
     @cached_property
     def _server_data(self) -> ServerData:

@@ -139,6 +139,10 @@ class Selected(Event):
     seconds: Number = None
     ages: list[int] | None = None
     scores: Numbers | None = None
+    # Those who could have been chosen instead, where they were asked and are not too many
+    others: list[str] | None = None
+    other_ages: list[int] | None = None
+    other_scores: Numbers | None = None
 
 
 class ReplySeconds(BaseModel):
@@ -184,6 +188,30 @@ class Quarantined(Event):
     name = "quarantined"
     client: str = "?"
     reason: str = ""
+
+
+class Baseline(Event):
+    """What a model would reach that always gives the same answer, by metric."""
+
+    name = "baseline"
+    what: str = ""
+    metrics: Mapping[str, Number] = {}
+
+
+class ClassesSpread(Event):
+    """How many samples of each class the first clients hold, one row per client; in simulation."""
+
+    name = "classes-spread"
+    clients: Clients = 0
+    counts: list[list[Count]] = []
+
+
+class InputsScaled(Event):
+    """Inputs are scaled, by the means and spreads that clients reported."""
+
+    name = "inputs-scaled"
+    clients: Clients = 0
+    features: Count = 0
 
 
 class Aggregated(Event):

@@ -27,6 +27,7 @@ __all__ = [
     "context_from_bytes",
     "context_to_bytes",
     "empty_run",
+    "is_simulation",
     "message_from_bytes",
     "message_to_bytes",
     "needed",
@@ -48,6 +49,11 @@ def empty_run() -> Any:
     """Return a run for a grid that is not Flower's; nothing where there is no such class."""
     run = _from("flwr.supercore.run", "Run")
     return None if run is None else run.create_empty(1)
+
+
+def is_simulation(grid: Any) -> bool:
+    """Return whether a grid is that of Flower's simulation; no where its name has changed."""
+    return type(grid).__name__ == "InMemoryGrid"
 
 
 def message_to_bytes(message: Message) -> bytes:

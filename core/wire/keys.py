@@ -14,6 +14,7 @@ CORESET = "coreset"  # ConfigRecord in the reply of one that trained on a corese
 ROUND = "server-round"
 RUN = "run"  # which run a message is of; it stays the same when the run is resumed
 FROZEN = "frozen"  # checksum of the arrays that never travel
+SCALE = "scale"  # what inputs are scaled by, where they are
 NUM_EXAMPLES = "num-examples"
 TRAIN_LOSS = "train_loss"  # Flower's q-FedAvg spells it with an underscore
 SECONDS = "seconds"
@@ -30,6 +31,10 @@ SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
 UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
+
+# Entries of METRICS in the answer to ASK_MOMENTS: one number per feature of the inputs
+MEAN = "mean"
+SPREAD = "spread"
 
 # Entries of CONFIG in a query for it, and of training messages where answers ride on replies
 WANTS = "wants"
@@ -60,3 +65,4 @@ ASK_LOSSES = "query.losses"
 ASK_UPDATE = "query.update"
 INGEST = "query.ingest"
 ASK_SUPPORT = "query.support"
+ASK_MOMENTS = "query.moments"

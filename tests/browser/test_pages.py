@@ -90,10 +90,12 @@ PICTURES = [
     "loss",
     "participation",
     "choices",
+    "candidates",
     "why-chosen",
     "ages-chosen",
     "bytes",
     "seconds",
+    "classes",
     "coreset-samples",
     "clean",
     "coreset-classes",
@@ -108,7 +110,7 @@ PICTURES = [
     "troubled-clients",
     "slow",
 ]
-PLAIN = ["metric-accuracy", "loss", "participation", "choices", "bytes", "seconds"]
+PLAIN = ["metric-accuracy", "loss", "participation", "choices", "bytes", "seconds", "classes"]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,7 @@ def test_words_in_pictures_stay_inside_them(tab: Tab, report: Path) -> None:
         ("choices", (0.5, 0.5), ["client-", "round "]),
         ("clean", (0.5, 0.5), ["60 %  all their data"]),
         ("stores", (0.5, 0.5), ["class ", "round "]),
+        ("classes", (0.5, 0.5), ["client ", "class "]),
         ("cohorts", (0.7, 0.5), ["10 clients  cohort 0.1"]),
         ("cohorts", (0.2, 0.5), ["40 clients  cohort 0"]),
         ("similarity", (0.5, 0.5), ["client-"]),
@@ -245,6 +248,6 @@ def test_a_plain_run_has_no_empty_boxes(tab: Tab, tmp_path: Path) -> None:
         tab.open(run.folder / "report.html", width=width)
         shown = "[...document.querySelectorAll('[data-plot]')].map(plot => plot.dataset.plot)"
         assert tab.evaluate(shown) == PLAIN
-        assert tab.evaluate("document.querySelectorAll('h2').length") == 2
+        assert tab.evaluate("document.querySelectorAll('h2').length") == 3
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.complaints == []

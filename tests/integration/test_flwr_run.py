@@ -115,6 +115,7 @@ def column(folder, name):
     ("text", "answer"),
     [
         ("strategy='fedprx'", "strategy = 'fedprx'.*did you mean 'fedprox'"),
+        ("fraction-evaluate=0.5", "fraction-evaluate = 0.5: clients have no test data; set data"),
         ("num-server-round=3", "num-server-round = 3: unknown key.*'num-server-rounds'"),
         ("learning-rate='fast'", "learning-rate = 'fast'.*number"),
         ("strategy=fedprox", '"strategy=fedprox" cannot be read'),

@@ -21,7 +21,8 @@ def load():
     user_train          optional: whose a sample is; partition='natural' makes owners clients
     user_test           optional: the same for test samples
 
-    Scale the inputs, or training may diverge: mean 0 and standard deviation 1 will do.
+    Scale the inputs, or training may diverge: mean 0 and standard deviation 1 will do, here or
+    with data.scale='standard' in the run config.
     Replace the example below, two moons of noisy points, by your own data, say
     `pandas.read_csv(...)` or `np.load(...)`. A device reads its own file instead.
     """

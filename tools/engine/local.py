@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config import Scalar, default_config, read_config
-from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
 from ..report.history import History
 from .local_grid import LocalGrid
+from .partitions import check_partitions
 from .simulated_devices import simulated_devices
 
 
@@ -43,7 +43,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config = {**default_config(), **overrides}
     config = read_config(run_config)
-    load_task(config.task_spec()).client_data(0, config.num_clients)  # can it be partitioned?
+    check_partitions(config)
     grid = LocalGrid(
         config.num_clients,
         run_config,

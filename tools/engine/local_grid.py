@@ -107,6 +107,7 @@ class LocalGrid(Grid):
         self._run: Run = empty_run()
         self.check_wire = check_wire
         self.devices = devices
+        self.num_partitions = num_clients  # of the data: one per client, online or not
         self.durations: dict[str, float] = {}  # simulated seconds of answers, by message
         everyone = NumberedNodes(_FIRST_NODE, range(num_clients))
         self.contexts = _Contexts(everyone, SharedConfig(run_config))

@@ -10,6 +10,7 @@ from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_
 from ...core.tasks import load_task
 from ...server_app.run_folder import RunFolderError, new_name
 from ...server_app.title import run_title
+from ..engine.partitions import check_partitions
 
 _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 
@@ -54,9 +55,8 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
     config = read_config({**default_config(), **overrides})
     if app is not None:
         _check_own_code(config, app)
-    task = load_task(config.task_spec())
-    task.client_data(0, config.num_clients)  # can it be partitioned?
-    task.build_model()  # can it be imported, and does it fit the data?
+    check_partitions(config)
+    load_task(config.task_spec()).build_model()  # can it be imported, and does it fit the data?
     run_config = dict(overrides)
     for key in _PATHS:
         if run_config.get(key):

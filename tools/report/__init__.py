@@ -31,7 +31,8 @@ def write_report(folder: "RunFolder") -> Path:
     """
     history = History.from_events(folder.read_events())
     config = folder.read_config() or history.started.config
-    return folder.write_text("report.html", render(folder.path.resolve().name, config, history))
+    text = render(folder.path.resolve().name, config, history, folder.path)
+    return folder.write_text("report.html", text)
 
 
 def write_rounds_csv(folder: "RunFolder") -> Path:

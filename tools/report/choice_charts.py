@@ -1,14 +1,17 @@
 """Why clients were chosen: how similar they were and how long they had waited (CosAge)."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ...core.wire.events import Selected
-from .axes import HEIGHT, finish
+from .axes import HEIGHT, finish, legend
 from .history import History
 from .hover import over_lines
 from .picture import Picture
-from .svg import SERIES, Plot, draw
+from .svg import FIRST, INK, SERIES, Plot, draw
 from .tables import sortable_table, text
 
 if TYPE_CHECKING:
@@ -99,32 +102,127 @@ def ages_of_choices_chart(history: History) -> Plot | None:
     return draw("ages-chosen", HEIGHT, paint, over_lines("rounds"))
 
 
+class Candidate(NamedTuple):
+    """A client that was compared with others, chosen or not."""
+
+    client: str
+    bin: int
+    similarity: float
+    age: int
+    chosen: bool
+
+
+def last_candidates(history: History) -> tuple[int, list[Candidate]]:
+    """Return the last round in which it is known who was passed over, and all its candidates.
+
+    The ranking is cut into one bin per client to choose, as CosAge does it.
+
+    >>> event = {"event": "selected", "round": 2, "chosen": ["a", "b"], "ages": [1, 4],
+    ...     "scores": [0.9, 0.2], "others": ["c"], "other-ages": [0], "other-scores": [0.5]}
+    >>> log = [{"event": "run-started", "config": {"client-selector": "cosage"}}, event]
+    >>> [(c.client, c.bin, c.chosen) for c in last_candidates(History.from_events(log))[1]]
+    [('b', 1, True), ('c', 1, False), ('a', 2, True)]
+    """
+    if history.started.config.get("client-selector") not in BY_SIMILARITY:
+        return 0, []
+    noted = history.noted(Selected)
+    for current in sorted(noted, reverse=True):
+        event = noted[current][-1]
+        if event.others is None:
+            continue
+        columns = (
+            ([True] * len(event.chosen), event.chosen, event.scores, event.ages),
+            ([False] * len(event.others), event.others, event.other_scores, event.other_ages),
+        )
+        ranked = sorted(
+            (score, key, age, chosen)
+            for flags, keys, scores, ages in columns
+            for chosen, key, score, age in zip(flags, keys, scores or (), ages or (), strict=False)
+            if score is not None
+        )
+        bins = max(1, sum(chosen for *_, chosen in ranked))
+        parts = np.array_split(np.arange(len(ranked)), bins)
+        return current, [
+            Candidate(ranked[i][1], number, ranked[i][0], ranked[i][2], ranked[i][3])
+            for number, part in enumerate(parts, start=1)
+            for i in part
+        ]
+    return 0, []
+
+
+def candidates_chart(history: History) -> Plot | None:
+    """Draw similarity and age of everybody who could have been chosen last."""
+    current, candidates = last_candidates(history)
+    if not any(candidate.chosen for candidate in candidates):
+        return None
+
+    def paint(axes: "Axes") -> None:
+        for chosen, words, face in ((False, "passed over", "none"), (True, "chosen", FIRST)):
+            part = [c for c in candidates if c.chosen == chosen]
+            if part:
+                axes.scatter(
+                    [c.similarity for c in part],
+                    [c.age for c in part],
+                    s=28,
+                    facecolors=face,
+                    edgecolors=FIRST,
+                    linewidths=1.0,
+                    label=words,
+                )
+        for left, right in pairwise(candidates):
+            if left.bin != right.bin:
+                middle = (left.similarity + right.similarity) / 2
+                axes.axvline(middle, color=INK, linewidth=0.6, linestyle=":")
+        axes.set_xlabel(f"similarity to the update, round {current}")
+        axes.set_ylabel("rounds since last chosen")
+        axes.locator_params(axis="y", integer=True)
+        axes.grid(axis="y")
+        legend(axes)
+
+    return draw("candidates", HEIGHT + 0.2, paint)
+
+
+def _candidates_caption(history: History) -> str:
+    text = "Everybody who was asked in the last round: each dot is a client."
+    if history.started.config.get("client-selector") == "cosage":
+        text += (
+            " Dotted lines cut the ranking into one bin per client to choose. From each bin "
+            "CosAge takes the highest dot, the client that has waited longest."
+        )
+    return text
+
+
 def last_choice_table(history: History) -> str:
-    """Return the last choice with the reason for each client."""
+    """Return the last choice with the reason for each client, passed over or not."""
+    last, candidates = last_candidates(history)
     found = choices(history)
-    if not found:
+    if not candidates and found:
+        last = max(found)
+        candidates = [Candidate(*choice, chosen=True) for choice in found[last]]
+    if not candidates:
         return ""
-    last = max(found)
     rows = [
         (
             "",
             [
-                (text(choice.client, 80), choice.client),
-                (str(choice.bin), choice.bin),
-                (f"{choice.similarity:.3f}", choice.similarity),
-                (str(choice.age), choice.age),
+                (text(each.client, 80), each.client),
+                ("yes" if each.chosen else "no", int(each.chosen)),
+                (str(each.bin), each.bin),
+                (f"{each.similarity:.3f}", each.similarity),
+                (str(each.age), each.age),
             ],
         )
-        for choice in found[last]
+        for each in candidates
     ]
-    head = ("client", "bin", "similarity", "rounds since last chosen")
+    head = ("client", "chosen", "bin", "similarity", "rounds since last chosen")
     return (
-        f"<details><summary>Why each client of round {last} was chosen</summary>"
+        f"<details><summary>Why each client of round {last} was chosen, or was not</summary>"
         f"{sortable_table(head, rows)}</details>"
     )
 
 
 PICTURES = (
+    Picture("The last choice: who else was there", candidates_chart, _candidates_caption),
     Picture(
         "Why they were chosen: similarity",
         similarity_of_choices_chart,

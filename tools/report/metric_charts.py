@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 from ...core.tasks.metric_text import label, title
 from ...core.tasks.metrics import Metric
+from ...core.wire.events import Baseline
 from .axes import HEIGHT, finish, line, metric_axis
+from .formatting import shorten
 from .history import History
 from .hover import over_lines, over_metric
 from .picture import Picture
-from .svg import FIRST, SECOND, THIRD, Plot, draw
+from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +34,12 @@ def metric_chart(metric: Metric, history: History) -> Plot | None:
             words = "worst to best 10 %"
             width = 0 if len(both) > 1 else 4  # an area over a single round has no width
             axes.fill_between(both, *ends, color=SECOND, alpha=0.3, lw=width, label=words)
+        known = history.last(Baseline)
+        least = known.metrics.get(name) if known is not None else None
+        if known is not None and least is not None:
+            rounds = history.series(name)[0] or history.series(f"clients-{name}-mean")[0]
+            flat, words = [least] * len(rounds), shorten(known.what, 24)
+            axes.plot(rounds, flat, color=INK, linewidth=0.8, linestyle="--", label=words)
         metric_axis(axes, metric)
         finish(axes, label(metric))
 
@@ -63,6 +71,9 @@ def _caption(metric: Metric, history: History) -> str:
         f"{better} is better. Look for a curve that still {moves} at the end (more rounds would "
         f"help) or {back} back."
     )
+    known = history.last(Baseline)
+    if known is not None and known.metrics.get(metric.name) is not None:
+        text += " The dashed line is what the same answer to everything would reach."
     if history.series(f"clients-{metric.name}-worst-10")[0]:
         text += " A wide band means that the model serves some clients far better than others."
     return text

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from ...core.config.run_config import flattened
 from ...core.tasks.metric_text import label, written
 from . import (
     choice_charts,
+    class_charts,
     client_tables,
     cohort_charts,
     coreset_charts,
@@ -23,12 +25,15 @@ from . import (
     trouble_charts,
 )
 from .donors import donors_section
-from .formatting import data_size, duration, run_command
+from .formatting import data_size, duration, run_command, shorten
 from .history import History
 from .html_page import page
+from .method_pages import read_more
 from .picture import Picture, figure
 from .svg import Plot
 from .tables import table, text
+
+_LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features
 
 
 def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
@@ -48,7 +53,12 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
         ),
         (
             "What clients trained on",
-            (*coreset_charts.PICTURES, *store_charts.PICTURES, *plan_charts.PICTURES),
+            (
+                *class_charts.PICTURES,
+                *coreset_charts.PICTURES,
+                *store_charts.PICTURES,
+                *plan_charts.PICTURES,
+            ),
         ),
         (
             "Who shares a model",
@@ -63,12 +73,15 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
     )
 
 
-def render(run_name: str, config: Mapping[str, Any], history: History) -> str:
-    """Return the whole page of a run."""
+def render(
+    run_name: str, config: Mapping[str, Any], history: History, folder: Path | None = None
+) -> str:
+    """Return the whole page of a run; links lead from the folder that it is to be written to."""
     title = history.started.strategy or str(config.get("strategy") or "Federated run")
     drawn, plots = _chapters(history)
     sections = [
         _head(title, run_name, history),
+        read_more(history.started.config or config, folder),
         drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
         donors_section(history),
         choice_charts.last_choice_table(history),
@@ -103,6 +116,8 @@ def _head(title: str, run_name: str, history: History) -> str:
         story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
+        class_charts.classes_sentence(history),
+        story.scaling_sentence(history),
         coreset_charts.coresets_sentence(history),
         store_charts.stores_sentence(history),
         plan_charts.plan_sentence(history),
@@ -204,4 +219,4 @@ def _config_table(config: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    return str(value)
+    return shorten(str(value), _LONGEST_VALUE)

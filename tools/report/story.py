@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ...core.tasks.metric_text import label, title, written
+from ...core.wire.events import InputsScaled
 from .evenness import jain_index, spread
 from .formatting import data_size, duration, percent, plural
 from .history import History
@@ -166,6 +167,17 @@ def trouble_sentence(history: History) -> str:
     return (
         f"{plural(failed, 'request')} failed, {late} came too late, and "
         f"{plural(quarantined, 'reply was', 'replies were')} set aside (quarantined)."
+    )
+
+
+def scaling_sentence(history: History) -> str:
+    """Say by what inputs were scaled, if they were."""
+    known = history.last(InputsScaled)
+    if known is None:
+        return ""
+    return (
+        f"Inputs are scaled by the means and spreads that {plural(known.clients, 'client')} "
+        f"reported ({plural(known.features, 'feature')})."
     )
 
 

@@ -18,6 +18,7 @@ CSS = """
   }
 }
 * { box-sizing: border-box; }
+a { color: var(--first); }
 body {
   margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 3rem; background: var(--page);
   color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif;

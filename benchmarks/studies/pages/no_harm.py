@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ....tools.experiments.measures import Measure, last_mean
-from ....tools.experiments.statistics import Difference
+from ....tools.experiments.statistics import Difference, difference
 from ....tools.experiments.tables import Table
 from ..equal_bytes import difference_at_equal_bytes
 from ..no_harm import DATA, NOISE, PRESETS, clients, coresets, streams
@@ -43,7 +43,7 @@ def markdown() -> str:
         _presets(who, _by(who, last_mean(OWN))),
         "## Instead of FedAvg: at equal bytes",
         "Each pair is compared when the one that sends less has finished.",
-        _presets(who, lambda a, b: difference_at_equal_bytes(who.results, a, b, OWN)),
+        _presets(who, _by_bytes(who)),
         "## Instead of FedAvg: the worst tenth of clients",
         _presets(who, _by(who, last_mean(WORST))),
         "## Instead of random samples",
@@ -70,7 +70,16 @@ def markdown() -> str:
 
 
 def _by(study: Study, measure: Measure) -> Compare:
-    return lambda first, second: study.results.difference(first, second, measure)
+    return _if_run(study, lambda a, b: study.results.difference(a, b, measure))
+
+
+def _by_bytes(study: Study) -> Compare:
+    return _if_run(study, lambda a, b: difference_at_equal_bytes(study.results, a, b, OWN))
+
+
+def _if_run(study: Study, compare: Compare) -> Compare:
+    """Return a comparison that says nothing of cells that the study leaves out."""
+    return lambda a, b: compare(a, b) if a in study.results.runs else difference({}, {})
 
 
 def _presets(study: Study, compare: Compare) -> str:
@@ -90,9 +99,8 @@ def _coresets(study: Study, noise: str) -> str:
 
 def _letters(who: Study, what: Study, kept: Study) -> str:
     noise = next(iter(NOISE))
-    by_bytes: Compare = lambda a, b: difference_at_equal_bytes(who.results, a, b, OWN)  # noqa: E731
     lines: list[tuple[str, Compare, str]] = [
-        ("cosage, half asked - cosage", by_bytes, ""),
+        ("cosage, half asked - cosage", _by_bytes(who), ""),
         ("gcfl - gcfl-paper", _by(what, last_mean("accuracy")), f"{noise}, "),
         ("ode - ode-paper", _by(kept, last_mean("accuracy")), ""),
         ("auxo - auxo-paper", _by(who, last_mean(OWN)), ""),

@@ -1,1 +1,1 @@
-"""Which strategy fits my data? ``python -m compare -c "task='digits'"`` runs them and answers."""
+"""Which strategy fits my data? ``forager compare -c "task='digits'"`` runs them and answers."""

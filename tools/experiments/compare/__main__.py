@@ -1,4 +1,4 @@
-"""Compare strategies on one task: ``python -m compare --help``."""
+"""Compare strategies on one task: the same as ``forager compare``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command: ``python -m compare -c "task='digits'" --strategies all --budget "60 rounds"``."""
+"""The command behind ``forager compare``."""
 
 import json
 import re
@@ -37,7 +37,7 @@ _SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
-        prog="python -m compare",
+        prog="python -m forager.tools.experiments.compare",
         description="Which strategy fits my data? Runs them on the local engine and answers.",
         formatter_class=ArgumentDefaultsHelpFormatter,
     )
@@ -110,14 +110,19 @@ def _publish(comparison: Comparison, folder: Path, how: str) -> None:
 def command(arguments: Sequence[str] | None) -> str:
     """Return the command that repeats or continues a comparison.
 
-    >>> print(command(["-c", "task='npz' seed=1", "--seeds", "3"]))
-    python -m compare -c "task='npz' seed=1" --seeds 3
+    >>> print(command(["-c", "task='npz' seed=1", "--strategies", "fedavg", "--seeds", "3"]))
+    forager compare fedavg -c "task='npz' seed=1" --seeds 3
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--strategies" in given:
+        first = given.index("--strategies")
+        last = next((i for i in range(first + 1, len(given)) if given[i][:1] == "-"), len(given))
+        names = [name for name in given[first + 1 : last] if name != "all"]
+        given = [*names, *given[:first], *given[last:]]
     # Double quotes are easier to read around the single ones of a run config.
     readable = re.compile(r"[^\"$`!\\]*[ '][^\"$`!\\]*")
     words = [f'"{w}"' if readable.fullmatch(w) else shlex.quote(w) for w in given]
-    return " ".join(["python -m compare", *words])
+    return " ".join(["forager compare", *words])
 
 
 def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:

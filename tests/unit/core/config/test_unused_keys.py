@@ -2,7 +2,7 @@
 
 import pytest
 from forager.core.config import default_config, read_config
-from forager.core.config.combinations import unused_keys
+from forager.core.config.combinations import unused_keys, unwise
 from forager.core.methods.base import Method
 from forager.core.methods.catalogue import AXES, all_methods, methods, presets
 from other_values import OTHER, config_with
@@ -94,3 +94,13 @@ def test_a_key_is_used_if_any_method_of_the_run_reads_it(preset: str) -> None:
 )
 def test_examples(given: dict[str, object], unused: list[str]) -> None:
     assert unused_keys(read_config(given), given) == unused  # type: ignore[arg-type]
+
+
+def test_what_suffers_names_methods_that_exist() -> None:
+    for axis in AXES:
+        for method in methods(axis).values():
+            for other, name in method.suffers:
+                assert name in methods(other)
+    warned = unwise(read_config({"aggregator": "trimmed-mean", "uplink": "top-k"}))
+    assert len(warned) == 1
+    assert "raise top-k.density" in warned[0]

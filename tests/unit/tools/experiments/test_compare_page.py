@@ -23,7 +23,7 @@ class Page(HTMLParser):
 
 def test_it_is_one_file_that_needs_no_other() -> None:
     runs = {f"s{i}": seeds(0.05 * i, cost=10.0**i) for i in range(5)} | {"failed": []}
-    found = document(comparison(runs, s0=0, failed=0), "python -m compare")
+    found = document(comparison(runs, s0=0, failed=0), "forager compare")
     text = render(json.loads(json.dumps(found, allow_nan=False)))
     page = Page(text)
     assert len(text) < 2_000_000

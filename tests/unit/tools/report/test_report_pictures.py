@@ -15,6 +15,8 @@ from forager.tools.report import (
     participation_charts,
     write_report,
 )
+from forager.tools.report.choice_charts import last_choice_table
+from forager.tools.report.class_charts import classes_sentence
 from forager.tools.report.client_tables import problems_table, slow_table
 from forager.tools.report.cohort_tree import CohortTree
 from forager.tools.report.history import History
@@ -51,7 +53,7 @@ def all_names() -> list[str]:
 
 def test_every_picture_has_a_name_of_its_own_and_a_caption() -> None:
     found, pictures = all_names(), pictures_of(History.from_events(EVENTS))
-    assert len(found) == len(set(found)) == len(pictures) == 21
+    assert len(found) == len(set(found)) == len(pictures) == 23
     history = History.from_events(EVENTS)
     captions = [re.sub("<[^>]*>", "", picture.words(history)) for picture in pictures]
     assert all(len(caption) > 60 for caption in captions)
@@ -62,6 +64,7 @@ def test_every_picture_has_a_name_of_its_own_and_a_caption() -> None:
     [
         ("coresets", {"coreset-samples", "clean", "coreset-classes"}),
         ("streams", {"stores"}),
+        ("classes-spread", {"classes"}),
         ("cohorts", {"cohorts", "cohort-metric", "members", "split-criterion"}),
         ("planned", {"plan"}),
         ("cohorts-evaluated", {"cohort-metric"}),
@@ -91,6 +94,9 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
     [
         ("coresets", ["samples", "labels", "sizes", "clean-share"]),
         ("streams", ["stored", "arrived"]),
+        ("selected", ["others", "other-scores", "other-ages"]),
+        ("classes-spread", ["counts"]),
+        ("baseline", ["metrics", "what"]),
         ("cohorts", ["members"]),
         ("cohorts-evaluated", ["accuracy", "means"]),
         ("evaluated", ["metrics", "spread", "accuracy", "accuracy-worst-10", "loss"]),
@@ -113,6 +119,8 @@ def test_a_log_that_makes_no_sense_still_makes_a_page(
         cohort_charts.cohorts_sentence,
         similarity_sentence,
         slow_clients,
+        classes_sentence,
+        last_choice_table,
     ):
         picture(history)
     if value == "x":  # drawing takes long

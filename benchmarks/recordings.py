@@ -1,0 +1,104 @@
+"""Pictures of what a user sees: two commands in a terminal, and the report of the first.
+
+``python -m forager.benchmarks.recordings`` runs the commands and writes ``run.svg``,
+``compare.svg`` and ``report.png`` to ``docs/pictures/``. The report needs Chromium.
+"""
+
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .chromium import chromium
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+RUN = "strategy='cosage' run-name='first' partition='pathological' split.classes-per-client=1"
+RECORDED = {
+    "run": ["run", "--local", "-c", RUN],
+    "compare": ["compare", "fedavg", "cosage", "--budget", "20 rounds", "--seeds", "3"],
+}
+_WIDEST = 110  # columns
+_REPORT = {"x": 0, "y": 0, "width": 1000, "height": 952, "scale": 1}
+_COLOURS = 64  # of the report's picture: a fifth of its bytes, and no difference to be seen
+
+
+def typed(arguments: list[str]) -> str:
+    """Return what a user types.
+
+    >>> print(typed(["run", "-c", "seed=1 strategy='ios'"]))
+    $ forager run -c "seed=1 strategy='ios'"
+    """
+    return " ".join(["$ forager", *(f'"{a}"' if " " in a else a for a in arguments)])
+
+
+def output_of(arguments: list[str], folder: Path) -> str:
+    """Run a command in a folder and return what it prints, in the order in which it does."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "VIRTUAL_ENV": sys.prefix,  # as if it were activated: then the command is `forager`
+        "COLUMNS": str(_WIDEST),
+    }
+    done = subprocess.run(
+        [sys.executable, "-u", "-m", "forager.tools.cli", *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def terminal(title: str, command: str, output: str) -> str:
+    """Return a terminal with a command and its output, as SVG that needs nothing from the network.
+
+    >>> svg = terminal("forager", "$ forager --version", "forager 1.0")
+    >>> svg.startswith("<svg"), "font-face" in svg, "http://www.w3.org" in svg
+    (True, False, True)
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    lines = [command, *output.rstrip().splitlines()]
+    width = min(_WIDEST, max(map(len, lines)) + 1)
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
+    console.print(Text(lines[0], style="bold"))
+    console.print(Text("\n".join(lines[1:])), soft_wrap=False)
+    svg = console.export_svg(title=title, unique_id=f"terminal-{title.replace(' ', '-')}")
+    svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return svg.replace("Fira Code", "ui-monospace").strip() + "\n"
+
+
+def picture_of_report(report: Path, path: Path) -> None:
+    """Save the beginning of a report as a small picture."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as tab:
+        tab.open(report, width=int(_REPORT["width"]))
+        shot = tab.call("Page.captureScreenshot", clip=_REPORT, captureBeyondViewport=True)
+        assert not tab.complaints, tab.complaints
+    image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
+    image.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def main() -> None:
+    """Record everything."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for title, arguments in RECORDED.items():
+            print(typed(arguments), flush=True)
+            output = output_of(arguments, folder)
+            (PICTURES / f"{title}.svg").write_text(
+                terminal(f"forager {title}", typed(arguments), output), encoding="utf-8"
+            )
+        picture_of_report(folder / "runs" / "first" / "report.html", PICTURES / "report.png")
+
+
+if __name__ == "__main__":
+    main()
