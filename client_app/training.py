@@ -1,12 +1,13 @@
 """Handlers: train on the client's data, evaluate on its test data, say who it is."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from ..core.methods.base import load
 from ..core.methods.catalogue import methods
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.broadcast import Broadcast, ReplyStack
 from ..core.wire.keys import (
     ARRAYS,
     CONFIG,
@@ -40,6 +42,7 @@ from .request import (
     ClientRequest,
     client_requests,
     hooks_of,
+    round_of,
     training_data,
 )
 
@@ -57,11 +60,15 @@ def trainer_of(config: RunConfig) -> Trainer:
 
 
 @with_held_models
-def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+def train_clients(
+    messages: Sequence[Message], contexts: Sequence[Context]
+) -> MutableSequence[Message]:
     """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
     config = client_config(contexts[0])
     hooks = hooks_of(config)
+    if isinstance(messages, Broadcast) and not hooks and trainer_of(config).mode == "stack":
+        return _train_together(messages, contexts)
     clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
     jobs = [request.job() for request in clients]
     check_frozen(messages[0], trainer_of(config))
@@ -84,6 +91,28 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     for request in clients:
         request.close()
     return replies_to(messages, contents)
+
+
+def _train_together(sent: Broadcast, contexts: Sequence[Context]) -> ReplyStack:
+    """Train clients that were sent the same, and of which no method asks anything else."""
+    started = perf_counter()
+    config, task, asked = client_config(contexts[0]), client_task(contexts[0]), sent.message
+    trainer, server_round = trainer_of(config), round_of(asked)
+    check_frozen(asked, trainer)
+    model, clients = message_arrays(asked), [client_key(context) for context in contexts]
+    jobs = [
+        Job(model, training_data(context, task), batch_seed(config.seed, client, server_round))
+        for client, context in zip(clients, contexts, strict=True)
+    ]
+    objective = load(methods("objective")[config.objective].core)(config)
+    outcomes = trainer.train(jobs, train_settings(config, server_round), objective)
+    arrays = {name: np.stack([outcome.arrays[name] for outcome in outcomes]) for name in model}
+    metrics = {
+        NUM_EXAMPLES: [outcome.num_examples for outcome in outcomes],
+        TRAIN_LOSS: [outcome.loss for outcome in outcomes],
+        SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
+    }
+    return ReplyStack(sent, arrays, metrics, clients, _note(config))
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:

@@ -129,9 +129,7 @@ class Roster:
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
         node = sender_of(reply)
-        if node in self._keys or node in self._claims or reply.has_error():
-            return
-        if self._numbered is not None and node in self._numbered:
+        if self.knows(node) or reply.has_error():
             return
         claimed = record_at(reply.content, CLIENT, ConfigRecord)
         key = claimed.get(CLIENT_KEY) if claimed is not None else None
@@ -147,6 +145,11 @@ class Roster:
             )
         else:
             self._note(node, key)
+
+    def knows(self, node_id: int) -> bool:
+        """Return whether a node's reply would say nothing new of its name."""
+        named = node_id in self._keys or node_id in self._claims
+        return named or (self._numbered is not None and node_id in self._numbered)
 
     def _is_taken(self, key: str, node_id: int) -> bool:
         """Return whether a name is that of another node that is connected."""

@@ -56,7 +56,7 @@ class MeteredGrid(LocalGrid):
     def _load_data(self, message_id: str) -> None:
         """Let a client's data be there before the clock starts: a device has them at hand."""
         if message_id in self._pending:
-            context = self.contexts[self._pending[message_id].metadata.dst_node_id]
+            context = self.contexts[self._waiting(message_id).metadata.dst_node_id]
             client_data(context, client_task(context))
 
 
