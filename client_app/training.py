@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import MutableSequence, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..core.config import RunConfig
+from ..core.config.reading import SharedConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.evaluation import evaluate
 from ..core.learning.job import Job, Outcome
@@ -22,7 +23,7 @@ from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer, train_one
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
-from ..core.tasks import load_task
+from ..core.tasks import Task, load_task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.broadcast import Broadcast, ReplyStack
 from ..core.wire.keys import (
@@ -65,10 +66,13 @@ def train_clients(
 ) -> MutableSequence[Message]:
     """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
+    shared = contexts[0].run_config
+    if isinstance(messages, Broadcast) and isinstance(shared, SharedConfig):
+        run = shared.once(_Run.of)
+        if run.stacks_all:
+            return _train_together(run, messages, contexts)
     config = client_config(contexts[0])
     hooks = hooks_of(config)
-    if isinstance(messages, Broadcast) and not hooks and trainer_of(config).mode == "stack":
-        return _train_together(messages, contexts)
     clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
     jobs = [request.job() for request in clients]
     check_frozen(messages[0], trainer_of(config))
@@ -93,26 +97,43 @@ def train_clients(
     return replies_to(messages, contents)
 
 
-def _train_together(sent: Broadcast, contexts: Sequence[Context]) -> ReplyStack:
-    """Train clients that were sent the same, and of which no method asks anything else."""
+@dataclass(frozen=True)
+class _Run:
+    """What all clients of a run share, found once per process."""
+
+    config: RunConfig
+    task: Task
+    trainer: Trainer
+    note: str
+    stacks_all: bool  # whether no method asks anything of a client but to be trained with others
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "_Run":
+        """Return that of a run config."""
+        task, trainer = load_task(config.task_spec()), trainer_of(config)
+        alike = trainer.mode == "stack" and not hooks_of(config)
+        return cls(config, task, trainer, _note(config), alike)
+
+
+def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> ReplyStack:
+    """Train clients that were sent the same."""
     started = perf_counter()
-    config, task, asked = client_config(contexts[0]), client_task(contexts[0]), sent.message
-    trainer, server_round = trainer_of(config), round_of(asked)
-    check_frozen(asked, trainer)
+    config, asked, server_round = run.config, sent.message, round_of(sent.message)
+    check_frozen(asked, run.trainer)
     model, clients = message_arrays(asked), [client_key(context) for context in contexts]
     jobs = [
-        Job(model, training_data(context, task), batch_seed(config.seed, client, server_round))
+        Job(model, training_data(context, run.task), batch_seed(config.seed, client, server_round))
         for client, context in zip(clients, contexts, strict=True)
     ]
     objective = load(methods("objective")[config.objective].core)(config)
-    outcomes = trainer.train(jobs, train_settings(config, server_round), objective)
+    outcomes = run.trainer.train(jobs, train_settings(config, server_round), objective)
     arrays = {name: np.stack([outcome.arrays[name] for outcome in outcomes]) for name in model}
     metrics = {
         NUM_EXAMPLES: [outcome.num_examples for outcome in outcomes],
         TRAIN_LOSS: [outcome.loss for outcome in outcomes],
         SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
     }
-    return ReplyStack(sent, arrays, metrics, clients, _note(config))
+    return ReplyStack(sent, arrays, metrics, clients, run.note)
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:

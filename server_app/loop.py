@@ -261,7 +261,7 @@ class Loop:
         replies = self.grid.replies(messages, enough=self.strategy.replies_wanted())
         received = len(replies) if isinstance(replies, ReplyStack) else 0
         if not received:
-            # So many are kept before the first is given away; the rest may be summed up one by one.
+            # These are kept before the first is given away; the rest may be summed up one by one.
             kept = list(islice(replies, self.min_replies))
             received, replies = len(kept), chain(kept, replies)
         self.train_exchange = self.grid.last

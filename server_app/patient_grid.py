@@ -131,7 +131,7 @@ class PatientGrid(GridWrapper):
 
         See :meth:`stream` for the parameters.
         """
-        arriving = self.stream(messages, enough=enough)
+        arriving = self.stream(messages, enough=enough, as_one=True)
         first = list(islice(arriving, 1))
         if self.last is None or self.last.together is None:
             return chain(first, arriving)
@@ -145,6 +145,7 @@ class PatientGrid(GridWrapper):
         deadline: float | None = None,
         enough: int | None = None,
         quorum: float = 1.0,
+        as_one: bool = False,
     ) -> Iterator[Message]:
         """Yield replies with content as they arrive.
 
@@ -158,6 +159,8 @@ class PatientGrid(GridWrapper):
             Replies after which the others need not be waited for; all by default.
         quorum : float (default: 1.0)
             Share of replies after which the others are waited for only as long again.
+        as_one : bool (default: False)
+            Whether replies that the runtime has as one are left in ``last.together``, not yielded.
         """
         messages = whole_or_list(messages)
         if not messages:
@@ -176,7 +179,7 @@ class PatientGrid(GridWrapper):
             while waiting and exchange.received < enough:
                 before = len(waiting)
                 arrived = self.pull_messages(list(waiting))
-                if self._take_together(arrived, waiting, exchange):
+                if as_one and self._take_together(arrived, waiting, exchange):
                     break
                 for reply in self._take(arrived, waiting, exchange):
                     yield reply

@@ -104,8 +104,7 @@ class FlowerAggregator(Layer):
         integers = [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
         plain = self.mean_like and not (integers or self.equal_weights or self.needs)
         if plain and isinstance(replies, ReplyStack) and replies.whole:
-            arrays, metrics = super().aggregate_train(server_round, [mean_of_stack(replies)])
-            return self._restored(arrays, buffers), metrics
+            return self._of_mean(server_round, mean_of_stack(replies))
         replies = (reply for reply in replies if not reply.has_error())
         if self.equal_weights:
             replies = map(_counting_once, replies)
@@ -119,6 +118,18 @@ class FlowerAggregator(Layer):
         with nullcontext() if self.mean_like else _quick_collections():
             arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, buffers), metrics
+
+    def _of_mean(
+        self, server_round: int, mean: Message
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what the strategy makes of a mean that is its only reply."""
+        if _is_plain_average(self.inner):  # it would return what it is given, at some length
+            arrays = records_of(mean.content, ArrayRecord)[0]
+            metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))
+            del metrics[NUM_EXAMPLES]
+            return self._restored(arrays, {}), filled(MetricRecord, metrics)
+        made, told = super().aggregate_train(server_round, [mean])
+        return self._restored(made, {}), told
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -159,6 +170,17 @@ def _takes_everyone(strategy: Strategy) -> bool:
         return False
     fewest = max(strategy.min_train_nodes, strategy.min_available_nodes)
     return strategy.fraction_train == 1.0 and fewest <= 1
+
+
+def _is_plain_average(strategy: Strategy) -> bool:
+    """Return whether a strategy is Flower's FedAvg with its own metrics, and no kind of it."""
+    if type(strategy) is not FedAvg:
+        return False
+    plain = FedAvg()
+    return (strategy.weighted_by_key, strategy.train_metrics_aggr_fn) == (
+        plain.weighted_by_key,
+        plain.train_metrics_aggr_fn,
+    )
 
 
 def _is_float(dtype: str) -> bool:

@@ -60,6 +60,7 @@ class Roster:
         self._identified: Sequence[int] = ()  # nodes of the last view, all of them asked
         self._numbered: NumberedNodes | None = None  # who need not be asked
         self._order: tuple[list[int], list[int]] = ([], [])  # the last view, and sorted
+        self._order_keys: list[str] | None = None  # the keys of that
         self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
 
     def key(self, node_id: int) -> str:
@@ -74,6 +75,10 @@ class Roster:
         if isinstance(node_ids, NumberedNodes):
             return node_ids.keys()
         node_ids = list(node_ids)
+        if node_ids == self._order[1]:  # everybody in view, whom several layers look at
+            if self._order_keys is None:
+                self._order_keys = [self.key(node) for node in node_ids]
+            return list(self._order_keys)
         try:
             return [self._keys[node] for node in node_ids]
         except KeyError:
@@ -107,7 +112,7 @@ class Roster:
             return node_ids
         node_ids = list(node_ids)
         if node_ids != self._order[0]:
-            self._order = (node_ids, self.in_order(node_ids))
+            self._order, self._order_keys = (node_ids, self.in_order(node_ids)), None
         return list(self._order[1])
 
     def _rank(self, node_id: int) -> tuple[tuple[int, int, str], int]:
@@ -121,7 +126,7 @@ class Roster:
             self._keys.pop(before, None)
             self._ranks.pop(before, None)
             self._claims[before] = key
-        self._order = ([], [])
+        self._order, self._order_keys = ([], []), None
         self._holders[key] = node_id
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)

@@ -43,25 +43,25 @@ class _Unmade(MutableSequence[Message]):
         return self._made
 
     @overload
-    def __getitem__(self, position: int) -> Message: ...
+    def __getitem__(self, index: int) -> Message: ...
 
     @overload
-    def __getitem__(self, position: slice) -> list[Message]: ...
+    def __getitem__(self, index: slice) -> list[Message]: ...
 
-    def __getitem__(self, position: int | slice) -> Message | list[Message]:
-        return self._messages[position]
-
-    @overload
-    def __setitem__(self, position: int, message: Message) -> None: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._messages[index]
 
     @overload
-    def __setitem__(self, position: slice, message: Iterable[Message]) -> None: ...
+    def __setitem__(self, index: int, value: Message) -> None: ...
 
-    def __setitem__(self, position: Any, message: Any) -> None:
-        self._messages[position] = message
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[Message]) -> None: ...
 
-    def __delitem__(self, position: int | slice) -> None:
-        del self._messages[position]
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._messages[index] = value
+
+    def __delitem__(self, index: int | slice) -> None:
+        del self._messages[index]
 
     def insert(self, index: int, value: Message) -> None:
         """Put a message before another one."""

@@ -187,9 +187,11 @@ class LocalGrid(Grid):
     def _waiting(self, message_id: str) -> Message:
         """Return a message that was not answered yet."""
         message = self._pending[message_id]
-        if isinstance(message, Broadcast):
-            message = self._pending[message_id] = message[message.ids.index(message_id)]
-        return message
+        if not isinstance(message, Broadcast):
+            return message
+        single = dict(zip(message.ids, message, strict=True))
+        self._pending |= {i: each for i, each in single.items() if i in self._pending}
+        return single[message_id]
 
     def _whole(self, waiting: list[str]) -> Broadcast | None:
         """Return the broadcast that the waiting messages are, if it can be answered as one."""
@@ -200,7 +202,8 @@ class LocalGrid(Grid):
         return first if self.devices is None and size * len(first) <= _PULL_BYTES else None
 
     def _answers(self, kind: str, batch: Messages) -> Iterable[Message]:
-        nodes = batch.nodes if isinstance(batch, Broadcast) else map(node_of, batch)
+        """Let clients answer messages of one kind."""
+        nodes = batch.nodes if isinstance(batch, Broadcast) else [node_of(m) for m in batch]
         contexts = [self.contexts[node] for node in nodes]
         replies = answer(kind, batch, contexts)
         self._stateful.update(context.node_id for context in contexts if entries(context.state))
