@@ -6,7 +6,7 @@ all clients of a round.
 
 import errno
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from time import perf_counter
@@ -30,13 +30,15 @@ from .scale import with_scale
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
-Handler = Callable[[Sequence[Message], Sequence[Context]], list[Message]]
+Handler = Callable[[Sequence[Message], Sequence[Context]], MutableSequence[Message]]
 
 
 def _at(place: str) -> Handler:
     """Return a handler that is imported when needed: on a device every message is a process."""
 
-    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    def handle(
+        messages: Sequence[Message], contexts: Sequence[Context]
+    ) -> MutableSequence[Message]:
         module, name = place.split(":")
         handler: Handler = getattr(import_module(module), name)
         return handler(messages, contexts)
@@ -57,7 +59,9 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
-def answer(kind: str, messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+def answer(
+    kind: str, messages: Sequence[Message], contexts: Sequence[Context]
+) -> MutableSequence[Message]:
     """Answer every message of one kind; a client that fails answers with an error.
 
     A handler that returned nothing would block its SuperNode forever. Where the work on several

@@ -7,7 +7,7 @@ context, not in the client's own state: it need not outlive the SuperNode.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import Any
@@ -17,13 +17,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from numpy.typing import NDArray
 
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.broadcast import Broadcast
 from ..core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, filled, record_at, replies_to
 from .identity import reply_header
 from .request import message_config
 
-Handler = Callable[[Sequence[Message], Sequence[Context]], list[Message]]
+Handler = Callable[[Sequence[Message], Sequence[Context]], MutableSequence[Message]]
 
 _MODEL, _NAME = "held-model", "held-model-tag"
 
@@ -69,7 +70,11 @@ def with_held_models(handle: Handler) -> Handler:
     """
 
     @wraps(handle)
-    def handle_all(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+    def handle_all(
+        messages: Sequence[Message], contexts: Sequence[Context]
+    ) -> MutableSequence[Message]:
+        if isinstance(messages, Broadcast) and ARRAYS in entries(messages.content):
+            return handle(messages, contexts)
         complete = [_with_model(m, c) for m, c in zip(messages, contexts, strict=True)]
         able = [(m, c) for m, c in zip(complete, contexts, strict=True) if m is not None]
         done = iter(handle(*zip(*able, strict=True)) if able else ())

@@ -113,7 +113,7 @@ class ClientRequest:
     @cached_property
     def round(self) -> int:
         """The server's round."""
-        return int(str(message_config(self.message)[ROUND]))
+        return round_of(self.message)
 
     @cached_property
     def arrays(self) -> Arrays:
@@ -227,6 +227,11 @@ def training_data(context: Context, task: Task) -> Samples:
     if not len(data):
         raise ValueError(f"client {client_key(context)!r} has no training data")
     return data
+
+
+def round_of(message: Message) -> int:
+    """Return the server's round that a message is of."""
+    return int(str(message_config(message)[ROUND]))
 
 
 def message_config(message: Message) -> ConfigRecord:

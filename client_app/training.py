@@ -1,16 +1,18 @@
 """Handlers: train on the client's data, evaluate on its test data, say who it is."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..core.config import RunConfig
+from ..core.config.reading import SharedConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.evaluation import evaluate
 from ..core.learning.job import Job, Outcome
@@ -21,8 +23,9 @@ from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer, train_one
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
-from ..core.tasks import load_task
+from ..core.tasks import Task, load_task
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.broadcast import Broadcast, ReplyStack
 from ..core.wire.keys import (
     ARRAYS,
     CONFIG,
@@ -40,6 +43,7 @@ from .request import (
     ClientRequest,
     client_requests,
     hooks_of,
+    round_of,
     training_data,
 )
 
@@ -57,9 +61,16 @@ def trainer_of(config: RunConfig) -> Trainer:
 
 
 @with_held_models
-def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+def train_clients(
+    messages: Sequence[Message], contexts: Sequence[Context]
+) -> MutableSequence[Message]:
     """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
+    shared = contexts[0].run_config
+    if isinstance(messages, Broadcast) and isinstance(shared, SharedConfig):
+        run = shared.once(_Run.of)
+        if run.stacks_all:
+            return _train_together(run, messages, contexts)
     config = client_config(contexts[0])
     hooks = hooks_of(config)
     clients = prepare(client_requests(messages, contexts, client_task(contexts[0])), hooks)
@@ -84,6 +95,45 @@ def train_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> l
     for request in clients:
         request.close()
     return replies_to(messages, contents)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all clients of a run share, found once per process."""
+
+    config: RunConfig
+    task: Task
+    trainer: Trainer
+    note: str
+    stacks_all: bool  # whether no method asks anything of a client but to be trained with others
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "_Run":
+        """Return that of a run config."""
+        task, trainer = load_task(config.task_spec()), trainer_of(config)
+        alike = trainer.mode == "stack" and not hooks_of(config)
+        return cls(config, task, trainer, _note(config), alike)
+
+
+def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> ReplyStack:
+    """Train clients that were sent the same."""
+    started = perf_counter()
+    config, asked, server_round = run.config, sent.message, round_of(sent.message)
+    check_frozen(asked, run.trainer)
+    model, clients = message_arrays(asked), [client_key(context) for context in contexts]
+    jobs = [
+        Job(model, training_data(context, run.task), batch_seed(config.seed, client, server_round))
+        for client, context in zip(clients, contexts, strict=True)
+    ]
+    objective = load(methods("objective")[config.objective].core)(config)
+    outcomes = run.trainer.train(jobs, train_settings(config, server_round), objective)
+    arrays = {name: np.stack([outcome.arrays[name] for outcome in outcomes]) for name in model}
+    metrics = {
+        NUM_EXAMPLES: [outcome.num_examples for outcome in outcomes],
+        TRAIN_LOSS: [outcome.loss for outcome in outcomes],
+        SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
+    }
+    return ReplyStack(sent, arrays, metrics, clients, run.note)
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:

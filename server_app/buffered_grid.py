@@ -37,6 +37,7 @@ class BufferedGrid(PatientGrid):
         deadline: float | None = None,
         enough: int | None = None,
         quorum: float = 1.0,
+        as_one: bool = False,
     ) -> Iterator[Message]:
         """Yield replies as they arrive; of training messages, k of all that are awaited."""
         messages = list(messages)

@@ -16,6 +16,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from ..core.wire.arrays import from_record, to_record
+from ..core.wire.broadcast import ReplyStack, whole_or_list
 from ..core.wire.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.keys import FROZEN, RUN, SCALE, TRAIN_LOSS
 from ..core.wire.records import records_of
@@ -269,7 +270,7 @@ class Loop:
         self._hear_late(server_round)
         config = self._message_config()
         try:
-            messages = list(
+            messages = whole_or_list(
                 self.strategy.configure_train(server_round, self.arrays, config, self.grid)
             )
         except Exception as error:  # whatever a client did or did not send, the run continues
@@ -279,14 +280,17 @@ class Loop:
             if next(iter(self.grid.get_node_ids()), None) is None:
                 raise _NobodyThere("no client is connected")
             raise _RoundFailed("none of the connected clients could be chosen")
-        replies = self.grid.stream(messages, enough=self.strategy.replies_wanted())
-        # This many are kept before the first is given away; the rest may be summed up one by one.
-        kept = list(islice(replies, self.min_replies))
+        replies = self.grid.replies(messages, enough=self.strategy.replies_wanted())
+        received = len(replies) if isinstance(replies, ReplyStack) else 0
+        if not received:
+            # These are kept before the first is given away; the rest may be summed up one by one.
+            kept = list(islice(replies, self.min_replies))
+            received, replies = len(kept), chain(kept, replies)
         self.train_exchange = self.grid.last
-        if len(kept) < self.min_replies:
-            raise _RoundFailed(self._what_went_wrong(len(kept)))
+        if received < self.min_replies:
+            raise _RoundFailed(self._what_went_wrong(received))
         with unchanged_on_failure(self.strategy):
-            arrays, metrics = self._aggregate(server_round, chain(kept, replies))
+            arrays, metrics = self._aggregate(server_round, replies)
         self.arrays = arrays
         self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
 

@@ -10,12 +10,14 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from statistics import median
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from ..core.wire.broadcast import Broadcast, Messages, ReplyStack, kind_of, whole_or_list
 from ..core.wire.events import Exchanged, ReplySeconds
 from ..core.wire.records import answered_id, entries, node_of
 from ..core.wire.sizes import record_bytes, sizes_of
@@ -54,6 +56,7 @@ class Exchange:
     whole: dict[int, Message] = field(default_factory=dict)
     lacking: list[Message] = field(default_factory=list)  # those of them to be sent now
     lost: dict[int, float] = field(default_factory=dict)  # simulated seconds that it took to say so
+    together: ReplyStack | None = None  # all replies, where the runtime gave them as one
     seconds: float = 0.0
     simulated: float = 0.0
     started: float = 0.0
@@ -131,6 +134,18 @@ class PatientGrid(GridWrapper):
         """
         return list(self.stream(messages, deadline=timeout, quorum=quorum))
 
+    def replies(self, messages: Iterable[Message], *, enough: int | None) -> Iterable[Message]:
+        """Return replies with content: as one where the runtime has them so, else as they arrive.
+
+        See :meth:`stream` for the parameters.
+        """
+        arriving = self.stream(messages, enough=enough, as_one=True)
+        first = list(islice(arriving, 1))
+        if self.last is None or self.last.together is None:
+            return chain(first, arriving)
+        together, self.last.together = self.last.together, None
+        return together
+
     def stream(
         self,
         messages: Iterable[Message],
@@ -138,6 +153,7 @@ class PatientGrid(GridWrapper):
         deadline: float | None = None,
         enough: int | None = None,
         quorum: float = 1.0,
+        as_one: bool = False,
     ) -> Iterator[Message]:
         """Yield replies with content as they arrive.
 
@@ -151,12 +167,14 @@ class PatientGrid(GridWrapper):
             Replies after which the others need not be waited for; all by default.
         quorum : float (default: 1.0)
             Share of replies after which the others are waited for only as long again.
+        as_one : bool (default: False)
+            Whether replies that the runtime has as one are left in ``last.together``, not yielded.
         """
-        messages = list(messages)
+        messages = whole_or_list(messages)
         if not messages:
             return
         limit = min(deadline or self.deadline, self.deadline)
-        exchange = Exchange(messages[0].metadata.message_type, len(messages))
+        exchange = Exchange(kind_of(messages), len(messages))
         self.last = exchange
         started = exchange.started = time.monotonic()
         exchange.clock, exchange.patience = self._clock(), limit
@@ -172,9 +190,11 @@ class PatientGrid(GridWrapper):
         try:
             while waiting and exchange.received < enough:
                 before = len(waiting)
-                arrived = list(
-                    self.pull_messages([*waiting, *self._late.to_look_for(self._clock())])
-                )
+                late = self._late.to_look_for(self._clock())
+                pulled = self.pull_messages([*waiting, *late])
+                if as_one and self._take_together(pulled, waiting, exchange):
+                    break
+                arrived = list(pulled)
                 for reply in self._take(arrived, waiting, exchange):
                     yield reply
                     # What has arrived is used, but on a simulated clock it has not yet.
@@ -224,7 +244,7 @@ class PatientGrid(GridWrapper):
 
     def _give_up(
         self,
-        sent: list[Message],
+        sent: Messages,
         waiting: dict[str, int],
         unread: list[Message],
         exchange: Exchange,
@@ -233,6 +253,8 @@ class PatientGrid(GridWrapper):
 
         ``unread`` are those that are there, but that others were faster than.
         """
+        if not waiting and not exchange.slow:
+            return
         whole = {node_of(message): message for message in sent}
         expires = exchange.clock + _LIVES * exchange.patience
         if not hasattr(self.grid, "durations"):
@@ -264,7 +286,28 @@ class PatientGrid(GridWrapper):
             else:
                 times.cut_off(key, waited)
 
-    def _send(self, messages: list[Message], ttl: float, exchange: Exchange) -> dict[str, int]:
+    def _send(self, messages: Messages, ttl: float, exchange: Exchange) -> dict[str, int]:
+        if isinstance(messages, Broadcast):
+            messages.expire_after(ttl)
+            size = sum(map(record_bytes, entries(messages.content).values()))
+            exchange.bytes_down += size * len(messages)
+            self._largest = max(self._largest, size)
+        else:
+            self._measure(messages, ttl, exchange)
+        # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
+        accepted = {message_id for message_id in self.push_messages(messages) if message_id}
+        if isinstance(messages, Broadcast) and messages.whole:
+            return dict(zip(messages.ids, messages.nodes, strict=True))
+        waiting = {}
+        for message in messages:
+            message_id = message.metadata.message_id
+            if message_id in accepted:
+                waiting[message_id] = node_of(message)
+            else:
+                exchange.fail(self.federation.key(node_of(message)), "not delivered")
+        return waiting
+
+    def _measure(self, messages: list[Message], ttl: float, exchange: Exchange) -> None:
         sizes: dict[int, int] = {}
         contents: dict[int, int] = {}
         for message in messages:
@@ -278,16 +321,24 @@ class PatientGrid(GridWrapper):
                 size = contents[id(content)] = sum(sizes[id(r)] for r in records)
             exchange.bytes_down += size
             self._largest = max(self._largest, size)
-        # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
-        accepted = {message_id for message_id in self.push_messages(messages) if message_id}
-        waiting = {}
-        for message in messages:
-            message_id = message.metadata.message_id
-            if message_id in accepted:
-                waiting[message_id] = node_of(message)
-            else:
-                exchange.fail(self.federation.key(node_of(message)), "not delivered")
-        return waiting
+
+    def _take_together(
+        self, arrived: Iterable[Message], waiting: dict[str, int], exchange: Exchange
+    ) -> bool:
+        """Take all replies as one; False if they must be looked at one by one."""
+        if not isinstance(arrived, ReplyStack) or not arrived.whole:
+            return False
+        total, largest = arrived.sizes()
+        known = all(map(self.federation.roster.knows, arrived.nodes))
+        if arrived.sent.ids != list(waiting) or not known or largest > most_bytes(self._largest):
+            return False
+        waiting.clear()
+        exchange.bytes_up += total
+        exchange.received += len(arrived)
+        exchange.together = arrived
+        for key in self.federation.keys(arrived.nodes):
+            self.federation.heard(key, self.round, answered=True)
+        return True
 
     def _take(
         self, arrived: Iterable[Message], waiting: dict[str, int], exchange: Exchange

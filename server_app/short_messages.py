@@ -7,6 +7,7 @@ model says so, and is then sent the whole message.
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from ..core.wire.arrays import from_record
+from ..core.wire.broadcast import Messages
 from ..core.wire.changes import TAG, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG
 from ..core.wire.records import entries, filled, record_at
@@ -15,9 +16,11 @@ from ..strategies.federation import Federation
 
 
 def in_short(
-    messages: list[Message], federation: Federation
-) -> tuple[list[Message], dict[int, Message], int]:
+    messages: Messages, federation: Federation
+) -> tuple[Messages, dict[int, Message], int]:
     """Return what to send, the whole messages of those that are sent less, and the bytes spared."""
+    if not federation.anybody_holds():
+        return messages, {}, 0
     tags: dict[int, str] = {}  # of records, most of which all messages share
     whole: dict[int, Message] = {}
     to_send, spared = [], 0

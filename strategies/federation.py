@@ -2,7 +2,15 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +18,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ..core.tasks.metrics import ACCURACY, Metric
+from ..core.wire.broadcast import Broadcast, whole_or_list
 from ..core.wire.events import Event, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, SCALE, WANTS
 from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
@@ -84,7 +93,7 @@ class Federation:
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
         self._occasion = ("", 0)
-        self._sent: dict[int, Message] = {}
+        self._sent: dict[int, Message | Broadcast] = {}
         self._sent_for: dict[int, str | None] = {}  # the cohort that each of them is of
         self._cohort: str | None = None
         self.times = ResponseTimes()
@@ -140,25 +149,35 @@ class Federation:
         """Return the stable names of clients."""
         return self.roster.keys(nodes)
 
-    def remember(self, occasion: tuple[str, int], messages: Iterable[Message]) -> list[Message]:
+    def remember(
+        self, occasion: tuple[str, int], messages: Iterable[Message]
+    ) -> MutableSequence[Message]:
         """Keep what every client is sent; layers may still change the messages.
 
         What was sent on another occasion, such as ``("train", 2)`` for round 2, is forgotten.
         """
-        messages = list(messages)
+        messages = whole_or_list(messages)
         if occasion != self._occasion:
             kept = {node: sent for node, sent in self._sent.items() if node in self.busy}
             self._occasion, self._sent = occasion, kept
             self._sent_for = {node: self._sent_for[node] for node in kept}
-        self._sent.update((node_of(message), message) for message in messages)
-        self._sent_for.update((node_of(message), self._cohort) for message in messages)
+        if isinstance(messages, Broadcast):
+            self._sent.update(dict.fromkeys(messages.nodes, messages))
+            self._sent_for.update(dict.fromkeys(messages.nodes, self._cohort))
+        else:
+            self._sent.update((node_of(message), message) for message in messages)
+            self._sent_for.update((node_of(message), self._cohort) for message in messages)
         return messages
+
+    def _sent_to(self, node_id: int) -> Message:
+        sent = self._sent[node_id]
+        return sent.to(node_id) if isinstance(sent, Broadcast) else sent
 
     def sent_model(self, node_id: int) -> ArrayRecord:
         """Return the model that a client was sent last; :class:`BadReply` if it was sent none."""
         if node_id not in self._sent:
             raise BadReply("nobody asked for it")
-        return sent_arrays(self._sent[node_id], ARRAYS)
+        return sent_arrays(self._sent_to(node_id), ARRAYS)
 
     def cohort_of(self, node_id: int) -> str | None:
         """Return the cohort whose model a client was sent last; None if there are no cohorts."""
@@ -167,6 +186,10 @@ class Federation:
     def holds(self, node_id: int) -> str:
         """Return the tag of the model that a node keeps; empty if it is not known to keep one."""
         return self._held.get(node_id, "")
+
+    def anybody_holds(self) -> bool:
+        """Return whether any node is known to keep a model."""
+        return bool(self._held)
 
     def learn_held(self, nodes: Iterable[int], tag: str) -> None:
         """Learn that nodes keep the model of a tag, or with an empty one that they keep none."""
@@ -180,7 +203,7 @@ class Federation:
 
     def sent_round(self, node_id: int) -> int:
         """Return the round in which a client was sent its model."""
-        config = record_at(self._sent[node_id].content, CONFIG, ConfigRecord)
+        config = record_at(self._sent_to(node_id).content, CONFIG, ConfigRecord)
         return int(str(config[ROUND])) if config is not None else 0
 
     def ask(

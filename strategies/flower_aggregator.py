@@ -2,7 +2,7 @@
 
 import gc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -13,8 +13,9 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
 from ..core.wire.arrays import from_record, to_record, view
+from ..core.wire.broadcast import Broadcast, ReplyStack
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ..core.wire.records import contents, copies_to, entries, filled, records_of
+from ..core.wire.records import contents, entries, filled, records_of
 from .federation import Federation
 from .grids import GridView, as_sequence
 from .layer import Layer
@@ -78,13 +79,14 @@ class FlowerAggregator(Layer):
         if not nodes or not _takes_everyone(self.inner):
             messages = super().configure_train(server_round, floats, config, grid)
             return self._with_all_arrays(messages, arrays)
-        # All messages are the same: the strategy writes one, the others are copies of it.
+        # All messages are the same: the strategy writes one, which stands for all.
         first = GridView(grid, nodes[:1])
         messages = self._with_all_arrays(
             self.inner.configure_train(server_round, floats, config, first), arrays
         )
-        messages = copies_to(messages[0], nodes)
-        return self.federation.remember(("train", server_round), messages)
+        return self.federation.remember(
+            ("train", server_round), Broadcast(messages[0], list(nodes))
+        )
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -100,6 +102,9 @@ class FlowerAggregator(Layer):
         """Aggregate float arrays by the strategy, integer arrays by their maximum."""
         buffers: dict[str, NDArray[Any]] = {}
         integers = [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
+        plain = self.mean_like and not (integers or self.equal_weights or self.needs)
+        if plain and isinstance(replies, ReplyStack) and replies.whole:
+            return self._of_mean(server_round, mean_of_stack(replies))
         replies = (reply for reply in replies if not reply.has_error())
         if self.equal_weights:
             replies = map(_counting_once, replies)
@@ -113,6 +118,18 @@ class FlowerAggregator(Layer):
         with nullcontext() if self.mean_like else _quick_collections():
             arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, buffers), metrics
+
+    def _of_mean(
+        self, server_round: int, mean: Message
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what the strategy makes of a mean that is its only reply."""
+        if _is_plain_average(self.inner):  # it would return what it is given, at some length
+            arrays = records_of(mean.content, ArrayRecord)[0]
+            metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))
+            del metrics[NUM_EXAMPLES]
+            return self._restored(arrays, {}), filled(MetricRecord, metrics)
+        made, told = super().aggregate_train(server_round, [mean])
+        return self._restored(made, {}), told
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -153,6 +170,17 @@ def _takes_everyone(strategy: Strategy) -> bool:
         return False
     fewest = max(strategy.min_train_nodes, strategy.min_available_nodes)
     return strategy.fraction_train == 1.0 and fewest <= 1
+
+
+def _is_plain_average(strategy: Strategy) -> bool:
+    """Return whether a strategy is Flower's FedAvg with its own metrics, and no kind of it."""
+    if type(strategy) is not FedAvg:
+        return False
+    plain = FedAvg()
+    return (strategy.weighted_by_key, strategy.train_metrics_aggr_fn) == (
+        plain.weighted_by_key,
+        plain.train_metrics_aggr_fn,
+    )
 
 
 def _is_float(dtype: str) -> bool:
@@ -254,11 +282,30 @@ class _Terms:
         np.multiply(array, weight, out=self._rows[self._filled, ...], dtype=np.float64)
         self._filled += 1
 
+    def add_stack(self, stack: NDArray[Any], weights: NDArray[np.float64]) -> None:
+        """Add the arrays along the first axis, each as often as its weight says."""
+        weights = weights.reshape(-1, *(1 for _ in stack.shape[1:]))
+        start = 0
+        while start < len(stack):
+            if self._filled == len(self._rows):
+                self._rows[0] = self.sum()
+                self._filled = 1
+            end = min(len(stack), start + len(self._rows) - self._filled)
+            free = self._rows[self._filled : self._filled + end - start]
+            np.multiply(stack[start:end], weights[start:end], out=free, dtype=np.float64)
+            self._filled += end - start
+            start = end
+
     def sum(self) -> NDArray[np.float64]:
         """Return the sum so far."""
         terms = self._rows[: self._filled]
         # Of scalars, numpy would add halves of halves.
         return np.asarray(terms.cumsum(axis=0)[-1] if self._scalar else np.add.reduce(terms))
+
+
+def _one_by_one(terms: NDArray[np.float64], start: float) -> float:
+    """Return a sum in the order of its terms; numpy's own adds halves of halves."""
+    return float(np.add.accumulate(np.concatenate([[start], terms]))[-1])
 
 
 class RunningMean:
@@ -277,6 +324,27 @@ class RunningMean:
         self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._metrics: dict[str, tuple[float, float]] = {}
+
+    def add_stack(
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        metrics: Mapping[str, Sequence[float]],
+        weights: Sequence[float],
+    ) -> None:
+        """Add the float arrays and metrics of many clients, the first axis being the client.
+
+        The result is that of adding one after the other, to the last bit.
+        """
+        column = np.array(weights, dtype=np.float64)
+        self.weight = _one_by_one(column, self.weight)
+        for name, stack in arrays.items():
+            self._dtypes[name] = stack.dtype
+            terms = self._terms.setdefault(name, _Terms(stack.shape[1:]))
+            terms.add_stack(stack, column)
+        for name, values in metrics.items():
+            total, of = self._metrics.get(name, (0.0, 0.0))
+            weighted = column * np.array(values, dtype=np.float64)
+            self._metrics[name] = (_one_by_one(weighted, total), _one_by_one(column, of))
 
     def add(
         self, arrays: dict[str, NDArray[Any]], metrics: dict[str, Any], *, weight: float
@@ -318,6 +386,14 @@ class RunningMean:
     def metrics(self) -> dict[str, float]:
         """The mean of each metric over those who reported it."""
         return {name: total / of for name, (total, of) in self._metrics.items()}
+
+
+def mean_of_stack(replies: ReplyStack) -> Message:
+    """Return one reply that carries the weighted mean of all, which are checked already."""
+    mean = RunningMean()
+    metrics = dict(replies.metrics)
+    mean.add_stack(replies.arrays, metrics, metrics.pop(NUM_EXAMPLES))
+    return replies.as_one(to_record(mean.arrays), {**mean.metrics, NUM_EXAMPLES: mean.weight})
 
 
 def mean_reply(replies: Iterable[Message]) -> list[Message]:

@@ -10,9 +10,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
 from ..core.config import RunConfig
 from ..core.wire.arrays import checked_view, from_record
+from ..core.wire.broadcast import Broadcast, ReplyStack, whole_or_list
 from ..core.wire.keys import ARRAYS, NUM_EXAMPLES
 from ..core.wire.records import contents, entries, node_of, records_of, sender_of, sent_arrays
 from .federation import BadReply
@@ -102,6 +104,8 @@ class Quarantine(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the sound replies, if there are enough."""
+        if isinstance(replies, ReplyStack) and replies.whole and self._accepted(replies):
+            return super().aggregate_train(server_round, replies)
         replies, counts = self._with_first_counts(replies)
         usual, most = self._norms.median, counts.most(_ABSURD)
         heaviest = self.weight_factor * counts.median
@@ -129,6 +133,30 @@ class Quarantine(Layer):
         self._check_size(sent, late.reply, self._norms.median, expected)
         super().hear_late(late)
 
+    def _accepted(self, stack: ReplyStack) -> bool:
+        """Accept all replies at once; False if one of them needs a closer look."""
+        sent = self._sent.get(stack.nodes[0])
+        asked = sent is not None and all(self._sent.get(node) is sent for node in stack.nodes)
+        if not asked or self.metrics_needed() or len(stack) < self.min_replies:
+            return False
+        assert sent is not None
+        counts, norms = np.array(stack.metrics[NUM_EXAMPLES]), update_norms(sent, stack)
+        usual = self._usual_counts(stack.metrics[NUM_EXAMPLES][:_FIRST])
+        most = min(usual.most(_ABSURD), self.weight_factor * usual.median or _ABSURD, _ABSURD)
+        sound = (
+            norms is not None
+            and all(np.isfinite(values).all() for values in stack.metrics.values())
+            and bool(((counts > 0) & (counts <= most)).all())
+            and bool((norms <= self._limit(sent, self._norms.median)).all())
+        )
+        if not sound or norms is None:
+            return False
+        for node in stack.nodes:
+            del self._sent[node]
+        self._norms.extend(norms.tolist())
+        self._counts.extend(counts.astype(np.float64).tolist())
+        return True
+
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
@@ -152,21 +180,31 @@ class Quarantine(Layer):
         replies = iter(replies)
         first = list(islice(replies, _FIRST))
         claims = (metrics_in(reply).get(NUM_EXAMPLES) for reply in first if reply.has_content())
-        told = [float(c) for c in claims if isinstance(c, int | float) and 0 < c <= _ABSURD]
+        return chain(first, replies), self._usual_counts(claims)
+
+    def _usual_counts(self, first: Iterable[Any]) -> UsualSize:
+        """Return what numbers of samples are usual, by the first claims if none was accepted."""
+        if len(self._counts):
+            return self._counts
+        told = [float(c) for c in first if isinstance(c, int | float) and 0 < c <= _ABSURD]
         usual = UsualSize(self._counts.factor)
         if len(told) >= 3:  # of two, there is no way to know which one lies
             usual.extend(told)
-        return chain(first, replies), usual
+        return usual
 
     @staticmethod
     def _answered(replies: Iterable[Message]) -> Iterator[Message]:
         return (reply for reply in replies if not reply.has_error())
 
-    def _remember(self, messages: Iterable[Message]) -> list[Message]:
-        messages = list(messages)
+    def _remember(self, messages: Iterable[Message]) -> Iterable[Message]:
+        messages = whole_or_list(messages)
         models: dict[int, SentModel] = {}  # most messages carry the same record
         busy = self.federation.busy
         self._sent = {node: sent for node, sent in self._sent.items() if node in busy}
+        if isinstance(messages, Broadcast):
+            record = sent_arrays(messages.message, ARRAYS)
+            self._sent |= dict.fromkeys(messages.nodes, SentModel(record))
+            return messages
         for message in messages:
             record = sent_arrays(message, ARRAYS)
             if id(record) not in models:
@@ -183,12 +221,15 @@ class Quarantine(Layer):
     def _check_size(
         self, sent: SentModel, reply: Message, usual: float, expected: Collection[str]
     ) -> float:
-        norm = update_norm(sent, reply, expected)
-        known = usual > 1e-9 * sent.norm
-        limit = self._norms.factor * (usual if known else max(sent.norm, 1.0))
+        norm, limit = update_norm(sent, reply, expected), self._limit(sent, usual)
         if norm > limit:
             raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
         return norm
+
+    def _limit(self, sent: SentModel, usual: float) -> float:
+        """Return the norm from which on an update is absurd."""
+        known = usual > 1e-9 * sent.norm
+        return self._norms.factor * (usual if known else max(sent.norm, 1.0))
 
     def own_state(self) -> dict[str, Any]:
         """Return the usual norms and counts, and the strikes."""
@@ -263,3 +304,24 @@ def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ())
     if not math.isfinite(squares):
         raise BadReply("values that are not finite, or too large to square")
     return math.sqrt(squares)
+
+
+def update_norms(sent: SentModel, replies: ReplyStack) -> NDArray[np.float64] | None:
+    """Return the norm of each update; None if they do not fit the model.
+
+    Of values that are not finite, the norm is not finite either.
+    """
+    if replies.arrays.keys() != sent.arrays.keys():
+        return None
+    squares = np.zeros(len(replies))
+    for name, after in replies.arrays.items():
+        reference = sent.arrays[name]
+        if after.dtype != reference.dtype or after.shape[1:] != reference.shape:
+            return None
+        if name in sent.wide:
+            with np.errstate(over="ignore", invalid="ignore"):
+                difference = np.subtract(after, reference, dtype=sent.wide[name])
+                rows = difference.reshape(len(after), -1)
+                squares += np.vecdot(rows, rows)
+    norms: NDArray[np.float64] = np.sqrt(squares)
+    return norms

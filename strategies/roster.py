@@ -60,6 +60,7 @@ class Roster:
         self._identified: Sequence[int] = ()  # nodes of the last view, all of them asked
         self._numbered: NumberedNodes | None = None  # who need not be asked
         self._order: tuple[list[int], list[int]] = ([], [])  # the last view, and sorted
+        self._order_keys: list[str] | None = None  # the keys of that
         self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
 
     def key(self, node_id: int) -> str:
@@ -74,6 +75,10 @@ class Roster:
         if isinstance(node_ids, NumberedNodes):
             return node_ids.keys()
         node_ids = list(node_ids)
+        if node_ids == self._order[1]:  # everybody in view, whom several layers look at
+            if self._order_keys is None:
+                self._order_keys = [self.key(node) for node in node_ids]
+            return list(self._order_keys)
         try:
             return [self._keys[node] for node in node_ids]
         except KeyError:
@@ -107,7 +112,7 @@ class Roster:
             return node_ids
         node_ids = list(node_ids)
         if node_ids != self._order[0]:
-            self._order = (node_ids, self.in_order(node_ids))
+            self._order, self._order_keys = (node_ids, self.in_order(node_ids)), None
         return list(self._order[1])
 
     def _rank(self, node_id: int) -> tuple[tuple[int, int, str], int]:
@@ -121,7 +126,7 @@ class Roster:
             self._keys.pop(before, None)
             self._ranks.pop(before, None)
             self._claims[before] = key
-        self._order = ([], [])
+        self._order, self._order_keys = ([], []), None
         self._holders[key] = node_id
         self._keys[node_id] = key
         self._ranks[node_id] = (key_order(key), node_id)
@@ -129,9 +134,7 @@ class Roster:
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
         node = sender_of(reply)
-        if node in self._keys or node in self._claims or reply.has_error():
-            return
-        if self._numbered is not None and node in self._numbered:
+        if self.knows(node) or reply.has_error():
             return
         claimed = record_at(reply.content, CLIENT, ConfigRecord)
         key = claimed.get(CLIENT_KEY) if claimed is not None else None
@@ -147,6 +150,11 @@ class Roster:
             )
         else:
             self._note(node, key)
+
+    def knows(self, node_id: int) -> bool:
+        """Return whether a node's reply would say nothing new of its name."""
+        named = node_id in self._keys or node_id in self._claims
+        return named or (self._numbered is not None and node_id in self._numbered)
 
     def _is_taken(self, key: str, node_id: int) -> bool:
         """Return whether a name is that of another node that is connected."""

@@ -20,6 +20,7 @@ from ..core.methods.ios import Ios
 from ..core.methods.selector import Selector, Summary
 from ..core.tasks import load_task
 from ..core.wire.arrays import from_record
+from ..core.wire.broadcast import Broadcast, ReplyStack
 from ..core.wire.events import Selected
 from ..core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
 from ..selectors.client_selectors.age import oldest
@@ -197,7 +198,7 @@ class Selection(Layer):
             config[WANTS] = SIMILARITY
             if self._update is not None:
                 config[REFERENCE] = encode_update(self._update)
-        view = GridView(grid, picked)
+        view = GridView(grid, self.federation.roster.in_order(picked))
         return self._in_order(super().configure_train(server_round, arrays, config, view))
 
     def _how_many(self, wanted: int, nodes: Sequence[int], server_round: int) -> int:
@@ -338,8 +339,9 @@ class Selection(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Learn from those who answered, then aggregate and remember the change."""
-        heard = self._hearing(server_round, replies)
-        arrays, metrics = super().aggregate_train(server_round, heard)
+        if self._readers or not isinstance(replies, ReplyStack) or not replies.whole:
+            replies = self._hearing(server_round, replies)
+        arrays, metrics = super().aggregate_train(server_round, replies)
         if arrays is not None and SIMILARITY in self.selector.needs:
             after = from_record(arrays)
             self._update = {name: after[name] - self._before[name] for name in self._before}
@@ -390,8 +392,10 @@ class Selection(Layer):
                 self.memory.learn(self.federation.key(node), name, 0.0, told_in)
             self.federation.set_aside(server_round, node, str(error))
 
-    def _in_order(self, messages: Iterable[Message]) -> list[Message]:
+    def _in_order(self, messages: Iterable[Message]) -> Iterable[Message]:
         """Undo the shuffling of Flower's sampling: sums are taken in the same order every time."""
+        if isinstance(messages, Broadcast) and messages.whole:
+            return messages  # in the order of the view
         by_node = {message.metadata.dst_node_id: message for message in messages}
         return [by_node[node] for node in self.federation.roster.in_order(by_node)]
 

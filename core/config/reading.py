@@ -6,15 +6,17 @@ one :class:`ConfigError`.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ..methods.catalogue import AXES, methods, presets
 from .combinations import impossible
 from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
+
+T = TypeVar("T")
 
 
 def nearest(name: str, names: list[str]) -> str:
@@ -72,6 +74,22 @@ class SharedConfig(dict[str, Scalar]):
     def parsed(self) -> RunConfig:
         """The typed config."""
         return read_config(dict(self))
+
+    def once(self, make: Callable[[RunConfig], T]) -> T:
+        """Return what a function makes of the config; it is called once.
+
+        >>> config = SharedConfig({"strategy": "fedprox"})
+        >>> config.once(RunConfig.task_spec) is config.once(RunConfig.task_spec)
+        True
+        """
+        if make not in self._made:
+            self._made[make] = make(self.parsed)
+        made: T = self._made[make]
+        return made
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
 
 
 @lru_cache(maxsize=16)

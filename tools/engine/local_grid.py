@@ -19,6 +19,7 @@ from ...core.config.reading import SharedConfig
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
+from ...core.wire.broadcast import Broadcast, Messages, ReplyStack
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import (
     ARRAYS,
@@ -113,7 +114,7 @@ class LocalGrid(Grid):
         self.contexts = _Contexts(everyone, SharedConfig(run_config))
         # Clients are asked for their names as on any other grid, unless that would take minutes.
         self.numbered = everyone if num_clients > _MOST_ASKED else None
-        self._pending: dict[str, Message] = {}
+        self._pending: dict[str, Message | Broadcast] = {}
         self._ids = count(1)
         self._stateful: set[int] = set()  # nodes that keep something
 
@@ -145,6 +146,10 @@ class LocalGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Take messages; the work is done when replies are pulled."""
+        if isinstance(messages, Broadcast) and messages.whole and not self.check_wire:
+            messages.ids = [str(next(self._ids)) for _ in messages.nodes]
+            self._pending |= dict.fromkeys(messages.ids, messages)
+            return messages.ids
         ids = []
         for message in messages:
             message_id = str(next(self._ids))
@@ -157,11 +162,16 @@ class LocalGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Answer the next of the pending messages, as many of one kind as fit one pull."""
         waiting = [i for i in message_ids if i in self._pending]
+        whole = self._whole(waiting)
+        if whole is not None:
+            for message_id in waiting:
+                del self._pending[message_id]
+            return self._answers(whole.kind, whole)
         batch: list[Message] = []
         sizes: dict[int, int] = {}  # of contents, which most messages share
         size, kind = 0, ""
         for message_id in waiting:
-            message = self._pending[message_id]
+            message = self._waiting(message_id)
             content = message.content
             if id(content) not in sizes:
                 sizes[id(content)] = sum(map(record_bytes, records_of(content, ArrayRecord)))
@@ -173,15 +183,39 @@ class LocalGrid(Grid):
             kind = kind or _kind(message)
         for message_id in waiting[: len(batch)]:
             del self._pending[message_id]
-        if not batch:
-            return []
-        contexts = [self.contexts[node_of(message)] for message in batch]
+        return self._answers(kind, batch) if batch else []
+
+    def _waiting(self, message_id: str) -> Message:
+        """Return a message that was not answered yet."""
+        message = self._pending[message_id]
+        if not isinstance(message, Broadcast):
+            return message
+        single = dict(zip(message.ids, message, strict=True))
+        self._pending |= {i: each for i, each in single.items() if i in self._pending}
+        return single[message_id]
+
+    def _whole(self, waiting: list[str]) -> Broadcast | None:
+        """Return the broadcast that the waiting messages are, if it can be answered as one."""
+        first = self._pending[waiting[0]] if waiting else None
+        if not isinstance(first, Broadcast) or not first.whole or first.ids != waiting:
+            return None
+        size = sum(map(record_bytes, records_of(first.content, ArrayRecord)))
+        return first if self.devices is None and size * len(first) <= _PULL_BYTES else None
+
+    def _answers(self, kind: str, batch: Messages) -> Iterable[Message]:
+        """Let clients answer messages of one kind."""
+        nodes = batch.nodes if isinstance(batch, Broadcast) else [node_of(m) for m in batch]
+        contexts = [self.contexts[node] for node in nodes]
         replies = answer(kind, batch, contexts)
         self._stateful.update(context.node_id for context in contexts if entries(context.state))
+        if isinstance(replies, ReplyStack) and replies.whole:
+            examples = replies.metrics[NUM_EXAMPLES]
+            replies.metrics[SECONDS] = [_SECONDS_PER_SAMPLE * float(n) for n in examples]
+            return replies
         for reply in replies:
             _put_seconds(reply)
         if self.devices is not None:
-            replies = self._as_they_arrive(self.devices, batch, replies)
+            replies = self._as_they_arrive(self.devices, list(batch), list(replies))
         return [by_wire(reply) for reply in replies] if self.check_wire else replies
 
     def _as_they_arrive(

@@ -10,8 +10,10 @@ from time import process_time
 from flwr.app import Message
 
 from ....client_app.identity import client_data, client_task
+from ....core.wire.broadcast import Broadcast
 from ....core.wire.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
+from ....core.wire.records import node_of
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
 from ...engine.local_grid import LocalGrid
@@ -45,19 +47,25 @@ class MeteredGrid(LocalGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Answer pending messages and measure how long that takes."""
         ids = list(message_ids)
-        for message_id in ids:
-            self._load_data(message_id)
+        waiting = [self._pending[i] for i in ids if i in self._pending]
+        different = list({id(message): message for message in waiting}.values())
+        for message in different:
+            self._load_data(message)
         started = process_time()
-        replies = list(super().pull_messages(ids))
-        if replies and replies[0].metadata.message_type not in _NOT_COUNTED:
+        replies = super().pull_messages(ids)
+        if different and _kind(different[0]) not in _NOT_COUNTED:
             self.client_seconds += process_time() - started
         return replies
 
-    def _load_data(self, message_id: str) -> None:
-        """Let a client's data be there before the clock starts: a device has them at hand."""
-        if message_id in self._pending:
-            context = self.contexts[self._pending[message_id].metadata.dst_node_id]
+    def _load_data(self, message: Message | Broadcast) -> None:
+        """Let clients' data be there before the clock starts: a device has them at hand."""
+        for node in message.nodes if isinstance(message, Broadcast) else [node_of(message)]:
+            context = self.contexts[node]
             client_data(context, client_task(context))
+
+
+def _kind(message: Message | Broadcast) -> str:
+    return message.kind if isinstance(message, Broadcast) else message.metadata.message_type
 
 
 class Meter(Callback):
