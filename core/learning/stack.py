@@ -2,8 +2,9 @@
 
 The parameters of all clients are stacked along a first axis, their mini-batches likewise, and
 gradients are written out by hand for chains of linear and elementwise layers, where that takes
-three lines per layer. Clients with fewer mini-batches drop out of the stack as they finish, clients
-with a smaller last batch are padded with samples of weight zero. A device is a stack of one.
+three lines per layer; :mod:`core.learning.vmap_stack` has those of other models. Clients with fewer
+mini-batches drop out of the stack as they finish, clients with a smaller last batch are padded with
+samples of weight zero. A device is a stack of one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,11 @@ from .placement import device_of
 from .train_settings import TrainSettings
 
 Tensors = dict[str, torch.Tensor]
+StackGradients = Callable[
+    [nn.Module, Tensors, torch.Tensor, torch.Tensor, torch.Tensor, Problem],
+    tuple[torch.Tensor, Tensors],
+]
+"""Of a model, stacked parameters, inputs, targets and sample weights, and a problem."""
 
 # Elementwise layers and their derivatives, as a function of their output
 _DERIVATIVES: dict[type[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = {
@@ -142,11 +148,13 @@ def train_stack(
     settings: TrainSettings,
     objective: Plain,
     problem: Problem,
+    gradients: StackGradients = stacked_gradients,
 ) -> list[Outcome]:
     """Train every job's model on its data, all together; outcomes in the order of the jobs."""
     # Inference mode is faster, but what is made in it cannot take part in a backward pass.
-    with torch.inference_mode(problem.closed_form), torch.no_grad():
-        return _train_stack(model, jobs, settings, objective, problem)
+    by_hand = gradients is stacked_gradients and problem.closed_form
+    with torch.inference_mode(by_hand), torch.no_grad():
+        return _train_stack(model, jobs, settings, objective, problem, gradients)
 
 
 def _train_stack(
@@ -155,6 +163,7 @@ def _train_stack(
     settings: TrainSettings,
     objective: Plain,
     problem: Problem,
+    gradients_of: StackGradients,
 ) -> list[Outcome]:
     device = device_of(model)
     batches = _Batches(jobs, settings, device)
@@ -173,7 +182,7 @@ def _train_stack(
     for x, y, weights in batches:
         active = len(x)
         parameters = [tensor[:active] for tensor in current]
-        step_losses, by_name = stacked_gradients(
+        step_losses, by_name = gradients_of(
             model, dict(zip(names, parameters, strict=True)), x, y, weights, problem
         )
         gradients = [by_name[name] for name in names]

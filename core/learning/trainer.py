@@ -3,27 +3,37 @@
 import copy
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from threading import local as thread_local
+from time import perf_counter
 
 import torch
 from torch import nn
 
 from ..tasks import Split
+from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
+from .fastest import Fastest
 from .job import Job, Outcome
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
-from .stack import can_stack, train_stack
+from .quick_form import quick_form
+from .stack import can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
+from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
 
 _log = logging.getLogger("forager")
 _STACK_BYTES = 64 * 2**20  # data and parameters that one stack may hold
+# "auto" stacks models that are not chains of linear layers if parameters and activations of one
+# client's step take at most this many bytes, and if there are at least this many clients. With more
+# work per step a stack gains little: it waits for memory (docs/results/speed.md).
+_LIGHT = 128 * 2**10
+_MANY = 16
 _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd,)
 
 
@@ -35,9 +45,10 @@ class Trainer:
     model : nn.Module
         The architecture; its weights are overwritten by those of the jobs.
     mode : str (default: "auto")
-        "stack" trains all jobs in one batched computation (chains of linear layers), "threads" one
-        job per core, "serial" one after the other; "auto" takes the first of these that the
-        model allows.
+        "stack" trains all jobs in one batched computation, "threads" one job per core, "serial" one
+        after the other. "auto" stacks chains of linear layers and models with little work per
+        step, and takes threads for the others: a rule, so that a run can be repeated to the last
+        bit. "measured" gives each way its turns in the first rounds and stays with the fastest.
     threads : int (default: 0)
         Threads to use, 0 for as many as there are cores.
     problem : Problem, optional
@@ -54,48 +65,134 @@ class Trainer:
         self.model = model
         self.problem = problem or Classification()
         self.threads = threads or len(os.sched_getaffinity(0))
+        self._by_hand = can_stack(model)
+        # Dropout draws from torch's one global generator: two threads would take each other's
+        # numbers. A GPU is shared by all threads in any case.
+        self._random = _has_random_layers(model)
+        self._threadable = not self._random and device_of(model).type == "cpu"
         self.mode = self._possible(mode)
         self._own = thread_local()
         self._pool: ThreadPoolExecutor | None = None
+        self._trial: Trial | None = None
+        self._measured: dict[Hashable, Fastest] = {}
 
     @cached_property
     def frozen(self) -> str:
         """Checksum of what the model has that is not trained and never travels."""
         return frozen_digest(self.model)
 
+    @cached_property
+    def _quick(self) -> nn.Module:
+        return quick_form(self.model)
+
     def _possible(self, mode: str) -> str:
-        stackable = can_stack(self.model)
-        # Dropout draws from torch's one global generator: two threads would take each other's
-        # numbers. A GPU is shared by all threads in any case.
-        random = _has_random_layers(self.model) or device_of(self.model).type != "cpu"
-        if mode == "auto":
-            return "stack" if stackable else "serial" if random or self.threads == 1 else "threads"
+        """Return the mode, as far as the model alone decides it."""
+        stackable = self._by_hand or (not self._random and may_vmap(self.model))
         if mode == "stack" and not stackable:
-            _log.warning("this model cannot be stacked: its clients are trained one by one")
+            _log.warning(
+                "this model has dropout or running statistics and cannot be stacked: its clients "
+                "are trained one by one"
+            )
             return "serial"
-        if mode == "threads" and random:
+        if mode == "threads" and not self._threadable:
             _log.warning(
                 "this model has dropout, or is not on the CPU: its clients are trained one by one, "
                 "not by threads"
             )
             return "serial"
+        if mode == "auto" and self._by_hand:
+            return "stack"
+        if mode in ("auto", "measured") and not stackable:
+            return "threads" if self._threadable and self.threads > 1 else "serial"
         return mode
 
     def train(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
     ) -> list[Outcome]:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
-        in_memory = all(isinstance(job.data, Split) for job in jobs)
-        if self.mode == "stack" and objective.stackable and settings.stackable and in_memory:
-            return [
-                outcome
-                for part in _parts(jobs, self.model)
-                for outcome in train_stack(self.model, part, settings, objective, self.problem)
-            ]
-        # A model that could be stacked has no random layers: threads are safe for it.
-        if self.mode != "serial" and len(jobs) > 1 and self.threads > 1:
+        way = self._apart(jobs)
+        if self.mode not in ("threads", "serial") and self._stackable(jobs, settings, objective):
+            if self.mode == "measured" and len(jobs) > 1:
+                return self._train_measured(jobs, settings, objective, ["stack", way])
+            if self.mode == "stack" or self._light(jobs, settings):
+                way = "stack"
+        return self._train(way, jobs, settings, objective)
+
+    def _train(
+        self, way: str, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
+    ) -> list[Outcome]:
+        if way == "stack":
+            try:
+                return self._train_stacked(jobs, settings, objective)
+            except Exception as error:  # a user's model may do with some data what vmap cannot
+                if self._by_hand:
+                    raise
+                self._trial = Trial(f"{type(error).__name__}: {one_line(error)}")
+                _log.warning("clients are trained one by one from now on: %s", self._trial.reason)
+                way = self._apart(jobs)
+        if way == "threads":
             return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self.model, job, settings, objective, self.problem) for job in jobs]
+        return [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
+
+    def _apart(self, jobs: Sequence[Job]) -> str:
+        """Return how jobs are trained that are not stacked."""
+        side_by_side = self._threadable and len(jobs) > 1 and self.threads > 1
+        return "threads" if side_by_side and self.mode != "serial" else "serial"
+
+    def _stackable(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
+        in_memory = all(isinstance(job.data, Split) for job in jobs)
+        few = self.mode == "auto" and len(jobs) < _MANY
+        if few or not (objective.stackable and settings.stackable and in_memory):
+            return False
+        return self._by_hand or not self._tried(jobs).reason
+
+    def _tried(self, jobs: Sequence[Job]) -> Trial:
+        """Return what came of trying the model out, which is done once."""
+        if self._trial is None:
+            self._trial = tried(self.model, self.problem, jobs)
+            if self._trial.reason and self.mode == "stack":
+                _log.warning(
+                    "this model cannot be stacked: its clients are trained one by one (%s)",
+                    self._trial.reason,
+                )
+        return self._trial
+
+    def _light(self, jobs: Sequence[Job], settings: TrainSettings) -> bool:
+        """Return whether a step is so little work that most of its time is spent around it."""
+        batch = min(settings.batch_size, max(len(job.data) for job in jobs))
+        return batch * self._tried(jobs).saved + _parameter_bytes(self.model) <= _LIGHT
+
+    def _train_measured(
+        self,
+        jobs: Sequence[Job],
+        settings: TrainSettings,
+        objective: Plain,
+        ways: Sequence[str],
+    ) -> list[Outcome]:
+        kind = (type(objective), settings.epochs, settings.steps, settings.batch_size)
+        choice = self._measured.setdefault(kind, Fastest(ways))
+        was_decided, way, started = choice.decided, choice.way, perf_counter()
+        outcomes = self._train(way, jobs, settings, objective)
+        choice.took(way, perf_counter() - started, sum(len(job.data) for job in jobs))
+        if choice.decided and not was_decided:
+            _log.info("local.trainer = 'measured': clients are trained by %s from now on", choice)
+        return outcomes
+
+    def _train_stacked(
+        self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
+    ) -> list[Outcome]:
+        saved, gradients = 0.0, stacked_gradients
+        if not self._by_hand:
+            saved = settings.batch_size * self._tried(jobs).saved
+            gradients = vmapped_gradients
+            training_mode(self.model)
+        return [
+            outcome
+            for part in _parts(jobs, self.model, saved)
+            for outcome in train_stack(
+                self.model, part, settings, objective, self.problem, gradients
+            )
+        ]
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
@@ -106,28 +203,37 @@ class Trainer:
             self._pool = ThreadPoolExecutor(
                 self.threads, initializer=torch.set_num_threads, initargs=(1,)
             )
+        quick = self._quick  # made once, before there is more than one thread
 
-        def work(job: Job) -> Outcome:
+        def work(number: int) -> Outcome:
             if not hasattr(self._own, "model"):
-                self._own.model = copy.deepcopy(self.model)
-            return train_one(self._own.model, job, settings, objective, self.problem)
+                self._own.model = copy.deepcopy(quick)
+            return train_one(self._own.model, jobs[number], settings, objective, self.problem)
 
-        return list(self._pool.map(work, jobs))
+        # Whoever is free takes the next job. The longest go first: a long one at the end would
+        # leave the other threads without work.
+        order = sorted(range(len(jobs)), key=lambda number: -len(jobs[number].data))
+        outcomes = dict(zip(order, self._pool.map(work, order), strict=True))
+        return [outcomes[number] for number in range(len(jobs))]
 
 
-def _parts(jobs: Sequence[Job], model: nn.Module) -> list[list[Job]]:
-    """Cut jobs into stacks of bounded memory."""
-    model_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+def _parts(jobs: Sequence[Job], model: nn.Module, saved: float) -> list[list[Job]]:
+    """Cut jobs into stacks of bounded memory; ``saved`` bytes of a step are for the way back."""
+    model_bytes = 4 * _parameter_bytes(model)
     parts: list[list[Job]] = [[]]
-    held = 0
+    held = 0.0
     for job in jobs:
-        size = model_bytes + job.data.nbytes
+        size = model_bytes + job.data.nbytes + saved
         if parts[-1] and held + size > _STACK_BYTES:
             parts.append([])
-            held = 0
+            held = 0.0
         parts[-1].append(job)
         held += size
     return parts
+
+
+def _parameter_bytes(model: nn.Module) -> int:
+    return sum(p.nbytes for p in model.parameters())
 
 
 def train_one(
