@@ -4,6 +4,7 @@ By gRPC where Flower's SuperNodes do, which is up to 1.39, else by HTTP.
 """
 
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.wire.versions import nodes_speak
@@ -15,10 +16,27 @@ START_SECONDS = 180  # machines may be slow or busy
 
 
 class Federation:
-    """Flower's processes, each with its own folder, home and log below one folder."""
+    """Flower's processes, each with its own folder, home and log below one folder.
 
-    def __init__(self, folder: Path) -> None:
+    Parameters
+    ----------
+    folder : Path
+        Where they keep everything.
+    supernode : sequence of str, optional
+        The program that is a SuperNode; Flower's own by default.
+    more : mapping of str to str, optional
+        Variables that the environment of each has besides.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        supernode: Sequence[str] = (str(PROGRAMS / "flower-supernode"),),
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        self._supernode, self._more = supernode, more or {}
         self.programs: list[Program] = []
         port = free_port()
         options = ["--host", "127.0.0.1", "--port", str(port)]
@@ -28,17 +46,28 @@ class Federation:
         else:
             self.fleet = f"127.0.0.1:{port}"
         options.append("--disable-runtime-dependency-installation")
-        self.superlink = self._start("flower-superlink", "superlink", options)
+        self.superlink = self._start([str(PROGRAMS / "flower-superlink")], "superlink", options)
         self.superlink.wait_for(lambda: answers(port) and listens(self.fleet), START_SECONDS)
         self.cli = FlowerCli(port, environment(folder / "superlink" / "home"))
 
     def add_supernode(self, name: str, node_config: str) -> Program:
         """Start a SuperNode and wait until the SuperLink knows it."""
-        online = len(self.activations())
-        options = ["--superlink", self.fleet, "--host", "127.0.0.1", "--port", str(free_port())]
-        supernode = self._start("flower-supernode", name, [*options, "--node-config", node_config])
-        supernode.wait_for(lambda: len(self.activations()) > online, START_SECONDS)
+        (supernode,) = self.add_supernodes({name: node_config})
         return supernode
+
+    def add_supernodes(self, node_configs: Mapping[str, str]) -> list[Program]:
+        """Start SuperNodes, given by name, and wait until the SuperLink knows all of them."""
+        online = len(self.activations())
+        started = []
+        for name, node_config in node_configs.items():
+            options = ["--superlink", self.fleet, "--host", "127.0.0.1", "--port", str(free_port())]
+            options += ["--node-config", node_config]
+            started.append(self._start(self._supernode, name, options))
+        for supernode in started:
+            supernode.wait_for(
+                lambda: len(self.activations()) >= online + len(started), START_SECONDS
+            )
+        return started
 
     def activations(self) -> list[str]:
         """Return the SuperLink's log of SuperNodes that came online."""
@@ -50,12 +79,12 @@ class Federation:
         for program in reversed(self.programs):
             program.stop()
 
-    def _start(self, program: str, name: str, options: list[str]) -> Program:
+    def _start(self, program: Sequence[str], name: str, options: list[str]) -> Program:
         folder = self.folder / name
         (folder / "home").mkdir(parents=True)
         started = Program(
-            [str(PROGRAMS / program), "--insecure", *options],
-            env=environment(folder / "home"),
+            [*program, "--insecure", *options],
+            env={**environment(folder / "home"), **self._more},
             cwd=folder,
             log=folder / "log.txt",
         )

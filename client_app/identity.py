@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from ..core.config import RunConfig, read_config
 from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, VERSIONS
 from ..core.wire.records import filled
 from ..core.wire.versions import versions
 
 if TYPE_CHECKING:
+    from ..core.config import RunConfig
     from ..core.tasks import ClientData, Task
 
 
@@ -28,6 +28,8 @@ def client_key(context: Context) -> str:
 
 def client_config(context: Context) -> RunConfig:
     """Return the typed run config, with the node's own device; parsed once per process."""
+    from ..core.config import read_config  # what a worker answers does not need it here
+
     device = context.node_config.get("device")
     own = {} if device is None else {"device": str(device)}
     return read_config({**context.run_config, **own} if own else context.run_config)

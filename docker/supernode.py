@@ -24,6 +24,7 @@ from pathlib import Path
 
 CREDENTIALS = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/credentials"))  # as systemd says it
 STATE = Path(os.environ.get("STATE_DIRECTORY", "/state"))
+LEAN = Path(__file__).with_name("lean")  # programs of Flower's with a shorter start
 _LEAST_SPACE = 16 << 20  # bytes that the state of a device may need
 _REACH_SECONDS = 5.0
 _LAST_LINES = 60  # of Flower's, among which the reason is looked for
@@ -280,6 +281,15 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
     return 1
 
 
+def with_lean_programs(search_path: str, place: Path = LEAN) -> str:
+    """Return the search path with the folder of shorter starts first, if the device has it.
+
+    >>> with_lean_programs("/usr/bin", Path("/none"))
+    '/usr/bin'
+    """
+    return f"{place}{os.pathsep}{search_path}" if place.is_dir() else search_path
+
+
 def main() -> None:
     """Check, then run."""
     name, server = os.environ["NAME"], os.environ["SERVER"]
@@ -296,6 +306,7 @@ def main() -> None:
             print(f"{name}: {problem} It keeps trying", flush=True)
     except ssl.SSLCertVerificationError as error:
         sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")
+    os.environ["PATH"] = with_lean_programs(os.environ.get("PATH", os.defpath))
     sys.exit(run(arguments, name, server))
 
 

@@ -1,7 +1,7 @@
 """What all tests share."""
 
-import gc
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +15,11 @@ for _folder in ("unit/strategies", "deployment", "integration"):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quick_collections() -> Iterator[None]:
-    """Flower's q-FedAvg and Bulyan collect garbage once a reply: leave the imports out of that."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """Files need not survive a power cut here: ten thousands of them are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture

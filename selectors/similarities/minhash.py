@@ -99,6 +99,8 @@ class MinHashIndex:
         codes = [np.empty(0, dtype=np.int64)]
         for table in self._tables:
             for bucket in table.values():
+                if len(bucket) == 1:
+                    continue  # nobody to pair with, as in most of them
                 members = np.sort([place[key] for key in bucket])
                 first, second = np.triu_indices(members.size, k=1)
                 codes.append(members[first] * len(keys) + members[second])

@@ -179,6 +179,7 @@ def test_the_image_holds_every_folder_that_is_imported():
     assert all((PROJECT / folder).is_dir() for folder in needed)
     left_out = {line.strip("/") for line in (PROJECT / ".dockerignore").read_text().split("\n")}
     assert not needed & left_out
+    assert "!docker/lean" in (PROJECT / ".dockerignore").read_text().splitlines()
     assert "COPY . /app" in (DOCKER / "Dockerfile").read_text()
 
 

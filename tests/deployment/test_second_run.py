@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from federation import Federation
+from federation import eager_federation
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 from safetensors.numpy import load_file
@@ -36,11 +36,13 @@ CONFIGS = {
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     """A SuperLink, and devices that keep their state in files."""
-    started = Federation(tmp_path_factory.mktemp("second-run"))
+    started = eager_federation(tmp_path_factory.mktemp("second-run"))
+    nodes = {}
     for number, name in enumerate(DEVICES):
         state = started.folder / f"state-{name}"
         node = f"partition-id={number} num-partitions={len(DEVICES)} client-id='{name}'"
-        started.add_supernode(name, f"{node} state-dir='{state}' resident-seconds=600")
+        nodes[name] = f"{node} state-dir='{state}' resident-seconds=600"
+    started.add_supernodes(nodes)
     yield started
     started.stop()
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from federation import Federation
+from federation import eager_federation
 from forager.client_app.local_socket import address
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture
 def federation(tmp_path):
     """A SuperLink that is ready for SuperNodes; ended with them after the test."""
-    started = Federation(tmp_path)
+    started = eager_federation(tmp_path)
     yield started
     started.stop()
 

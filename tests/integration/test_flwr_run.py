@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from federation import EAGER
 from forager.tools.cli.app import main as forager
 from forager.tools.engine.local import run_local
 from forager.tools.flower import run as flower_run
@@ -25,9 +26,8 @@ class Launcher(Program):
 
     def __init__(self, folder, settings):
         command = [sys.executable, "-m", "forager.tools.flower.run", "-c", settings]
-        super().__init__(
-            command, env=environment(folder / "home"), cwd=PROJECT, log=folder / "launcher.log"
-        )
+        env = {**environment(folder / "home"), **EAGER}
+        super().__init__(command, env=env, cwd=PROJECT, log=folder / "launcher.log")
 
     def wait(self, until=None, seconds=600):
         """Wait for its end or until it says something; return what it has said."""

@@ -148,33 +148,40 @@ def _whole_lines(path):
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_run_is_resumed_exactly(small, number):
-    long = {**small, "num-server-rounds": 60, "checkpoint.every": 1, "run-name": "long"}
-    process = start(long)
-    folder = Path(small["output-dir"]) / "long"
+def stopped_by(number, long):
+    """A run that got a signal after three rounds, and the rounds in its newest checkpoint."""
+    process = start({**long, "num-server-rounds": 5000})
+    folder = Path(long["output-dir"]) / long["run-name"]
     wait_for_round(folder, 3, process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == (130 if number == signal.SIGTERM else -signal.SIGKILL), output
-    if number == signal.SIGTERM:
-        assert events(folder, "run-finished")[-1]["reason"] == "interrupted"
-        assert (folder / "rounds.csv").exists()
-    resumed = run_local({**long, "resume-from": str(folder)})
-    whole = run_local({**long, "run-name": "whole"})
-    assert same(model(whole.folder), model(resumed.folder))
+    newest = max(path.stem for path in (folder / "checkpoints").glob("*.safetensors"))
+    return folder, int(newest.removeprefix("round-"))
+
+
+def test_a_killed_run_is_resumed_exactly(small):
+    long = {**small, "checkpoint.every": 1, "run-name": "long"}
+    folder, done = stopped_by(signal.SIGKILL, long)
+    assert done >= 2  # the third may not have been saved yet
+    assert_resumed_exactly(long, folder, done + 2)
 
 
 def test_a_signal_saves_rounds_that_had_no_checkpoint_yet(small):
-    long = {**small, "num-server-rounds": 2000, "checkpoint.every": 1000, "run-name": "long"}
-    process = start(long)
-    folder = Path(small["output-dir"]) / "long"
-    wait_for_round(folder, 3, process)
-    process.terminate()
-    process.communicate(timeout=200)
-    saved = sorted((folder / "checkpoints").iterdir())
-    assert len(saved) == 1
-    assert int(saved[0].stem.removeprefix("round-")) >= 3
+    long = {**small, "checkpoint.every": 5000, "run-name": "long"}
+    folder, done = stopped_by(signal.SIGTERM, long)
+    assert events(folder, "run-finished")[-1]["reason"] == "interrupted"
+    assert (folder / "rounds.csv").exists()
+    assert len(list((folder / "checkpoints").iterdir())) == 1
+    assert done >= 3
+    assert_resumed_exactly(long, folder, done + 2)
+
+
+def assert_resumed_exactly(long, folder, rounds):
+    """A run that goes on from where it was stopped ends as one that never was."""
+    resumed = run_local({**long, "num-server-rounds": rounds, "resume-from": str(folder)})
+    whole = run_local({**long, "num-server-rounds": rounds, "run-name": "whole"})
+    assert same(model(whole.folder), model(resumed.folder))
 
 
 def test_a_damaged_checkpoint_costs_a_round_not_the_run(small):
@@ -351,6 +358,7 @@ def test_all_clients_failing_ends_the_run_with_a_reason(small, monkeypatch):
         raise RuntimeError("out of battery")
 
     monkeypatch.setitem(app.HANDLERS, "train", broken)
+    monkeypatch.setattr("forager.server_app.loop._PAUSE", 0.0)
     with pytest.raises(RunFailed, match=r"out of battery"):
         run_local({**small, "round.give-up-after": 1.0, "report": True})
     (folder,) = Path(small["output-dir"]).iterdir()

@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from forager.core.tasks import Split, load_task
 from forager.core.wire.supports import decode_support, encode_support
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from forager.tools.engine.local import run_local
+from forager.tools.experiments.records import Scalar
+from forager.tools.experiments.workers import Reply, WorkerPool, read_reply, run_task
 
 RUN: dict[str, Any] = {
     "strategy": "ios",
@@ -191,6 +194,18 @@ def small(setting: str, images: Path, out: Path) -> list[str]:
     return [setting, *task, *size, "--out", str(out)]
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sweeps run here: a worker process takes longer to start than these runs take."""
+
+    def run(pool: WorkerPool, tasks: Sequence[Mapping[str, Scalar]]) -> Iterator[tuple[int, Reply]]:
+        for position, task in enumerate(tasks):
+            yield position, read_reply(run_task(pool.runner, dict(task)))
+
+    monkeypatch.setattr(WorkerPool, "run", run)
+
+
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("setting", ["cohorts", "neighbours", "selection"])
 def test_a_sweep_runs_and_prints_its_tables(
     setting: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,25 +10,39 @@ import numpy as np
 import pytest
 from forager.tools.flower.env import PROJECT
 
+LEAN = PROJECT / "docker" / "lean" / "flwr-clientapp"
 HEAVY = ("torch", "torchvision", "sklearn", "scipy", "matplotlib", "pandas", "datasets")
 SCRIPT = """
 import json, sys
 from forager.benchmarks.one_message import answer_one
-reply = answer_one(json.loads(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))
-assert reply.has_content(), reply.error
+for kind in sys.argv[2].split(","):
+    reply = answer_one(json.loads(sys.argv[1]), kind, json.loads(sys.argv[3]))
+    assert reply.has_content(), reply.error
 print(json.dumps([name for name in json.loads(sys.argv[4]) if name in sys.modules]))
+"""
+# Flower's program, the app, and what hands a message to the worker that stays.
+START = """
+import runpy, sys
+program = sys.argv[1]
+sys.argv = ["flwr-clientapp", "--help"]
+try:
+    runpy.run_path(program, run_name="__main__")
+except SystemExit:
+    import forager.client_app.app, forager.client_app.resident
+    heavy = ("sqlalchemy", "alembic", "torch", "forager.core.config")
+    print([name for name in heavy if name in sys.modules])
 """
 
 
 @pytest.mark.parametrize(
-    ("kind", "allowed"), [("query.identify", set()), ("train", {"torch"}), ("evaluate", {"torch"})]
+    ("kinds", "allowed"), [("query.identify", set()), ("train,evaluate", {"torch"})]
 )
-def test_what_a_message_imports(kind: str, allowed: set[str], tmp_path: Path) -> None:
+def test_what_a_message_imports(kinds: str, allowed: set[str], tmp_path: Path) -> None:
     own = tmp_path / "own.npz"
     np.savez(own, x_train=np.ones((30, 64), np.float32), y_train=np.arange(30) % 10)
     run = {"task": "npz", "data.num-classes": 10, "data.client-test-share": 0.2}
     node = {"client-id": "camera", "data-path": str(own)}
-    arguments = [json.dumps(run), kind, json.dumps(node), json.dumps(HEAVY)]
+    arguments = [json.dumps(run), kinds, json.dumps(node), json.dumps(HEAVY)]
     path = os.pathsep.join([str(PROJECT), str(PROJECT / "selectors")])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
@@ -38,3 +52,17 @@ def test_what_a_message_imports(kind: str, allowed: set[str], tmp_path: Path) ->
         check=True,
     )
     assert set(json.loads(done.stdout)) <= allowed
+
+
+def test_what_a_device_imports_before_it_reads_a_message() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(LEAN)],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *told, loaded = done.stdout.splitlines()
+    assert "--runtime-api-address" in "".join(told)
+    assert loaded == "[]"
+    assert os.access(LEAN, os.X_OK)

@@ -127,7 +127,9 @@ def test_what_the_device_remembers_goes_to_and_fro(device: Callable[..., Context
     assert "residual" in ClientState(context)
 
 
-def test_changed_data_are_seen(device: Callable[..., Context], tmp_path: Path) -> None:
+def test_a_worker_is_replaced_when_data_change_and_when_it_was_killed(
+    device: Callable[..., Context], tmp_path: Path
+) -> None:
     first = app(training(), device())
     (old,) = workers(tmp_path)
     write_data(tmp_path / "own.npz", seed=1)
@@ -135,13 +137,6 @@ def test_changed_data_are_seen(device: Callable[..., Context], tmp_path: Path) -
     before, after = (from_record(r.content.array_records[ARRAYS]) for r in (first, second))
     assert any(not np.array_equal(before[name], after[name]) for name in before)
     wait_until(lambda: old not in workers(tmp_path))
-    assert len(workers(tmp_path)) == 1
-
-
-def test_after_a_worker_was_killed_there_is_a_new_one(
-    device: Callable[..., Context], tmp_path: Path
-) -> None:
-    app(training(), device())
     (pid,) = workers(tmp_path)
     os.kill(pid, signal.SIGKILL)
     assert resident.socket_path(device()).exists(), "what it left behind is in nobody's way"
