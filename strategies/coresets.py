@@ -217,7 +217,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
             rows, rivals = rows_and_rivals(model, model_arrays, data)
             evidence = label_evidence(rows, data.y.numpy(), means, rivals)
             doubted = 1 - len(trusted(evidence)) / len(data)
-            return to_record({"means": means, "doubted": np.float32([doubted])})
+            return to_record({"means": means, "doubted": np.array([doubted], dtype=np.float32)})
         rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
         strata = task.problem.strata(data.y.numpy())
         labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)

@@ -7,6 +7,7 @@ a deviation is bounded, and no client counts for many others.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ _BOUND = 10.0  # times the usual deviation that a client may count for
 Numbers = NDArray[np.float64]
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True)
+class Moments:
     """What one client reports of its inputs."""
 
     count: float

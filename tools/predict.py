@@ -60,8 +60,12 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight
         name = "softmax" if spec.model == "auto" else spec.model
         shape = tuple(input_shape)
-        own = {"hidden": spec.hidden, "projection": spec.projection}
-        model = build_model(name, shape, int(outputs), seed=spec.seed, **own)
+        model = build_model(
+            *(name, shape, int(outputs)),
+            seed=spec.seed,
+            hidden=spec.hidden,
+            projection=spec.projection,
+        )
     try:
         model.load_state_dict(arrays)
     except RuntimeError as error:

@@ -87,7 +87,7 @@ def proportional_shares(count: int, sizes: Sequence[int], turn: int = 0) -> list
     offset = (turn * _GOLDEN) % 1.0
     ends = np.floor(np.cumsum(sizes) * (count / sum(sizes)) + offset + 1e-9)
     shares = np.diff(ends, prepend=np.floor(offset + 1e-9)).astype(int)
-    return np.minimum(shares, sizes).tolist()
+    return [min(int(share), size) for share, size in zip(shares, sizes, strict=True)]
 
 
 def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> dict[str, list[str]]:

@@ -162,9 +162,8 @@ def chances(trust: ArrayLike, doubted: float = 0.0, at_least: int = 0) -> Floats
     """
     if not 0 <= doubted <= 1:
         raise ValueError(f"doubted: expected a share, got {doubted!r}")
-    usable = np.isfinite(np.asarray(trust, dtype=np.float64)).all(axis=0)
-    believed = trusted(trust)
-    share = 1 - len(believed) / max(1, np.count_nonzero(usable))
+    usable = np.isfinite(np.asarray(trust, dtype=np.float64).sum(axis=0))
+    share = 1 - len(trusted(trust)) / max(1, int(np.count_nonzero(usable)))
     weights = np.zeros(len(usable))
     if share > doubted:
         wrong = (share - doubted) / (1 - doubted)

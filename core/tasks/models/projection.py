@@ -44,7 +44,7 @@ def with_projection(model: nn.Module, width: int) -> nn.Module:
         nn.Linear(width, head.out_features, bias=head.bias is not None),
     )
     if type(model) is nn.Sequential and model[-1] is head:
-        return nn.Sequential(*model[:-1], *layers)  # a plain chain stays one
+        return nn.Sequential(*list(model)[:-1], *layers)  # a plain chain stays one
     path, _, last = name.rpartition(".")
     setattr(model.get_submodule(path), last, nn.Sequential(*layers))
     return model
