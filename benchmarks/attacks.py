@@ -47,7 +47,7 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
     honest = app.HANDLERS[kind]
 
     def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        replies = honest(messages, contexts)
+        replies = list(honest(messages, contexts))
         for message, context, reply in zip(messages, contexts, replies, strict=True):
             if is_hostile(client_key(context)) and not reply.has_error():
                 spoil(message, reply)

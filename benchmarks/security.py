@@ -114,7 +114,7 @@ def _heard() -> Iterator[dict[str, float]]:
     honest, heard = app.HANDLERS["evaluate"], dict[str, float]()
 
     def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        replies = honest(messages, contexts)
+        replies = list(honest(messages, contexts))
         for context, reply in zip(contexts, replies, strict=True):
             metrics = reply.content.metric_records[METRICS]
             heard[client_key(context)] = float(str(metrics["accuracy"]))

@@ -30,7 +30,7 @@ def forgetful_clients(share: float, seed: int) -> Iterator[None]:
             state = ClientState(context)
             if rng.random() < share and state.pop(RECORDS, None) is not None:
                 state.save()
-        return honest(messages, contexts)
+        return list(honest(messages, contexts))
 
     app.HANDLERS["train"] = train if share else honest
     try:

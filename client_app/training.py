@@ -128,7 +128,7 @@ def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> 
     objective = load(methods("objective")[config.objective].core)(config)
     outcomes = run.trainer.train(jobs, train_settings(config, server_round), objective)
     arrays = {name: np.stack([outcome.arrays[name] for outcome in outcomes]) for name in model}
-    metrics = {
+    metrics: dict[str, Sequence[float]] = {
         NUM_EXAMPLES: [outcome.num_examples for outcome in outcomes],
         TRAIN_LOSS: [outcome.loss for outcome in outcomes],
         SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
