@@ -33,7 +33,8 @@ def quick_form(model: nn.Module) -> nn.Module:
     _pool_first(quick)
     for parameter in quick.parameters():
         if parameter.dim() == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+            # Not `contiguous`: it leaves the strides of a single channel, which images follow.
+            parameter.data = parameter.data.to(memory_format=torch.channels_last)
     return quick
 
 

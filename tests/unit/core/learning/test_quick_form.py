@@ -62,6 +62,14 @@ def test_names_arrays_and_outputs_stay():
     torch.testing.assert_close(quick.eval()(x), model.eval()(x))
 
 
+def test_images_of_one_channel_become_channels_last_too():
+    quick = quick_form(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2)))
+    for model in (quick, copy.deepcopy(quick)):
+        images = model(torch.randn(2, 1, 8, 8))
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        assert not images.is_contiguous()
+
+
 def test_pooling_before_relu_has_the_same_gradients_to_the_last_bit():
     after = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
     before = nn.Sequential(after[0], after[2], after[1])
