@@ -29,15 +29,19 @@ def page() -> Page:
         first: str, second: str, measure: Measure = ACCURACY, names: Sequence[str] = PLANTED
     ) -> list[Test]:
         return [
-            Test(f"{n}, {first} - {second}", groups, f"{n}: {first}", f"{n}: {second}", measure)
+            Test(
+                f"{n}, {first} - {second}{_of(measure)}",
+                *(groups, f"{n}: {first}", f"{n}: {second}", measure),
+            )
             for n in names
         ]
 
     def on_users(first: str, measure: Measure = ACCURACY) -> list[Test]:
-        paper = {"FEMNIST": 7.3} if measure is ACCURACY else {}
+        paper = {"FEMNIST": 7.3} if first == "auxo-paper" else {}
         return [
             Test(
-                *(f"{n}, {first} - fedavg", people, f"{n}: {first}", f"{n}: fedavg", measure),
+                f"{n}, {first} - fedavg{_of(measure)}",
+                *(people, f"{n}: {first}", f"{n}: fedavg", measure),
                 paper=paper.get(n),
             )
             for n in USERS
@@ -71,7 +75,7 @@ def page() -> Page:
             "Ours: bears clients with random labels",
             tuple(
                 Test(
-                    f"{c:.0%} corrupted, auxo - fedavg",
+                    f"{100 * c:.0f} % corrupted, auxo - fedavg",
                     *(broken, f"{c:.0%} corrupted: auxo", f"{c:.0%} corrupted: fedavg", ACCURACY),
                 )
                 for c in CORRUPTED
@@ -114,6 +118,10 @@ def page() -> Page:
         },
         studies=[groups, people, broken, poems],
     )
+
+
+def _of(measure: Measure) -> str:
+    return ", worst tenth" if measure is WORST else ""
 
 
 ANSWER = (
