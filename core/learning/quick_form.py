@@ -1,15 +1,16 @@
 """The same model in a form that the CPU trains faster; what it computes is the same.
 
-Two things can cost as much as the convolutions of a small network: taking the largest of a window
-when the channels of a pixel are not side by side in memory, and the gradient of ReLU on the large
-image in front of the pooling. So weights are stored channels last, which images then follow, and
-pooling comes before ReLU: the largest of a window is the same before and after.
+The gradient of ReLU on the large image in front of a pooling can cost as much as a convolution of a
+small network. So pooling comes before ReLU: the largest of a window is the same before and after,
+and so are all gradients, to the last bit.
+
+Weights stored channels last would save more, but PyTorch 2.13 crashed in the backward pass of a
+frozen convolution in that form.
 """
 
 import copy
 import itertools
 
-import torch
 from torch import nn
 
 from .placement import device_of
@@ -31,10 +32,6 @@ def quick_form(model: nn.Module) -> nn.Module:
         return model
     quick = copy.deepcopy(model)
     _pool_first(quick)
-    for parameter in quick.parameters():
-        if parameter.dim() == 4:
-            # Not `contiguous`: it leaves the strides of a single channel, which images follow.
-            parameter.data = parameter.data.to(memory_format=torch.channels_last)
     return quick
 
 

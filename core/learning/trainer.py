@@ -31,7 +31,7 @@ _log = logging.getLogger("forager")
 _STACK_BYTES = 64 * 2**20  # data and parameters that one stack may hold
 # "auto" stacks models that are not chains of linear layers if parameters and activations of one
 # client's step take at most this many bytes, and if there are at least this many clients. With more
-# work per step a stack gains little: it waits for memory (docs/results/speed.md).
+# work per step a stack gains little: it waits for memory.
 _LIGHT = 128 * 2**10
 _MANY = 16
 _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd,)

@@ -69,7 +69,17 @@ def page() -> Page:
 
 
 ANSWER = (
-    "TODO",
-    "TODO",
-    "TODO",
+    (
+        "With one class per client, CosAge is ahead of taking turns by age and of random "
+        "choice, and it is far ahead of dissimilarity alone everywhere."
+    ),
+    (
+        "With three classes per client it is level with age, and so it is on the features "
+        "of a frozen backbone."
+    ),
+    (
+        "Use it where each client has few classes and does real local work, with "
+        "`summary.ask-at-most` to halve what asking costs; elsewhere take turns (`client- "
+        "selector='aoi'`)."
+    ),
 )
