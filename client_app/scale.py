@@ -9,17 +9,20 @@ from collections.abc import Sequence
 
 from flwr.app import ConfigRecord, Context, Message
 
-from ..core.config.reading import SharedConfig
+from ..core.wire.broadcast import Broadcast
 from ..core.wire.keys import CONFIG, SCALE
 from ..core.wire.records import entries, record_at
 
 
 def with_scale(messages: Sequence[Message], contexts: Sequence[Context]) -> Sequence[Context]:
     """Return contexts whose run config has the numbers that inputs are scaled by, if any came."""
-    record = record_at(messages[0].content, CONFIG, ConfigRecord)
+    content = messages.content if isinstance(messages, Broadcast) else messages[0].content
+    record = record_at(content, CONFIG, ConfigRecord)
     scale = None if record is None else entries(record).get(SCALE)
     if not scale:
         return contexts
+    from ..core.config.reading import SharedConfig  # most messages do not need it
+
     shared = SharedConfig({**contexts[0].run_config, "data.scale": scale})
     scaled = []
     for context in contexts:

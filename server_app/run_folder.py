@@ -68,6 +68,8 @@ class RunFolder:
         if name != Path(name).name or name == ".." or "\0" in name:
             raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
         path = Path(output_dir) / (name or new_name())
+        while not name and os.path.lexists(path):
+            path = path.with_name(new_name())  # many runs in one second
         if os.path.lexists(path):
             raise RunFolderError(
                 f"output-dir = {str(output_dir)!r} already holds a run {path.name!r}: "

@@ -37,7 +37,7 @@ BY_USER = ("FEMNIST", "UCI-HAR", "WISDM")
 NET: Settings = {"model": "mlp", "net.hidden": 64}
 PRESETS = (
     *("fedavg", "cosage", "auxo", "auxo-paper", "ios", "ios-paper"),
-    *("fedprox", "scaffold", "fedyogi", "per-fedavg", "moon"),
+    *("fedprox", "scaffold", "fedyogi", "per-fedavg"),
 )
 CLIENTS: Settings = {
     "study.runner": "cohorts",
@@ -96,9 +96,7 @@ def clients() -> Study:
     for name in DATA:
         own, spread, rate, _, _ = _data(name)
         common = {**CLIENTS, **own, **spread, "learning-rate": rate}
-        # MOON's projection makes another network of softmax, which wants another rate
-        fitting = [p for p in PRESETS if p != "moon" or common["model"] != "softmax"]
-        cells += [Cell(f"{name}: {p}", {**common, "strategy": p}) for p in fitting]
+        cells += [Cell(f"{name}: {p}", {**common, "strategy": p}) for p in PRESETS]
         cells.append(
             Cell(
                 f"{name}: cosage, half asked",

@@ -83,8 +83,8 @@ def room(tmp_path):
 def test_a_run_goes_on_without_checkpoints_and_says_so(tmp_path, room):
     config = {
         "num-server-rounds": 9,
-        "num-clients": 4,
-        "clients-per-round": 2,
+        "num-clients": 20,  # events of four rounds are longer than a block of the disk
+        "clients-per-round": 20,
         "client-selector": "aoi",
         "report": False,
         "output-dir": str(room),

@@ -12,7 +12,9 @@ from forager.tools.report.member_charts import agreement_sentence
 from forager.tools.report.page import chapters
 from forager.tools.report.store_charts import stores_sentence
 
-GENERAL = {"metric-accuracy", "loss", "participation", "choices", "bytes", "seconds"}
+GENERAL = {
+    *("metric-accuracy", "loss", "participation", "choices", "bytes", "seconds", "classes"),
+}
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def test_cohorts(small, tested):
 
 def test_cosage(small):
     pictures, history = drawn({**small, "strategy": "cosage", "clients-per-round": 3})
-    assert set(pictures) - GENERAL == {"why-chosen", "ages-chosen"}
+    assert set(pictures) - GENERAL == {"why-chosen", "ages-chosen", "candidates"}
     assert set(pictures["why-chosen"].hover["lines"]) == {"bin 1", "bin 2", "bin 3"}
     last = choices(history)[6]
     assert sorted(choice.client for choice in last) == sorted(history.chosen[6])

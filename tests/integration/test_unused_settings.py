@@ -23,6 +23,7 @@ OTHER: dict[str, Any] = {
     **{"cohort.exploration-decay": 0.5, "cohort.reward-rate": 0.9, "cohort.lies-allowed": 1},
     **{"cohort.ask-newcomers": 1, "cohort.number": 2, "cohort.pretrain-steps": 3},
     **{"cohort.distance": 0.01, "cohort.mean-norm": 5.0, "cohort.longest-norm": 0.9},
+    **{"cohort.cross-similarity": 1.0, "cohort.share": "none"},
     **{"cohort.within-groups": 0.9},
     **{"coreset.every": 1, "coreset.first-round": 0, "coreset.rule": "projection"},
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},

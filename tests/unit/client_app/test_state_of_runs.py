@@ -223,9 +223,9 @@ def test_another_model_is_another_memory(folder: Path | None) -> None:
 
 def test_only_the_last_runs_stay_on_disk(tmp_path: Path) -> None:
     for number in range(7):
-        Device(tmp_path, f"run-{number}", strategy="moon").train(1)
+        Device(tmp_path, f"run-{number}", strategy="moon", **{"moon.projection": 0}).train(1)
     assert len(list(tmp_path.glob("*.safetensors"))) == 4
-    device = Device(tmp_path, "run-6", strategy="moon")
+    device = Device(tmp_path, "run-6", strategy="moon", **{"moon.projection": 0})
     assert len(ClientState(device.context)) == 1
     device.train(2)
     assert len(list(tmp_path.glob("*.safetensors"))) == 4
@@ -234,7 +234,7 @@ def test_only_the_last_runs_stay_on_disk(tmp_path: Path) -> None:
 def test_a_damaged_state_is_set_aside_and_the_device_goes_on(
     tmp_path: Path, said: list[str]
 ) -> None:
-    device = Device(tmp_path, "monday", strategy="moon")
+    device = Device(tmp_path, "monday", strategy="moon", **{"moon.projection": 0})
     device.train(1)
     (path,) = tmp_path.glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:-9])
@@ -346,7 +346,7 @@ def test_two_devices_with_one_folder_and_name_are_told_so(
 
 
 def test_an_unclosed_request_is_in_nobodys_way(tmp_path: Path) -> None:
-    device = Device(tmp_path, strategy="moon")
+    device = Device(tmp_path, strategy="moon", **{"moon.projection": 0})
     message = Message(RecordDict(), dst_node_id=7, message_type="train")
     left = ClientRequest(message, device.context, TASK)
     left.state["mine"] = {"number": 1}
