@@ -8,7 +8,7 @@ from .study import Study
 Settings = dict[str, Scalar]
 
 COMMON: Settings = {**PAPER, "study.runner": "streams"}
-RULES = ("reservoir", "fifo", "high-loss", "fedbalancer", "ode", "ode-paper", "unlimited")
+RULES = ("reservoir", "fifo", "high-loss", "ode", "ode-paper")
 DATA: dict[str, tuple[str, Settings, int]] = {
     "activities (WISDM)": ("har", {"study.data": "wisdm", "num-clients": 51}, 300),
     "traffic": ("traffic", {"study.data": "traffic"}, 300),
