@@ -14,6 +14,7 @@ COMMON: Settings = {
 }
 METHODS: dict[str, Settings] = {
     "fedavg": {},
+    "fedyogi": {"aggregator": "fedyogi"},
     "auxo": {"cohorts": "auxo"},
     "auxo-paper": {"strategy": "auxo-paper"},
     "flexcfl": {"cohorts": "flexcfl"},
@@ -71,7 +72,7 @@ def users() -> Study:
     cells = [
         Cell(f"{name}: {method}", {**common, **own, **METHODS[method]})
         for name, own in data.items()
-        for method in ("fedavg", "auxo", "auxo-paper")
+        for method in ("fedavg", "fedyogi", "auxo", "auxo-paper")
     ]
     setting = (
         "FEMNIST (105 writers), UCI-HAR (30 users) and WISDM (51 users), MLP of 64, 15 clients per"

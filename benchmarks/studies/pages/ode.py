@@ -94,7 +94,16 @@ def page() -> Page:
 
 
 ANSWER = (
-    "TODO",
-    "TODO",
-    "TODO",
+    (
+        "On data by user and on text `ode` is above a reservoir of the same size, most of "
+        "all with little storage, and every label has holders."
+    ),
+    (
+        "On images and traffic there is no difference, and the paper's letter falls behind "
+        "where users are very unequal."
+    ),
+    (
+        "Use `ode` for streams of sensors or text; for images a reservoir (`data- "
+        "selector='reservoir'`) is as good and simpler."
+    ),
 )
