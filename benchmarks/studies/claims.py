@@ -22,7 +22,7 @@ ENOUGH_SEEDS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Test:
+class Trial:
     """One place in which a claim is tested: a cell against another.
 
     Attributes
@@ -81,7 +81,7 @@ class Claim:
     """
 
     says: str
-    tests: tuple[Test, ...]
+    tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
 
 
@@ -99,7 +99,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def outcomes(claims: Sequence[Claim]) -> dict[Test, Outcome]:
+def outcomes(claims: Sequence[Claim]) -> dict[Trial, Outcome]:
     """Return what each test of a page says, after the correction for all of them."""
     tests = [test for claim in claims for test in claim.tests]
     corrected = holm([test.found.p_value for test in tests])
@@ -119,7 +119,7 @@ def outcome(mean: float, p_value: float) -> Outcome:
     return "above" if mean > 0 else "below"
 
 
-def verdict(claim: Claim, found: dict[Test, Outcome]) -> str:
+def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
     """Return held, held in part, did not hold, or not shown.
 
     A verdict over fewer than five seeds is preliminary.

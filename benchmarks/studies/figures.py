@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ...tools.experiments.results import Results
-from .claims import Outcome, Test
+from .claims import Outcome, Trial
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
@@ -45,7 +45,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw_differences(
-    tests: Sequence[Test], found: Mapping[Test, Outcome], unit: str, path: Path
+    tests: Sequence[Trial], found: Mapping[Trial, Outcome], unit: str, path: Path
 ) -> Path:
     """Draw each test's difference with its 95 % interval, and the paper's as a diamond."""
     shown = [test for test in tests if test.found.count]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ....tools.experiments.measures import Measure, final, last_mean, total_bytes
 from ....tools.experiments.tables import Column
 from ..auxo import CORRUPTED, GROUPS, METHODS, corrupted, planted, text, users
-from ..claims import Claim, Test
+from ..claims import Claim, Trial
 from .page import Curves, Page
 
 ACCURACY = last_mean("clients-accuracy-mean")
@@ -28,19 +28,19 @@ def page() -> Page:
 
     def on_groups(
         first: str, second: str, measure: Measure = ACCURACY, names: Sequence[str] = PLANTED
-    ) -> list[Test]:
+    ) -> list[Trial]:
         return [
-            Test(
+            Trial(
                 f"{n}, {first} - {second}{_of(measure)}",
                 *(groups, f"{n}: {first}", f"{n}: {second}", measure),
             )
             for n in names
         ]
 
-    def on_users(first: str, second: str, measure: Measure = ACCURACY) -> list[Test]:
+    def on_users(first: str, second: str, measure: Measure = ACCURACY) -> list[Trial]:
         paper = {"FEMNIST": 7.3} if first == "auxo-paper" else {}
         return [
-            Test(
+            Trial(
                 f"{n}, {first} - {second}{_of(measure)}",
                 *(people, f"{n}: {first}", f"{n}: {second}", measure),
                 paper=paper.get(n),
@@ -79,7 +79,7 @@ def page() -> Page:
         Claim(
             "Ours: bears clients with random labels",
             tuple(
-                Test(
+                Trial(
                     f"{100 * c:.0f} % corrupted, auxo - fedavg",
                     *(broken, f"{c:.0%} corrupted: auxo", f"{c:.0%} corrupted: fedavg", ACCURACY),
                 )
@@ -88,7 +88,7 @@ def page() -> Page:
         ),
         Claim(
             "No split, no loss, on text (table 3: Reddit)",
-            (Test("poems, auxo - fedavg", poems, "auxo", "fedavg", last_mean("accuracy")),),
+            (Trial("poems, auxo - fedavg", poems, "auxo", "fedavg", last_mean("accuracy")),),
             "not below",
         ),
     )

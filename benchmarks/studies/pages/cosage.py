@@ -10,7 +10,7 @@ from ....tools.experiments.measures import (
     total_bytes,
 )
 from ....tools.experiments.tables import Column
-from ..claims import Claim, Test
+from ..claims import Claim, Trial
 from ..cosage import POLICIES, digits, features
 from .page import Curves, Page
 
@@ -32,14 +32,14 @@ def page() -> Page:
     """Return the page."""
     small, large = digits(), features()
 
-    def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Test, ...]:
+    def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Trial, ...]:
         return tuple(
-            Test(f"{s}, against {other}", small, f"{s}: cosage", f"{s}: {other}", measure, scale)
+            Trial(f"{s}, against {other}", small, f"{s}: cosage", f"{s}: {other}", measure, scale)
             for s in SETTINGS
         )
 
     heads = tuple(
-        Test(f"CIFAR-10, {h}, against aoi", large, f"{h}: cosage", f"{h}: aoi", HEIGHT)
+        Trial(f"CIFAR-10, {h}, against aoi", large, f"{h}: cosage", f"{h}: aoi", HEIGHT)
         for h in HEADS
     )
     claims = (

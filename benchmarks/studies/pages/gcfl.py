@@ -2,7 +2,7 @@
 
 from ....tools.experiments.measures import Measure, at_round, best, final, last_mean, total
 from ....tools.experiments.tables import Column
-from ..claims import Claim, Test
+from ..claims import Claim, Trial
 from ..gcfl import ALL_SAMPLES, METHODS, NOISES, images, long, noises
 from .page import Curves, Page
 
@@ -21,15 +21,15 @@ def page() -> Page:
     """Return the page."""
     heart, kinds, cifar = long(), noises(), images()
 
-    def on_long(first: str, second: str, measure: Measure = ACCURACY) -> list[Test]:
+    def on_long(first: str, second: str, measure: Measure = ACCURACY) -> list[Trial]:
         return [
-            Test(f"{d}, {first} - {second}", heart, f"{d}: {first}", f"{d}: {second}", measure)
+            Trial(f"{d}, {first} - {second}", heart, f"{d}: {first}", f"{d}: {second}", measure)
             for d in ("digits", "blobs")
         ]
 
-    def on_images(first: str, second: str, chosen: tuple[str, ...]) -> list[Test]:
+    def on_images(first: str, second: str, chosen: tuple[str, ...]) -> list[Trial]:
         return [
-            Test(
+            Trial(
                 f"Fashion, {n}, {first} - {second}",
                 kinds,
                 f"{n}: {first}",
@@ -56,7 +56,7 @@ def page() -> Page:
             (
                 *on_long("gcfl-paper", "random"),
                 *on_images("gcfl-paper", "random", levels),
-                Test("CIFAR-10, gcfl-paper - random", cifar, "gcfl-paper", "random", ACCURACY),
+                Trial("CIFAR-10, gcfl-paper - random", cifar, "gcfl-paper", "random", ACCURACY),
             ),
         ),
         Claim("Chooses clean samples (figure 7)", tuple(on_long("gcfl-paper", "random", CLEAN))),
@@ -65,7 +65,7 @@ def page() -> Page:
             (
                 *on_long("gcfl", "gcfl-paper"),
                 *on_images("gcfl", "gcfl-paper", levels),
-                Test("CIFAR-10, gcfl - gcfl-paper", cifar, "gcfl", "gcfl-paper", ACCURACY),
+                Trial("CIFAR-10, gcfl - gcfl-paper", cifar, "gcfl", "gcfl-paper", ACCURACY),
             ),
         ),
         Claim(

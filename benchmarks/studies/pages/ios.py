@@ -4,7 +4,7 @@ from ....tools.experiments.measures import final, last_mean, total_bytes
 from ....tools.experiments.tables import Column
 from ...ios import SPLITS
 from ..alignment import SHOWN
-from ..claims import Claim, Test
+from ..claims import Claim, Trial
 from ..ios import alignment, cohorts
 from .page import Curves, Page
 
@@ -18,18 +18,18 @@ def page() -> Page:
     agree, trained = alignment(), cohorts()
     places = [cell.name for cell in agree.cells if cell.name.endswith("8 epochs")]
 
-    def nearest(first: str, second: str) -> tuple[Test, ...]:
+    def nearest(first: str, second: str) -> tuple[Trial, ...]:
         return tuple(
-            Test(
+            Trial(
                 *(f"{p}, {first} - {second}", agree, p, p, final(f"R@8 of {first}")),
                 baseline_measure=final(f"R@8 of {second}"),
             )
             for p in places
         )
 
-    def by(first: str, second: str, paper: dict[str, float]) -> tuple[Test, ...]:
+    def by(first: str, second: str, paper: dict[str, float]) -> tuple[Trial, ...]:
         return tuple(
-            Test(
+            Trial(
                 *(f"{s}, {first} - {second}", trained, f"{s}: {first}", f"{s}: {second}", ACCURACY),
                 paper=paper.get(s),
             )
@@ -37,7 +37,7 @@ def page() -> Page:
         )
 
     more_epochs = tuple(
-        Test(f"{p}, 8 - 2 epochs", agree, p, p.replace("8 ep", "2 ep"), final("R@8 of paper"))
+        Trial(f"{p}, 8 - 2 epochs", agree, p, p.replace("8 ep", "2 ep"), final("R@8 of paper"))
         for p in places
     )
     claims = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ....tools.experiments.measures import last_mean
 from ....tools.experiments.tables import Column
-from ..claims import Claim, Test
+from ..claims import Claim, Trial
 from ..ode import DATA, IMAGES, LONG, PLACES, SHORT, images, places, rules
 from .page import Curves, Page
 
@@ -25,9 +25,9 @@ def page() -> Page:
 
     def over(
         rule: str, other: str, paper: dict[str, float], data: Sequence[str] = tuple(DATA)
-    ) -> tuple[Test, ...]:
+    ) -> tuple[Trial, ...]:
         return tuple(
-            Test(
+            Trial(
                 f"{d}, {rule} - {other}",
                 pictures if d == IMAGES else table,
                 *(f"{d}: {rule}", f"{d}: {other}", ACCURACY),
@@ -45,7 +45,7 @@ def page() -> Page:
         Claim(
             "Gains whatever the storage (figure 7)",
             tuple(
-                Test(
+                Trial(
                     *(f"{n} places, ode-paper - reservoir", storage, f"{n} places: ode-paper"),
                     *(f"{n} places: reservoir", ACCURACY),
                 )
@@ -57,7 +57,7 @@ def page() -> Page:
         Claim(
             "Ours: `ode` gains whatever the storage",
             tuple(
-                Test(
+                Trial(
                     *(f"{n} places, ode - reservoir", storage, f"{n} places: ode"),
                     *(f"{n} places: reservoir", ACCURACY),
                 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ....tools.experiments.tables import Column, summary_table
-from ..claims import Claim, Outcome, Test, outcomes, verdict
+from ..claims import Claim, Outcome, Trial, outcomes, verdict
 from ..figures import draw_curves, draw_differences
 from ..study import Study
 
@@ -62,11 +62,11 @@ class Page:
     tables: Mapping[str, Sequence[Column]]
     studies: Sequence[Study] = field(default_factory=list)
 
-    def tests(self) -> list[Test]:
+    def tests(self) -> list[Trial]:
         """Return the tests of all claims."""
         return [test for claim in self.claims for test in claim.tests]
 
-    def outcomes(self) -> dict[Test, Outcome]:
+    def outcomes(self) -> dict[Trial, Outcome]:
         """Return what each test says."""
         return outcomes(self.claims)
 

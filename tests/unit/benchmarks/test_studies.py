@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from forager.benchmarks.studies import catalogue, pages
-from forager.benchmarks.studies.claims import Claim, Test, holm, outcomes, verdict
+from forager.benchmarks.studies.claims import Claim, Trial, holm, outcomes, verdict
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -89,7 +89,7 @@ def study(tmp_path, monkeypatch):
 
 
 def claim(study, *pairs, expect="above"):
-    tests = tuple(Test(f"{a} - {b}", study, a, b, final("a")) for a, b in pairs)
+    tests = tuple(Trial(f"{a} - {b}", study, a, b, final("a")) for a, b in pairs)
     return Claim("it helps", tests, expect)
 
 
@@ -119,7 +119,7 @@ def test_what_was_not_run_is_called_so(study):
 
 
 def test_less_can_be_better(study):
-    found = Test("jitter", study, "low", "high", final("a"), scale=-100.0).found
+    found = Trial("jitter", study, "low", "high", final("a"), scale=-100.0).found
     assert found.mean > 0
     assert found.low < found.mean < found.high
 
