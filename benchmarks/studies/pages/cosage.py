@@ -34,7 +34,10 @@ def page() -> Page:
 
     def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Trial, ...]:
         return tuple(
-            Trial(f"{s}, against {other}", small, f"{s}: cosage", f"{s}: {other}", measure, scale)
+            Trial(
+                f"{s}, against {other}{', change per 3 rounds' if scale < 0 else ''}",
+                *(small, f"{s}: cosage", f"{s}: {other}", measure, scale),
+            )
             for s in SETTINGS
         )
 
@@ -79,7 +82,7 @@ ANSWER = (
     ),
     (
         "Use it where each client has few classes and does real local work, with "
-        "`summary.ask-at-most` to halve what asking costs; elsewhere take turns (`client- "
+        "`summary.ask-at-most` to halve what asking costs; elsewhere take turns (`client-"
         "selector='aoi'`)."
     ),
 )

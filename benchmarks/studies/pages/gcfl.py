@@ -23,7 +23,10 @@ def page() -> Page:
 
     def on_long(first: str, second: str, measure: Measure = ACCURACY) -> list[Trial]:
         return [
-            Trial(f"{d}, {first} - {second}", heart, f"{d}: {first}", f"{d}: {second}", measure)
+            Trial(
+                f"{d}, {first} - {second}{', clean samples' if measure is CLEAN else ''}",
+                *(heart, f"{d}: {first}", f"{d}: {second}", measure),
+            )
             for d in ("digits", "blobs")
         ]
 

@@ -116,10 +116,10 @@ def _letters(who: Study, what: Study, kept: Study) -> str:
 
 def _table(rows: Mapping[str, Sequence[tuple[str, str]]], compare: Compare) -> str:
     """Return a row per preset, a column per data set, and how often it is above and below."""
-    lines = [["", *DATA, "▲", "▼"]]
+    lines = [["", "▲", "▼", *DATA]]
     for name, pairs in rows.items():
         found = [compare(first, second) for first, second in pairs]
-        lines.append([name, *map(_entry, found), *_counts(found)])
+        lines.append([name, *_counts(found), *map(_entry, found)])
     return Table(lines).markdown()
 
 

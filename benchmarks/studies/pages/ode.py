@@ -103,7 +103,7 @@ ANSWER = (
         "where users are very unequal."
     ),
     (
-        "Use `ode` for streams of sensors or text; for images a reservoir (`data- "
+        "Use `ode` for streams of sensors or text; for images a reservoir (`data-"
         "selector='reservoir'`) is as good and simpler."
     ),
 )
