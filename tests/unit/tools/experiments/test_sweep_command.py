@@ -86,7 +86,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(
     )
     wait_until(lambda: len(list(pids.iterdir())) == 2)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=280)
     workers = [int(file.name) for file in pids.iterdir()]
     wait_until(lambda: all(has_ended(pid) for pid in workers))
     if number == signal.SIGINT:
