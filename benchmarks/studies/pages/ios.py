@@ -118,6 +118,6 @@ ANSWER = (
     ),
     (
         "Use `ios` if clients may not send values and most of them train in every round; "
-        "`similarity='signed-overlap'` if one bit per index may be sent."
+        "`strategy='ios' similarity='signed-overlap'` if one bit per index may be sent."
     ),
 )
