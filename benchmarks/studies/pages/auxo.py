@@ -135,9 +135,8 @@ ANSWER = (
         "model and is level with FlexCFL, which is given their number."
     ),
     (
-        "The paper's letter hardly splits in runs of this size; on data by user there are "
-        "no groups to find, and with a tenth of the clients corrupted they are not always "
-        "found."
+        "In runs of this size the paper's letter does not split: what it gains over FedAvg "
+        "is FedYogi's. With a tenth of the clients corrupted, groups are not always found."
     ),
     ("Use `auxo` if you suspect groups: without them it stays at one model and costs nothing."),
 )

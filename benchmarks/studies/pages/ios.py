@@ -109,12 +109,13 @@ def page() -> Page:
 ANSWER = (
     (
         "Importance at the received model finds a client's neighbours better than the "
-        "paper's letter does, and indices with signs come close to the cosine of updates at "
-        "a small part of its bytes."
+        "paper's letter does, and where clients hold two or three classes clusters by "
+        "indices are well above one model."
     ),
     (
-        "To the letter, overlaps find fewer neighbours than the cosine, and more local "
-        "epochs do not help."
+        "To the letter, overlaps find fewer neighbours than the cosine of updates, and more "
+        "local epochs do not help; with signs they come close to it at a small part of its "
+        "bytes."
     ),
     (
         "Use `ios` if clients may not send values and most of them train in every round; "

@@ -95,15 +95,16 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "On data by user and on text `ode` is above a reservoir of the same size, most of "
-        "all with little storage, and every label has holders."
+        "On activities and text `ode` is above a reservoir of the same size, most of all "
+        "with little storage, and every label has holders ([eight data sets](no-harm.md))."
     ),
     (
-        "On images and traffic there is no difference, and the paper's letter falls behind "
+        "On images, traffic and synthetic data there is no difference; none of the paper's "
+        "own gains was beyond chance after the correction, and its letter falls behind "
         "where users are very unequal."
     ),
     (
-        "Use `ode` for streams of sensors or text; for images a reservoir (`data-"
-        "selector='reservoir'`) is as good and simpler."
+        "Use `ode` for streams of sensors or text; for images a reservoir "
+        "(`data-selector='reservoir'`) is as good and simpler."
     ),
 )
