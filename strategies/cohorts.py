@@ -216,8 +216,8 @@ class Cohorts(Layer):
         ]
         if not metrics.weight:
             return None, None
-        self._share_body({cohort: weights[cohort] for cohort in done})
-        self._share_changes(before, {cohort: weights[cohort] for cohort in done}, groups)
+        part = sum(map(len, groups.values())) / max(1, len(self.members))
+        self._share(before, {cohort: weights[cohort] for cohort in done}, part)
         started = perf_counter()
         seen = {cohort: self.signal.take(cohort) for cohort in done}
         regrouping = self.rule.learn(server_round, self.rounds, seen)
@@ -266,26 +266,29 @@ class Cohorts(Layer):
         metrics.add({}, dict(entries(own)) if own is not None else {}, weight=count)
         return True
 
-    def _share_body(self, weights: Mapping[str, float]) -> None:
-        """Give all cohorts the mean of their bodies, where they share one."""
-        if not self.own_arrays or not any(weights.values()):
-            return
-        self.leaf_models = with_common_body(self.leaf_models, weights, self.own_arrays)
-        for strategy in self.strategies.values():
-            forget_model(strategy.wrapped())
-
-    def _share_changes(
-        self,
-        before: Mapping[str, ArrayRecord],
-        weights: Mapping[str, float],
-        groups: Mapping[str, Sequence[Message]],
+    def _share(
+        self, before: Mapping[str, ArrayRecord], weights: Mapping[str, float], part: float
     ) -> None:
-        """Let cohorts take over what all clients learned, where they do."""
-        if not self.share_changes or len(before) < 2 or not any(weights.values()):
+        """Give cohorts what they have in common: a body, or what all clients learned.
+
+        Parameters
+        ----------
+        before : mapping of str to ArrayRecord
+            Models before the round.
+        weights : mapping of str to float
+            How much each cohort that trained counts.
+        part : float
+            Share of the clients that trained.
+        """
+        if not any(weights.values()):
             return
-        part = sum(map(len, groups.values())) / max(1, len(self.members))
-        own = min(1.0, part) ** 2
-        self.leaf_models = with_shared_changes(before, self.leaf_models, weights, own)
+        if self.own_arrays:
+            self.leaf_models = with_common_body(self.leaf_models, weights, self.own_arrays)
+        elif self.share_changes and len(before) > 1:
+            own = min(1.0, part) ** 2
+            self.leaf_models = with_shared_changes(before, self.leaf_models, weights, own)
+        else:
+            return
         for strategy in self.strategies.values():
             forget_model(strategy.wrapped())
 
@@ -367,7 +370,8 @@ class Cohorts(Layer):
             first, *others = self.leaf_models
             self.strategies = {first: self.first} | {name: self.make_inner() for name in others}
             self.rounds = dict.fromkeys(self.leaf_models, 0)
-            self._share_body({first: 1.0})  # where they start from different weights
+            if self.own_arrays:  # they may start from different weights
+                self._share(self.leaf_models, {first: 1.0}, part=1.0)
 
     def _scene(
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool

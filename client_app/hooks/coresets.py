@@ -80,7 +80,7 @@ class ChosenCoreset(ClientHook):
         if request.message.metadata.message_type != "train":
             return False  # only a sample of its training: what is kept, or a random subset, will do
         if self.guided:
-            return _targets(request) is not None
+            return bool(_guidance(request))
         if self.method.looks_at == "gradients" and request.round <= self.settings.first_round:
             return False
         if kept is None:
@@ -109,13 +109,14 @@ class ChosenCoreset(ClientHook):
         """Look at all labels once more; return those trusted now, and what to remember."""
         model, labels = trainer_of(request.config).model, request.data.y.numpy()
         rows, rivals = rows_and_rivals(model, request.arrays, request.data)
-        targets = _targets(request) if self.guided else own_means(rows, labels)
-        assert targets is not None
+        guidance = _guidance(request) if self.guided else {}
+        targets = guidance["means"] if self.guided else own_means(rows, labels)
+        doubted = float(np.clip(guidance["doubted"][0], 0, 1)) if "doubted" in guidance else 0.0
         evidence = label_evidence(rows, labels, targets, rivals)
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
         fewest = -(-self._budget(request) // _FEWEST)
-        weights = chances(trust, _doubted(request), at_least=fewest)
+        weights = chances(trust, doubted, at_least=fewest)
         pool = np.flatnonzero(weights)
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
         return Coreset(pool, weights[pool]), more
@@ -127,7 +128,7 @@ class ChosenCoreset(ClientHook):
         if self.rule == "random":
             indices = uniform(len(data), self._budget(request), rng)
             return Coreset(indices, np.ones(len(indices)))
-        targets = _targets(request) if self.guided else None
+        targets = _guidance(request)["means"] if self.guided else None
         if targets is not None and not self.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
@@ -220,16 +221,10 @@ def _still_valid(request: ClientRequest) -> dict[str, Any] | None:
     return kept if kept is not None and kept["data"] == fingerprint(request.data) else None
 
 
-def _targets(request: ClientRequest) -> NDArray[Any] | None:
+def _guidance(request: ClientRequest) -> dict[str, NDArray[Any]]:
+    """Return what the server sends to choose by: class means, and the share that it doubts."""
     record = record_at(request.message.content, TARGETS, ArrayRecord)
-    return None if record is None else from_record(record)["means"]
-
-
-def _doubted(request: ClientRequest) -> float:
-    """Return the share of the server's samples that it would not trust; 0 if it does not say."""
-    record = record_at(request.message.content, TARGETS, ArrayRecord)
-    found = from_record(record).get("doubted") if record is not None else None
-    return 0.0 if found is None else float(np.clip(found[0], 0.0, 1.0))
+    return {} if record is None else from_record(record)
 
 
 def _random_subset(request: ClientRequest, budget: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("torch", "numpy", "flwr")
 
 
+@cache
 def commit(root: Path = ROOT) -> str:
     """Return the commit, with a plus sign if files have changed since; empty outside a checkout."""
     try:
@@ -23,6 +25,7 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of what computes, and of Python.
 
