@@ -59,7 +59,7 @@ SETTINGS: dict[str, dict[str, Scalar]] = {
 # Section IV: SGD of one epoch with momentum 0.9, learning rate 0.01, batches of 64; 10 % of the
 # head sent
 PAPER: dict[str, Scalar] = {
-    "strategy": "cosage",
+    "strategy": "cosage-paper",
     "task": "npz",
     "model": "softmax",
     "partition": "shards",
@@ -80,7 +80,7 @@ VARIANTS: dict[str, dict[str, Scalar]] = {
     "printed form": {"summary.form": "printed"},
     "half resting": {"cosage.silent-ratio": 0.5},
     "30 asked": {"summary.ask-at-most": 30},
-    "error feedback": {"top-k.error-feedback": True},
+    "error feedback": {"uplink": "top-k"},
     "17 in half precision": HALF_PRECISION,
     "17 in half precision, piggyback": {**PIGGYBACK, **HALF_PRECISION},
     "17 in half precision, aoi": {"client-selector": "aoi", **HALF_PRECISION},

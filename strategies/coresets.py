@@ -24,8 +24,9 @@ from ..core.wire.events import CoresetsUsed
 from ..core.wire.keys import CORESET, TARGETS
 from ..core.wire.records import attach, detach, entries
 from ..core.wire.sizes import record_bytes
+from ..selectors.data_selectors.doubt import standards
 from ..selectors.data_selectors.noisy_means import noisy_means
-from ..selectors.data_selectors.trust import label_evidence, trusted
+from ..selectors.data_selectors.trust import label_evidence
 from .checks import validation_data
 from .federation import BadReply
 from .layer import Layer
@@ -216,8 +217,8 @@ def _targets(config: RunConfig, method: Method) -> Targets:
                 return to_record({"means": means})
             rows, rivals = rows_and_rivals(model, model_arrays, data)
             evidence = label_evidence(rows, data.y.numpy(), means, rivals)
-            doubted = 1 - len(trusted(evidence)) / len(data)
-            return to_record({"means": means, "doubted": np.array([doubted], dtype=np.float32)})
+            standard = standards(evidence, data.y.numpy(), num_classes).astype(np.float32)
+            return to_record({"means": means, "standards": standard})
         rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
         strata = task.problem.strata(data.y.numpy())
         labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)

@@ -22,7 +22,8 @@ from ...core.wire.records import record_at
 from ...selectors.data_selectors.agreement import draw, own_means
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
-from ...selectors.data_selectors.trust import chances, label_evidence, remembered
+from ...selectors.data_selectors.doubt import chances
+from ...selectors.data_selectors.trust import label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
 from ..request import ClientHook, ClientRequest
 from ..training import trainer_of
@@ -111,12 +112,11 @@ class ChosenCoreset(ClientHook):
         rows, rivals = rows_and_rivals(model, request.arrays, request.data)
         guidance = _guidance(request) if self.guided else {}
         targets = guidance["means"] if self.guided else own_means(rows, labels)
-        doubted = float(np.clip(guidance["doubted"][0], 0, 1)) if "doubted" in guidance else 0.0
         evidence = label_evidence(rows, labels, targets, rivals)
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
         fewest = -(-self._budget(request) // _FEWEST)
-        weights = chances(trust, doubted, at_least=fewest)
+        weights = chances(trust, labels, guidance.get("standards"), at_least=fewest)
         pool = np.flatnonzero(weights)
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
         return Coreset(pool, weights[pool]), more
@@ -222,7 +222,7 @@ def _still_valid(request: ClientRequest) -> dict[str, Any] | None:
 
 
 def _guidance(request: ClientRequest) -> dict[str, NDArray[Any]]:
-    """Return what the server sends to choose by: class means, and the share that it doubts."""
+    """Return what the server sends to choose by: class means, and what labels are held to."""
     record = record_at(request.message.content, TARGETS, ArrayRecord)
     return {} if record is None else from_record(record)
 

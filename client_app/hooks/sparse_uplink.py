@@ -19,7 +19,7 @@ _SECTION = "residual"
 class SparseUpdate(ClientHook):
     """Put the k largest changes into the reply, in place of the model.
 
-    With error feedback, what is left out is added to the next update.
+    With error feedback, what is left out is added to the next update (Stich et al., 2018).
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -47,3 +47,11 @@ class SparseUpdate(ClientHook):
         payload = sparse.encode(change, k, values)
         request.state[_SECTION] = change - sparse.decode(payload, size=change.size)
         return payload
+
+
+class ForgetfulUpdate(SparseUpdate):
+    """Send the k largest changes; the others are lost."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        self.error_feedback = False

@@ -67,11 +67,12 @@ def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
 
 
 _MEAN: dict[str, Any] = {"offers": ("mean aggregator",)}
+_SPARSE = (
+    "most entries of an update are not sent and count as 0, which looks like agreement; use"
+    " uplink = 'dense' or raise top-k.density"
+)
 _ROBUST: dict[str, Any] = {
-    "suffers": {
-        ("uplink", "top-k"): "most entries of an update are not sent and count as 0, which looks "
-        "like agreement; use uplink = 'dense' or raise top-k.density"
-    }
+    "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-paper")}
 }
 _ADAPTIVE = ("learning-rate", "beta-1", "beta-2", "tau")
 

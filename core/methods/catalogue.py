@@ -30,7 +30,7 @@ def methods(axis: str) -> Mapping[str, Method]:
     """Return the methods of an axis by name.
 
     >>> list(methods("uplink"))
-    ['dense', 'top-k']
+    ['dense', 'top-k', 'top-k-paper']
     """
     return {method.name: method for method in all_methods() if method.axis == axis}
 

@@ -81,7 +81,7 @@ class Coreset(Settings):
         description="weight samples in training as the match does; else all count the same",
     )
     memory: BelowOne = Field(
-        default=0.7,
+        default=0.3,
         description="weight of earlier looks in the trust that agreement has in a label; 0 uses "
         "the last look alone",
     )

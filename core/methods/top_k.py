@@ -1,5 +1,6 @@
 """Top-k: clients send only the largest changes of the model."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -16,18 +17,27 @@ class TopK(Settings):
         default="float32", description="type of the values sent"
     )
     error_feedback: bool = Field(
-        default=False, description="what is not sent is added to the next update"
+        default=True, description="what is not sent is added to the next update"
     )
 
 
+_TOP_K = Method(
+    axis="uplink",
+    name="top-k",
+    about="clients send only the largest changes",
+    settings=(TopK,),
+    core="core.wire.sparse:encode",
+    outer="strategies.sparse_uplink:SparseUplink.of_run",
+    hook="client_app.hooks.sparse_uplink:SparseUpdate",
+)
+
 METHODS = (
-    Method(
-        axis="uplink",
-        name="top-k",
-        about="clients send only the largest changes",
-        settings=(TopK,),
-        core="core.wire.sparse:encode",
-        outer="strategies.sparse_uplink:SparseUplink.of_run",
-        hook="client_app.hooks.sparse_uplink:SparseUpdate",
+    _TOP_K,
+    replace(
+        _TOP_K,
+        name="top-k-paper",
+        about="likewise, and what is not sent is lost, as CosAge's paper has it",
+        reads=("density", "values"),
+        hook="client_app.hooks.sparse_uplink:ForgetfulUpdate",
     ),
 )

@@ -15,7 +15,7 @@ such a sample from a clean one. Four things are meant to:
 - **Trust falls freely but is won only as an outsider.** A sample that was trained on since the last
   look may have been learned against the server's word. Its trust may fall but not rise.
 - **The judges are judged.** How many of the server's clean samples they would rule out says how
-  many of a client's they rule out wrongly; those are still drawn now and then (`chances`).
+  many of a client's they rule out wrongly; those are still drawn now and then (see ``doubt``).
 
 Both judges are lenient, because most labels are right: with 40 % of ten
 classes' labels flipped at random, right and wrong are as likely at ``p = 0.07`` if p is calibrated.
@@ -31,7 +31,7 @@ from .agreement import confirmation
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-MEMORY = 0.7
+MEMORY = 0.3
 SERVER = 0.4  # least confirmation by the server: 1.5 times as far, squared, as the next class
 MODEL = 0.2  # least confirmation by the model: a rival that is four times as likely
 
@@ -113,6 +113,16 @@ def remembered(
     return np.where(np.isnan(before), seen, kept)
 
 
+def certainty(trust: ArrayLike) -> Floats:
+    """Return the trust in each label by the judge who doubts it more; 1 is just enough.
+
+    >>> certainty([[0.4, 0.8, 0.2], [0.4, 0.1, 0.4]]).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    server, model = np.asarray(trust, dtype=np.float64)
+    return np.minimum(server / SERVER, model / MODEL)
+
+
 def trusted(trust: ArrayLike, at_least: int = 0) -> Positions:
     """Return the samples whose label neither judge contradicts much, in ascending order.
 
@@ -124,51 +134,8 @@ def trusted(trust: ArrayLike, at_least: int = 0) -> Positions:
     >>> trusted([[0.9, 0.4, 0.3, np.nan], [0.9, 0.1, 0.3, np.nan]], at_least=2).tolist()
     [0, 2]
     """
-    server, model = np.asarray(trust, dtype=np.float64)
-    doubts = -np.minimum(server / SERVER, model / MODEL)
+    doubts = -certainty(trust)
     doubts = np.where(np.isnan(doubts), np.inf, doubts)
     usable = np.count_nonzero(np.isfinite(doubts))
     count = max(np.count_nonzero(doubts <= -1), min(index(at_least), usable))
     return np.sort(np.argsort(doubts, kind="stable")[:count])
-
-
-def chances(trust: ArrayLike, doubted: float = 0.0, at_least: int = 0) -> Floats:
-    """Return how readily each sample is drawn: 1 if its label is trusted, else less.
-
-    What is not trusted may be right all the same: of clean samples, too, the judges doubt some. If
-    they doubt a share ``doubted`` of the server's clean samples and a share s of a client's, about
-    ``w = (s - doubted) / (1 - doubted)`` of the client's labels are wrong, and of what they doubt
-    ``doubted (1 - w) / s`` is clean. That is the weight of each. On easy data it is close to 0; on
-    hard data, where the judges doubt as much without any wrong label, it is close to 1.
-
-    Parameters
-    ----------
-    trust : array, shape (2, n)
-        From :func:`remembered`. Samples without a finite trust weigh nothing.
-    doubted : float
-        Share of the server's samples that are not trusted; 0 if it is not known.
-    at_least : int
-        As in :func:`trusted`.
-
-    Examples
-    --------
-    Half of the labels are not trusted. If a quarter of clean ones are not either, a third is wrong.
-
-    >>> trust = [[0.9, 0.9, 0.1, 0.1]] * 2
-    >>> chances(trust, doubted=0.25).round(3).tolist()
-    [1.0, 1.0, 0.333, 0.333]
-    >>> chances(trust).tolist(), chances(trust, doubted=0.5).tolist()
-    ([1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
-    """
-    if not 0 <= doubted <= 1:
-        raise ValueError(f"doubted: expected a share, got {doubted!r}")
-    usable = np.isfinite(np.asarray(trust, dtype=np.float64).sum(axis=0))
-    share = 1 - len(trusted(trust)) / max(1, int(np.count_nonzero(usable)))
-    weights = np.zeros(len(usable))
-    if share > doubted:
-        wrong = (share - doubted) / (1 - doubted)
-        weights[usable] = doubted * (1 - wrong) / share
-    else:
-        weights[usable] = 1.0
-    weights[trusted(trust, at_least)] = 1.0
-    return weights

@@ -20,9 +20,7 @@ samples of the same budget, or a reservoir of the same size. Differences in poin
 comparisons, 0.2 are expected to fall on either side by chance alone. Learning rates were chosen for
 the baselines, on another seed."""
 _LETTERS = """\
-What the plain name gains over `<name>-paper`, in the same runs. CosAge is the paper's; beside it
-stands `summary.ask-at-most`, which asks the half of the clients that waited longest, at equal
-bytes."""
+What the plain name gains over `<name>-paper`, in the same runs."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/no-harm-*.jsonl`.
 
@@ -84,7 +82,6 @@ def _if_run(study: Study, compare: Compare) -> Compare:
 
 def _presets(study: Study, compare: Compare) -> str:
     chosen = [preset for preset in PRESETS if preset != "fedavg"]
-    chosen.insert(1, "cosage, half asked")
     return _table({p: [(f"{d}: {p}", f"{d}: fedavg") for d in DATA] for p in chosen}, compare)
 
 
@@ -100,7 +97,7 @@ def _coresets(study: Study, noise: str) -> str:
 def _letters(who: Study, what: Study, kept: Study) -> str:
     noise = next(iter(NOISE))
     lines: list[tuple[str, Compare, str]] = [
-        ("cosage, half asked - cosage", _by_bytes(who), ""),
+        ("cosage - cosage-paper", _by(who, last_mean(OWN)), ""),
         ("gcfl - gcfl-paper", _by(what, last_mean("accuracy")), f"{noise}, "),
         ("ode - ode-paper", _by(kept, last_mean("accuracy")), ""),
         ("auxo - auxo-paper", _by(who, last_mean(OWN)), ""),

@@ -87,6 +87,11 @@ def test_presets_are_the_published_methods() -> None:
         "scaffold": {"objective": "scaffold"},
         "moon": {"objective": "moon"},
         "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
+        "cosage-paper": {
+            "client-selector": "cosage",
+            "uplink": "top-k-paper",
+            "weighting": "uniform",
+        },
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
         "gcfl-paper": {"data-selector": "gcfl-paper", "weighting": "uniform"},
         "agreement": {"data-selector": "agreement", "weighting": "uniform"},
