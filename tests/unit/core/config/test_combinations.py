@@ -23,7 +23,7 @@ ONLY_A_MODEL = {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
     },
-    "uplink": {"dense", "top-k"},
+    "uplink": {"dense", "top-k", "top-k-paper"},
     "weighting": {"examples", "uniform"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
