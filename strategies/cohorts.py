@@ -1,6 +1,5 @@
 """With whom: cohorts of clients, each with its own model, strategy and round counter."""
 
-import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +7,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
@@ -18,21 +16,20 @@ from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.catalogue import methods
 from ..core.methods.cohort import Cohort, CohortMethod
-from ..core.wire.arrays import from_record, to_record
-from ..core.wire.events import CohortFailed, CohortsEvaluated, CohortsTrained, Regrouped
+from ..core.wire.events import CohortsEvaluated, CohortsTrained, Regrouped
 from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ..core.wire.records import attach, entries, records_of, sent_arrays
 from ..selectors.cohorts.matching import equal_shares, proportional_shares
+from .cohort_models import CohortModels
 from .cohort_rules.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
 from .federation import BadReply
 from .flower_aggregator import RunningMean
 from .grids import GridView
 from .late_reply import LateReply
-from .layer import Layer, Models, load_strategy_state, strategy_state, unchanged_on_failure
+from .layer import Layer, Models
 from .metric_spread import metric_spread
 from .observations import metrics_in
-from .shared_body import forget_model, head_names, with_common_body
-from .shared_changes import with_shared_changes
+from .shared_body import head_names
 from .signals import Signal, signal_of
 
 _log = logging.getLogger("forager")
@@ -84,22 +81,16 @@ class Cohorts(Layer):
         equal_weights: bool = False,
         share_changes: bool = False,
     ) -> None:
-        self.first = make_inner()
-        super().__init__(self.first)
-        self.make_inner = make_inner
+        self.cohorts = CohortModels(make_inner, own_arrays=own_arrays, share_changes=share_changes)
+        super().__init__(self.cohorts.first)
         self.rule = rule
         self.signal = signal
         self.count = count
         self.fraction = fraction
         self.own_start = own_start
-        self.own_arrays = own_arrays
         self.equal_weights = equal_weights
-        self.share_changes = share_changes
         self.own_records = (*rule.own_records, *signal.own_records)
         self._wanted: int | None = None
-        self.leaf_models: dict[str, ArrayRecord] = {}
-        self.strategies: dict[str, Layer] = {}
-        self.rounds: dict[str, int] = {}
         self.members: dict[str, str] = {}  # the cohort of each client
         self._noted: dict[str, str] = {}  # what the journal knows of them
         self._where: dict[int, str] = {}  # the cohort of each node asked in this round
@@ -125,9 +116,16 @@ class Cohorts(Layer):
             equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
         )
 
+    @property
+    def leaf_models(self) -> dict[str, ArrayRecord]:
+        """The model of each cohort."""
+        return self.cohorts.models
+
     def wrapped(self) -> list[Strategy]:
         """Return Flower's strategies of all cohorts."""
-        return [part for strategy in self.strategies.values() for part in strategy.wrapped()]
+        return [
+            part for strategy in self.cohorts.strategies.values() for part in strategy.wrapped()
+        ]
 
     def replies_wanted(self) -> int | None:
         """Return how many replies are enough for all cohorts together."""
@@ -135,7 +133,7 @@ class Cohorts(Layer):
 
     def models(self, arrays: ArrayRecord) -> Models:
         """Return every cohort's model and the share of the clients that use it."""
-        return self._shares() or super().models(arrays)
+        return self.cohorts.shares(self._sizes()) or super().models(arrays)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -161,7 +159,7 @@ class Cohorts(Layer):
         for cohort, share in shares.items():
             # Where everyone is to train, also in a cohort that is larger than others.
             everyone = not self.count and self.fraction == 1.0
-            strategy, view = self.strategies[cohort], GridView(grid, views[cohort])
+            strategy, view = self.cohorts.strategies[cohort], GridView(grid, views[cohort])
             strategy.limit(len(views[cohort]) if everyone else share)
             own_config = ConfigRecord(dict(config))
             with self.federation.in_cohort(cohort):
@@ -175,7 +173,9 @@ class Cohorts(Layer):
             for name, record in self.rule.guidance(key).items():
                 attach(message, name, record)
         self.signal.begin()
-        self._wanted = sum(self.strategies[cohort].replies_wanted() or 0 for cohort in shares)
+        self._wanted = sum(
+            self.cohorts.strategies[cohort].replies_wanted() or 0 for cohort in shares
+        )
         return messages
 
     def aggregate_train(
@@ -208,27 +208,29 @@ class Cohorts(Layer):
         for _ in self.federation.sound(server_round, replies, read):
             pass  # they are in their groups
         metrics = RunningMean()
-        before = dict(self.leaf_models)
-        done = [
-            cohort
-            for cohort, members in groups.items()
-            if self._aggregate_cohort(server_round, cohort, members, metrics)
-        ]
-        if not metrics.weight:
+        before, done = dict(self.leaf_models), []
+        for cohort, members in groups.items():
+            count = len(members)  # aggregation may empty the list
+            own = self.cohorts.aggregate(server_round, cohort, members)
+            if own is not None:
+                metrics.add({}, dict(entries(own)), weight=count)
+                done.append(cohort)
+        if not done:
             return None, None
         part = sum(map(len, groups.values())) / max(1, len(self.members))
-        self._share(before, {cohort: weights[cohort] for cohort in done}, part)
+        self.cohorts.share(before, {cohort: weights[cohort] for cohort in done}, part)
         started = perf_counter()
         seen = {cohort: self.signal.take(cohort) for cohort in done}
-        regrouping = self.rule.learn(server_round, self.rounds, seen)
+        regrouping = self.rule.learn(server_round, self.cohorts.rounds, seen)
         seconds += perf_counter() - started
         if regrouping is not None:
             self._regroup(server_round, regrouping)
             for cohort in set(trained) - set(regrouping):
-                self._start_from_own(trained[cohort])
+                where = self.rule.settled({key: "" for key, _, _ in trained[cohort]})
+                self.cohorts.start_from_own(trained[cohort], where)
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
-        return self._mean_model(), totals
+        return self.cohorts.mean(self._sizes()), totals
 
     def hear_late(self, late: LateReply) -> None:
         """Learn from a late reply if the cohort that it is of is still there.
@@ -236,61 +238,14 @@ class Cohorts(Layer):
         What a client did tells it apart from others that were sent the same model. Once that
         cohort is split, nobody trains that model any more.
         """
-        if late.cohort is None or late.cohort not in self.strategies:
+        if late.cohort is None or late.cohort not in self.cohorts.strategies:
             return
         signal = self.signal.of_late(late.model, late.reply)
         if signal is not None:
             key = self.federation.key_of(late.reply)
             self.rule.hear_late(key, late.cohort, late.round, signal)
         with self.federation.in_cohort(late.cohort):
-            self.strategies[late.cohort].hear_late(late)
-
-    def _aggregate_cohort(
-        self, server_round: int, cohort: str, replies: list[Message], metrics: RunningMean
-    ) -> bool:
-        """Aggregate one cohort; False if that fails, and then it alone stays as it was."""
-        strategy, count = self.strategies[cohort], len(replies)
-        try:
-            with self.federation.in_cohort(cohort), unchanged_on_failure(strategy):
-                arrays, own = strategy.aggregate_train(server_round, replies)
-                if arrays is None:
-                    raise ValueError("too few replies could be used")
-                if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
-                    raise ValueError("the aggregated model is not finite")
-        except Exception as error:  # whatever it is, the other cohorts continue
-            _log.warning("cohort %s repeats its round: %s", cohort, error)
-            self.federation.note(CohortFailed(round=server_round, cohort=cohort, reason=str(error)))
-            return False
-        self.leaf_models[cohort] = arrays
-        self.rounds[cohort] += 1
-        metrics.add({}, dict(entries(own)) if own is not None else {}, weight=count)
-        return True
-
-    def _share(
-        self, before: Mapping[str, ArrayRecord], weights: Mapping[str, float], part: float
-    ) -> None:
-        """Give cohorts what they have in common: a body, or what all clients learned.
-
-        Parameters
-        ----------
-        before : mapping of str to ArrayRecord
-            Models before the round.
-        weights : mapping of str to float
-            How much each cohort that trained counts.
-        part : float
-            Share of the clients that trained.
-        """
-        if not any(weights.values()):
-            return
-        if self.own_arrays:
-            self.leaf_models = with_common_body(self.leaf_models, weights, self.own_arrays)
-        elif self.share_changes and len(before) > 1:
-            own = min(1.0, part) ** 2
-            self.leaf_models = with_shared_changes(before, self.leaf_models, weights, own)
-        else:
-            return
-        for strategy in self.strategies.values():
-            forget_model(strategy.wrapped())
+            self.cohorts.strategies[late.cohort].hear_late(late)
 
     def _participants(
         self, server_round: int, total: int, views: Mapping[str, Sequence[int]]
@@ -302,7 +257,7 @@ class Cohorts(Layer):
         ready = [cohort for cohort in self.leaf_models if views[cohort]]
         if not ready:
             return {}
-        if not (self.share_changes or self.own_arrays):
+        if not self.cohorts.share_something:
             shares = [max(1, share) for share in equal_shares(total, len(ready))]
         else:
             sizes = [len(views[cohort]) for cohort in ready]
@@ -325,13 +280,13 @@ class Cohorts(Layer):
             if own:
                 own_config = ConfigRecord(dict(config))
                 with self.federation.in_cohort(cohort):
-                    messages += self.strategies[cohort].configure_evaluate(
+                    messages += self.cohorts.strategies[cohort].configure_evaluate(
                         server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
                     )
         unknown = [node for node, cohort in zip(nodes, placed, strict=True) if cohort == MEAN]
         if unknown:
-            messages += next(iter(self.strategies.values())).configure_evaluate(
-                server_round, self._mean_model(), config, GridView(grid, unknown)
+            messages += next(iter(self.cohorts.strategies.values())).configure_evaluate(
+                server_round, self.cohorts.mean(self._sizes()), config, GridView(grid, unknown)
             )
         return messages
 
@@ -353,25 +308,13 @@ class Cohorts(Layer):
         self.federation.note(CohortsEvaluated(round=server_round, means=means))
         return super().aggregate_evaluate(server_round, replies)
 
-    def _shares(self) -> Models:
-        sizes = Counter(self.members.values())
-        total = sum(sizes[cohort] for cohort in self.leaf_models) or 1
-        return {
-            cohort: (arrays, sizes[cohort] / total) for cohort, arrays in self.leaf_models.items()
-        }
-
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep for analysis."""
         return self.rule.collected()
 
     def _start(self, arrays: ArrayRecord) -> None:
         if not self.leaf_models:
-            self.leaf_models = dict(self.rule.start(arrays))
-            first, *others = self.leaf_models
-            self.strategies = {first: self.first} | {name: self.make_inner() for name in others}
-            self.rounds = dict.fromkeys(self.leaf_models, 0)
-            if self.own_arrays:  # they may start from different weights
-                self._share(self.leaf_models, {first: 1.0}, part=1.0)
+            self.cohorts.start(self.rule.start(arrays))
 
     def _scene(
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
@@ -379,7 +322,7 @@ class Cohorts(Layer):
         keys = list(self.federation.keys(nodes))
         ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
         models, note = self.leaf_models, self.federation.note
-        return Scene(server_round, keys, models, self.rounds, training, ask, note)
+        return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note)
 
     def _ask(
         self,
@@ -412,50 +355,13 @@ class Cohorts(Layer):
         return views
 
     def _regroup(self, server_round: int, regrouping: Regrouping) -> None:
-        """Replace the cohorts; each new one starts from the mean of those it came from."""
-        old_models, old_strategies, old_rounds = self.leaf_models, self.strategies, self.rounds
-        self.leaf_models, self.strategies, self.rounds = {}, {}, {}
-        for cohort, origins in regrouping.items():
-            mean = RunningMean()
-            for origin, weight in origins.items():
-                mean.add(from_record(old_models[origin]), {}, weight=weight)
-            main = max(origins, key=lambda origin: origins[origin])
-            self.leaf_models[cohort] = to_record(mean.arrays)
-            self.rounds[cohort] = old_rounds[main]
-            if cohort in old_strategies:
-                self.strategies[cohort] = old_strategies[cohort]
-            else:
-                self.strategies[cohort] = self.make_inner()
-                state = copy.deepcopy(strategy_state(old_strategies[main]))
-                load_strategy_state(self.strategies[cohort], state)
+        self.cohorts.regroup(regrouping)
         self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
 
-    def _start_from_own(self, trained: Sequence[tuple[str, float, ArrayRecord]]) -> None:
-        """Let the parts of a cohort start from what their own members have just trained.
-
-        Given are the members of the cohort, each with its number of samples and its model.
-        """
-        means: dict[str, RunningMean] = defaultdict(RunningMean)
-        where = self.rule.settled({key: "" for key, _, _ in trained})
-        for key, weight, model in trained:
-            if key in where and weight > 0:
-                means[where[key]].add(from_record(model), {}, weight=weight)
-        for cohort, mean in means.items():
-            arrays = mean.arrays
-            if self.own_arrays:  # the body stays everyone's
-                own = {name: arrays[name] for name in self.own_arrays}
-                arrays = from_record(self.leaf_models[cohort]) | own
-            self.leaf_models[cohort] = to_record(arrays)
-
-    def _mean_model(self) -> ArrayRecord:
-        """Return the mean of the cohorts' models by their members: one model for all, if any."""
-        if len(self.leaf_models) == 1:
-            return next(iter(self.leaf_models.values()))
-        mean = RunningMean()
-        for arrays, share in self._shares().values():
-            mean.add(from_record(arrays), {}, weight=max(share, 1e-9))
-        return to_record(mean.arrays)
+    def _sizes(self) -> Counter[str]:
+        """Return how many members each cohort has."""
+        return Counter(self.members.values())
 
     def _note(self, server_round: int, seen: Mapping[str, CohortSignals], seconds: float) -> None:
         belong = self.rule.settled(self.members)
@@ -467,7 +373,7 @@ class Cohorts(Layer):
                 round=server_round,
                 members={cohort: sizes[cohort] for cohort in self.leaf_models},
                 participants={cohort: len(seen[cohort].keys) for cohort in seen},
-                rounds=dict(self.rounds),
+                rounds=dict(self.cohorts.rounds),
                 moved=moved,
                 seconds=seconds,
                 **self.rule.report(),
@@ -476,16 +382,8 @@ class Cohorts(Layer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return every cohort's model, strategy and counter, and what the rule remembers."""
-        cohorts = [
-            {
-                "name": cohort,
-                "model": from_record(self.leaf_models[cohort]),
-                "strategy": strategy_state(self.strategies[cohort]),
-                "rounds": self.rounds[cohort],
-            }
-            for cohort in self.leaf_models
-        ]
-        return {"cohorts": cohorts, "members": self.members, "rule": self.rule.state_dict()}
+        rule = self.rule.state_dict()
+        return {"cohorts": self.cohorts.state(), "members": self.members, "rule": rule}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; refused if rule and models do not fit."""
@@ -495,13 +393,7 @@ class Cohorts(Layer):
             raise ValueError(
                 f"checkpoint: models of {sorted(names)}, but the tree has {sorted(known)}"
             )
-        self.leaf_models, self.strategies, self.rounds = {}, {}, {}
-        for cohort in state["cohorts"]:
-            name = str(cohort["name"])
-            self.leaf_models[name] = to_record(cohort["model"])
-            self.strategies[name] = self.make_inner()
-            load_strategy_state(self.strategies[name], cohort["strategy"])
-            self.rounds[name] = int(cohort["rounds"])
+        self.cohorts.load(state["cohorts"])
         self.members = dict(state["members"])
 
 

@@ -96,7 +96,7 @@ def _shares_right(scores: Floats, labels: NDArray[np.intp], standard: Floats) ->
     bars, doubted = standard
     usable = np.isfinite(scores)
     weights, below = usable.astype(np.float64), usable & (scores < bars[labels])
-    count = max(1, np.count_nonzero(usable))
+    count = max(1, int(np.count_nonzero(usable)))
     expected, share = doubted[labels[usable]].sum() / count, np.count_nonzero(below) / count
     share -= _SPREADS * np.sqrt(share * (1 - share) / count)
     if share <= expected:

@@ -120,7 +120,8 @@ def certainty(trust: ArrayLike) -> Floats:
     [1.0, 0.5, 0.5]
     """
     server, model = np.asarray(trust, dtype=np.float64)
-    return np.minimum(server / SERVER, model / MODEL)
+    least: Floats = np.minimum(server / SERVER, model / MODEL)
+    return least
 
 
 def trusted(trust: ArrayLike, at_least: int = 0) -> Positions:

@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {
     **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "stored"},
     **{"stream.capacity": 2, "stream.capacity-bytes": 500},
     **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
+    **{"top-k.error-feedback": False},
 }
 
 

@@ -127,7 +127,7 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
     assert [event.cohort for event in notes.of(CohortFailed)] == [odd]
     assert rule.auxo.round_of(odd) == before[odd]
     assert rule.auxo.round_of(even) == before[even] + 1
-    assert layer.rounds == {odd: 1, even: 2}
+    assert layer.cohorts.rounds == {odd: 1, even: 2}
 
 
 def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:

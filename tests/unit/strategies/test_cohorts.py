@@ -100,7 +100,7 @@ def test_children_start_from_the_parent_then_go_their_own_ways() -> None:
     rounds(layer, parent, grid, range(3, 5))
     even, odd = (from_record(m)["layer.weight"] for m in layer.leaf_models.values())
     assert not np.allclose(even, odd)
-    assert layer.rounds == {"0.0": 4, "0.1": 4}
+    assert layer.cohorts.rounds == {"0.0": 4, "0.1": 4}
     assert [event.members for event in notes.of(CohortsTrained)][-1] == {"0.0": 4, "0.1": 4}
     assert notes.of(Regrouped)[0].round == 2
 
@@ -183,7 +183,7 @@ def test_a_failing_cohort_does_not_touch_the_others() -> None:
     assert not np.allclose(
         *(from_record(m)["layer.weight"] for m in (layer.leaf_models["0.0"], before["0.0"]))
     )
-    assert layer.rounds == {"0.0": 4, "0.1": 3}
+    assert layer.cohorts.rounds == {"0.0": 4, "0.1": 3}
     assert notes.of(CohortFailed)[0].cohort == "0.1"
 
 
@@ -191,16 +191,16 @@ def test_a_cohort_whose_members_left_waits() -> None:
     layer, _ = cohorts()
     arrays = rounds(layer, START, FakeGrid(KEYS), range(1, 4))
     arrays = rounds(layer, arrays, FakeGrid(KEYS[::2], first_node=900), range(4, 6))
-    assert layer.rounds == {"0.0": 5, "0.1": 3}
+    assert layer.cohorts.rounds == {"0.0": 5, "0.1": 3}
     rounds(layer, arrays, FakeGrid(KEYS), range(6, 7))
-    assert layer.rounds == {"0.0": 6, "0.1": 4}
+    assert layer.cohorts.rounds == {"0.0": 6, "0.1": 4}
 
 
 def test_a_round_that_brings_nothing_changes_nothing() -> None:
     layer, _ = cohorts()
     rounds(layer, START, FakeGrid(KEYS), range(1, 4))
     assert layer.aggregate_train(4, []) == (None, None)
-    assert layer.rounds == {"0.0": 3, "0.1": 3}
+    assert layer.cohorts.rounds == {"0.0": 3, "0.1": 3}
 
 
 @pytest.mark.parametrize("aggregator", ["fedavg", "fedyogi", "median"])
@@ -258,8 +258,8 @@ def test_the_layers_of_all_cohorts_share_one_federation() -> None:
     layer, _ = cohorts(count=6)
     whole = Quarantine(layer)
     rounds(whole, START, FakeGrid(KEYS), range(1, 4))
-    assert len(layer.strategies) == 2
-    parts = [whole, layer, *layer.strategies.values()]
+    assert len(layer.cohorts.strategies) == 2
+    parts = [whole, layer, *layer.cohorts.strategies.values()]
     assert {id(part.federation) for part in parts} == {id(layer.federation)}
 
 
