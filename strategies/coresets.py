@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+from torch import nn
 
 from ..core.config import RunConfig
 from ..core.learning.gradient_rows import rows_and_rivals, sample_rows, server_targets
@@ -18,13 +21,13 @@ from ..core.learning.placement import chosen_device
 from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
 from ..core.methods.coreset import Coreset, CoresetMethod
-from ..core.tasks import load_task
+from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import CoresetsUsed
 from ..core.wire.keys import CORESET, TARGETS
 from ..core.wire.records import attach, detach, entries
 from ..core.wire.sizes import record_bytes
-from ..selectors.data_selectors.doubt import standards
+from ..selectors.data_selectors.doubt import held_out_evidence, standards
 from ..selectors.data_selectors.noisy_means import noisy_means
 from ..selectors.data_selectors.trust import label_evidence
 from .checks import validation_data
@@ -215,10 +218,8 @@ def _targets(config: RunConfig, method: Method) -> Targets:
             means = server_targets(model, model_arrays, data, per_class, task.problem)
             if rule != "agreement":
                 return to_record({"means": means})
-            rows, rivals = rows_and_rivals(model, model_arrays, data)
-            evidence = label_evidence(rows, data.y.numpy(), means, rivals)
-            standard = standards(evidence, data.y.numpy(), num_classes).astype(np.float32)
-            return to_record({"means": means, "standards": standard})
+            standard = _standards(model, model_arrays, data, means)
+            return to_record({"means": means, "standards": standard.astype(np.float32)})
         rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
         strata = task.problem.strata(data.y.numpy())
         labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)
@@ -227,3 +228,22 @@ def _targets(config: RunConfig, method: Method) -> Targets:
         return to_record({"means": noisy if per_class else noisy.reshape(num_classes, -1)})
 
     return at
+
+
+def _standards(
+    model: nn.Module, arrays: dict[str, NDArray[Any]], data: Samples, means: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return what the server's samples, with right and with wrong labels, say of the judges."""
+    labels, classes = data.y.numpy(), len(means)
+    evidence = held_out_evidence(*_judged(model, arrays, data), classes)
+    wrong = (labels + 1 + np.arange(len(labels)) % max(1, classes - 1)) % classes
+    rows, _, rivals = _judged(model, arrays, replace(data, y=torch.from_numpy(wrong)))
+    against = label_evidence(rows, wrong, means, rivals)
+    return standards(evidence, labels, classes, (against, wrong) if classes > 1 else None)
+
+
+def _judged(
+    model: nn.Module, arrays: dict[str, NDArray[Any]], data: Samples
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    rows, rivals = rows_and_rivals(model, arrays, data)
+    return rows, data.y.numpy(), rivals

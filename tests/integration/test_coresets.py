@@ -101,7 +101,7 @@ def test_guidance_is_counted_apart_and_travels_only_when_it_is_needed(small):
     guided = run_local({**small, "strategy": "gcfl", "client-selector": "all"})
     alone = run_local({**small, "data-selector": "random", "client-selector": "all"})
     sent = [e["guidance-bytes"] for e in events(guided, "coresets")]
-    each = 10 * (65 + 2) * 4  # classes times neuron, bias and two standards; bytes
+    each = 10 * (65 + 3) * 4  # classes times neuron, bias and three standards; bytes
     assert sent == [0, 6 * each, 0, 0, 6 * each, 0]
     more = [
         g["bytes-down"] - a["bytes-down"]

@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
-from forager.selectors.data_selectors.doubt import MOST, chances, standards
-from forager.selectors.data_selectors.trust import MODEL, SERVER
+from forager.selectors.data_selectors.doubt import (
+    MOST,
+    chances,
+    held_out_evidence,
+    standards,
+)
+from forager.selectors.data_selectors.trust import MODEL, SERVER, label_evidence
 
 
 def evidence(certainty: np.ndarray) -> np.ndarray:
@@ -28,11 +33,13 @@ def test_doubted_samples_weigh_as_much_as_they_are_right(rate: float) -> None:
     standard = standards(clean, classes, 2)
     np.testing.assert_allclose(standard[0], 1)
     np.testing.assert_allclose(standard[1], [0.01, 0.18], atol=0.02)
+    np.testing.assert_allclose(standard[2], 1)
     trust, labels, right = clients(rate, rng)
     weights = chances(trust, labels, standard)
     for label in (0, 1):
         doubted = (labels == label) & (trust[0] < SERVER)
-        expected = 1.0 if rate == 0 else right[doubted].mean()
+        youden = 1 - (0.01 + 0.18) / 2
+        expected = 1.0 if rate == 0 else 1 - youden * (1 - right[doubted].mean())
         np.testing.assert_allclose(weights[doubted], expected, atol=0.1)
     assert (weights[trust[0] >= SERVER] == 1).all()
 
@@ -41,19 +48,50 @@ def test_no_class_has_more_than_a_fifth_of_its_clean_samples_doubted() -> None:
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 5, 2000)
     scores = rng.random(2000) * np.array([0.4, 0.9, 1.2, 3.0, 9.0])[labels]
-    bars, doubted = standards(evidence(scores), labels, 5)
+    bars, doubted, _ = standards(evidence(scores), labels, 5)
     assert (bars <= 1).all()
     assert bars[0] < bars[1] < 1
     assert bars[4] == 1
-    assert (doubted <= MOST).all()
+    assert (doubted <= MOST + 0.01).all()
     np.testing.assert_allclose(doubted[:3], MOST, atol=0.01)
 
 
 def test_classes_of_few_or_no_samples_have_a_standard_too() -> None:
-    bars, doubted = standards(evidence(np.array([0.5, 3.0, np.nan])), [0, 1, 3], 4)
+    bars, doubted, _ = standards(evidence(np.array([0.5, 3.0, np.nan])), [0, 1, 3], 4)
     assert bars.tolist() == [0.5, 1.0, 1.0, 0.0]
     assert np.isfinite(doubted).all()
-    assert standards(np.zeros((2, 0)), np.zeros(0, dtype=int), 2).tolist() == [[1, 1], [0, 0]]
+    assert standards(np.zeros((2, 0)), np.zeros(0, dtype=int), 2).tolist() == [
+        [1, 1],
+        [0, 0],
+        [1, 1],
+    ]
+
+
+def test_doubt_that_says_little_counts_little() -> None:
+    trust = evidence(np.array([2.0] * 60 + [0.1] * 40))
+    weights = [
+        chances(trust, np.zeros(100, dtype=int), [[1.0], [0.1], [noticed]])[-1]
+        for noticed in (0.1, 0.4, 0.9)
+    ]
+    assert weights[0] == 1.0 > weights[1] > weights[2]
+
+
+def test_wrong_labels_on_purpose_show_how_many_are_noticed() -> None:
+    clean = evidence(np.full(10, 2.0)), np.arange(10) % 2
+    wrong = evidence(np.array([0.5, 0.5, 3.0, 3.0])), np.array([0, 1, 0, 1])
+    assert standards(*clean, 2, wrong)[2].tolist() == [0.5, 0.5]
+
+
+def test_a_clean_sample_is_judged_by_others_not_by_itself() -> None:
+    """Two far classes with an outlier: the mean that it is part of lies half way to it."""
+    features = np.array([[0.0], [0.0], [4.0], [8.0], [0.1]])
+    gradients = -0.5 * np.column_stack([np.ones(5), features])
+    labels, rivals = [0, 0, 1, 1, 1], np.full(5, 0.5)
+    means = np.array([gradients[:2].mean(axis=0), gradients[2:].mean(axis=0)])
+    alone = label_evidence(gradients, labels, means, rivals)
+    held_out = held_out_evidence(gradients, labels, rivals, 2)
+    assert held_out[0, 4] <= alone[0, 4]
+    assert held_out[0, 2] != alone[0, 2]
 
 
 def test_without_a_standard_what_is_doubted_is_left_out() -> None:
@@ -65,7 +103,7 @@ def test_without_a_standard_what_is_doubted_is_left_out() -> None:
 
 def test_a_few_doubts_are_chance_and_broken_samples_are_never_drawn() -> None:
     trust = evidence(np.array([2.0] * 8 + [0.1, np.nan]))
-    weights = chances(trust, np.zeros(10, dtype=int), [[1.0], [0.05]])
+    weights = chances(trust, np.zeros(10, dtype=int), [[1.0], [0.05], [1.0]])
     assert weights.tolist() == [1] * 9 + [0]
     nothing = evidence(np.full(3, np.nan))
-    assert chances(nothing, [0, 0, 0], [[1.0], [0.05]], at_least=1).tolist() == [0, 0, 0]
+    assert chances(nothing, [0, 0, 0], [[1.0], [0.05], [1.0]], at_least=1).tolist() == [0, 0, 0]

@@ -77,7 +77,7 @@ def test_one_bad_look_is_not_enough_but_several_are() -> None:
     trust = remembered(None, np.full((2, 1), 0.9), [False])
     kept = []
     for _ in range(4):
-        trust = remembered(trust, np.full((2, 1), 0.1), [True])
+        trust = remembered(trust, np.full((2, 1), 0.1), [True], memory=0.7)
         kept.append(len(trusted(trust)))
     assert kept == [1, 1, 0, 0]
 
