@@ -115,7 +115,7 @@ def chances(
     labels is wrong, where d is the mean of ``d_y`` over its labels. Of class y, a share ``s_y`` is
     doubted; of these, ``r = d_y (1 - w) / s_y`` are right. For s, the lower end of its interval is
     used. Doubt counts as far as it distinguishes right from wrong, by Youden's index ``J = e - d``,
-    where e is the share of wrong labels that are noticed. A doubted sample weighs ``1 - J (1 - r)``:
+    where e is the share of wrong labels that are noticed. A doubted sample weighs ``1 - J(1 - r)``:
     next to nothing on easy data, as much as any other where clean samples are doubted as often.
 
     Parameters
