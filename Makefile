@@ -172,3 +172,14 @@ test-newest: $(STAMP) ## Run unit and integration tests and a deployed run with 
 	@$(NEWEST)/bin/python -m pip check | grep '^flwr ' || true
 	PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n 2 $(NEWEST_TESTS)
 	PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) $(NEWEST)/bin/python -m pytest tests/newest
+
+# The trackers over the packages of $(VENV), in an environment of their own.
+TRACKERS := .cache/trackers
+
+test-trackers: $(STAMP) ## Run MLflow with a file and Weights & Biases offline, where the index has them
+	@$(PYTHON) -m venv $(TRACKERS)
+	@echo $(abspath $(BIN))/../lib/python3.*/site-packages > $(TRACKERS)/over.txt
+	@cp $(TRACKERS)/over.txt $$($(TRACKERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-over.pth
+	@$(TRACKERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		'mlflow-skinny>=2.19' 'wandb>=0.19'
+	PYTHONPATH=$(CURDIR) $(TRACKERS)/bin/python -m pytest tests/trackers
