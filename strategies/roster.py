@@ -254,9 +254,10 @@ class Roster:
         """Note the tags of a node, and say what it wants its operator to know."""
         node, claimed = reply.metadata.src_node_id, record_at(reply.content, CLIENT, ConfigRecord)
         listed = claimed.get(TAGS) if claimed is not None else None
+        said = listed[:_MOST_TAGS] if isinstance(listed, list) else []
         try:
-            tags = read_tags(",".join(listed[:_MOST_TAGS])) if isinstance(listed, list) else []
-        except (TypeError, ValueError):  # it does not say them as this version does
+            tags = read_tags(",".join(tag for tag in said if isinstance(tag, str)))
+        except ValueError:  # it does not say them as this version does
             tags = []
         self._tags[node] = frozenset(tags)
         note = claimed.get(NOTE) if claimed is not None else None
