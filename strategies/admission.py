@@ -20,6 +20,18 @@ class Admission:
         self.allowed = frozenset(allowed)
         self.tags = tuple(tags)
 
+    def __str__(self) -> str:
+        """Return it as it stands in a run config, names up to five.
+
+        >>> print(Admission(allowed=["camera-1"], tags=["gpu", "site-a"]))
+        clients.allowed = 'camera-1' and clients.tags = 'gpu,site-a'
+        """
+        names = sorted(self.allowed)
+        more = ",..." if len(names) > _MOST_SHOWN else ""
+        named = f"clients.allowed = '{','.join(names[:_MOST_SHOWN])}{more}'" if names else ""
+        tagged = f"clients.tags = '{','.join(self.tags)}'" if self.tags else ""
+        return " and ".join(filter(None, [named, tagged]))
+
     def is_open(self) -> bool:
         """Return whether everyone may take part."""
         return not self.allowed and not self.tags

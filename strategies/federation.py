@@ -24,7 +24,7 @@ from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, SCALE, WANTS
 from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
 from ..core.wire.text import shorten
 from .admission import Admission
-from .grids import GridWrapper
+from .grids import GridWrapper, as_sequence
 from .questions import Route, question
 from .response_times import ResponseTimes
 from .roster import Roster
@@ -122,6 +122,14 @@ class Federation:
             here = [node for node in here if node not in self.busy]
         nodes = self.roster.view_in_order(here)
         return nodes if everyone else self._admitted(nodes)
+
+    def in_view(self, grid: Grid) -> Sequence[int]:
+        """Return all nodes in view that the run is for, those that still train included."""
+        here = as_sequence(grid.get_node_ids())
+        if self.admission.is_open():
+            return here
+        self.roster.identify(grid, self.identify_timeout, persist=True)
+        return self._admitted(here)
 
     def _admitted(self, nodes: Sequence[int]) -> Sequence[int]:
         """Return the nodes that the run is for; the others are named once, by reason."""

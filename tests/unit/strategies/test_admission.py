@@ -51,6 +51,16 @@ def test_a_run_for_some_tags_trains_nobody_else(said: list[str]) -> None:
     ]
 
 
+def test_a_share_of_the_clients_is_one_of_those_that_the_run_is_for() -> None:
+    notes, federation = Notes(), Federation(tags=["site-a"])
+    federation.journal = notes
+    config = read_config({"client-selector": "aoi", "num-clients": 4, "fraction-train": 0.5})
+    rounds(build_strategy(config, federation), to_record(small_model()), four(), range(1, 3))
+    chosen = [e.chosen for e in notes.of(Selected) if e.phase == "train"]
+    assert sorted(chosen) == [["0"], ["3"]]
+    assert len(notes.of(LeftOut)) == 2
+
+
 def test_one_of_several_tags_is_enough() -> None:
     federation = Federation(tags=["gpu", "site-b"])
     assert federation.keys(federation.nodes(four())) == ["0", "1"]
