@@ -158,17 +158,39 @@ NEWEST := .cache/newest
 # The tests of deployments are about gRPC, which SuperNodes speak up to 1.39; tests/newest is a
 # deployed run by the protocol of the version that is there.
 NEWEST_TESTS := tests/unit tests/conformance tests/integration
+NEWEST_SMOKE := tests/unit/core/wire tests/integration/test_flower_start.py tests/integration/test_library_page.py
+ON_NEWEST := PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest
+GET_NEWEST := $(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 --upgrade
 
 # pip settles for an older Flower where the index lacks something that the newest one asks for. The
 # second step takes the newest all the same; what it then lacks is printed.
-test-newest: $(STAMP) ## Run unit and integration tests and a deployed run with the newest Flower, where the index has it
+.PHONY: newest
+newest: $(STAMP)
 	@$(PYTHON) -m venv $(NEWEST)
 	@echo $(abspath $(BIN))/../lib/python3.*/site-packages > $(NEWEST)/over.txt
 	@cp $(NEWEST)/over.txt $$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-over.pth
-	@$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'flwr[simulation]<2' \
+	@$(GET_NEWEST) 'flwr[simulation]<2' \
 		|| echo 'pip could not install flwr with all that it needs; it is tried with what is here'
-	@$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps 'flwr<2'
+	@$(GET_NEWEST) --no-deps 'flwr<2'
 	@$(NEWEST)/bin/python -c 'import flwr; print("flwr", flwr.__version__)'
 	@$(NEWEST)/bin/python -m pip check | grep '^flwr ' || true
-	PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n 2 $(NEWEST_TESTS)
-	PATH=$(abspath $(NEWEST))/bin:$$PATH PYTHONPATH=$(CURDIR) $(NEWEST)/bin/python -m pytest tests/newest
+
+test-newest: newest ## Run unit and integration tests and a deployed run with the newest Flower (15 minutes)
+	$(ON_NEWEST) -n 2 $(NEWEST_TESTS)
+	$(ON_NEWEST) tests/newest
+
+test-newest-quick: $(STAMP) ## Some tests and a deployed run with the newest Flower, where the index has it
+	@if $(MAKE) --no-print-directory newest; then \
+		$(ON_NEWEST) -n 2 --dist loadfile tests/newest $(NEWEST_SMOKE); \
+		else echo 'the package index does not give the newest Flower: it was not tried'; fi
+
+# The trackers over the packages of $(VENV), in an environment of their own.
+TRACKERS := .cache/trackers
+
+test-trackers: $(STAMP) ## Run MLflow with a file and Weights & Biases offline, where the index has them
+	@$(PYTHON) -m venv $(TRACKERS)
+	@echo $(abspath $(BIN))/../lib/python3.*/site-packages > $(TRACKERS)/over.txt
+	@cp $(TRACKERS)/over.txt $$($(TRACKERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-over.pth
+	@$(TRACKERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		'mlflow-skinny>=2.19' 'wandb>=0.19'
+	PYTHONPATH=$(CURDIR) $(TRACKERS)/bin/python -m pytest tests/trackers

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, VERSIONS
+from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, TAGS, VERSIONS
 from ..core.wire.records import filled
+from ..core.wire.tags import read_tags
 from ..core.wire.versions import versions
 
 if TYPE_CHECKING:
@@ -62,12 +63,22 @@ def reply_header(context: Context, note: str = "") -> dict[str, Any]:
 
 
 def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Say who each client is, and which versions it runs."""
+    """Say who each client is, which versions it runs, and which tags its node has."""
     return [
-        Message(RecordDict({CLIENT: _introduction(context)}), reply_to=message)
+        Message(RecordDict({CLIENT: filled(ConfigRecord, introduction(context))}), reply_to=message)
         for message, context in zip(messages, contexts, strict=True)
     ]
 
 
-def _introduction(context: Context) -> ConfigRecord:
-    return filled(ConfigRecord, {CLIENT_KEY: client_key(context), VERSIONS: versions()})
+def introduction(context: Context) -> dict[str, Any]:
+    """Return what a client says when it is asked who it is.
+
+    Tags that cannot be read are reported instead of used: the device is sound otherwise.
+    """
+    said: dict[str, Any] = {CLIENT_KEY: client_key(context), VERSIONS: versions(), TAGS: []}
+    text = str(context.node_config.get("tags", ""))
+    try:
+        said[TAGS] = read_tags(text)
+    except ValueError as error:
+        said[NOTE] = f"node config: tags = {text!r}: {error}"
+    return said

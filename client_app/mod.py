@@ -39,15 +39,13 @@ from ..core.wire.keys import (
     SIMILARITY,
     SUMMARY,
     TARGETS,
-    VERSIONS,
     WANTS,
 )
 from ..core.wire.records import attach, detach, entries, record_at, records_of
-from ..core.wire.versions import versions
 from ..selectors.cohorts.affinity import Affinity, Feedback
 from ..selectors.cohorts.tree import CohortTree
 from ..selectors.similarities.power_norm import Reference
-from .identity import client_key
+from .identity import client_key, introduction
 from .state import ClientState
 
 if TYPE_CHECKING:
@@ -98,11 +96,7 @@ class ClientMod:
     ) -> RecordDict:
         if kind == IDENTIFY:
             answers = [*_ALWAYS, *(_NEED_HOOKS if self._complete else ())]
-            said: dict[str, Any] = {
-                CLIENT_KEY: client_key(context),
-                VERSIONS: versions(),
-                ANSWERS: answers,
-            }
+            said = {**introduction(context), ANSWERS: answers}
             return RecordDict({CLIENT: ConfigRecord(said)})
         if kind == ASK_UPDATE:
             detach(message, QUESTION, ConfigRecord)

@@ -1,8 +1,9 @@
 """Run this device's SuperNode, once it is sure that the device has what it needs.
 
 Read from the environment: ``NAME`` (stays the same for the life of the device), ``SERVER``,
-``DATA`` (the device's own data), and for trials without any ``PARTITION``, such as ``2/3``. Options
-on the command line go to ``flower-supernode``. When that ends, what Flower said last is explained.
+``DATA`` (the device's own data), and for trials without any ``PARTITION``, such as ``2/3``;
+``TAGS``, such as ``gpu,site-a``, by which runs can choose their devices. Options on the command
+line go to ``flower-supernode``. When that ends, what Flower said last is explained.
 
 Needs nothing but Python and Flower, so that a device without Docker can have a copy of this file.
 """
@@ -87,13 +88,18 @@ _SHUT_OUT = (
 )
 
 
-def node_config(name: str, data: Path, partition: str) -> str:
+def node_config(name: str, data: Path, partition: str, tags: str = "") -> str:
     """Return what the ClientApp needs to know about its device.
 
-    >>> node_config("camera-7", Path("/none"), "2/3")
-    "client-id='camera-7' state-dir='/state' partition-id=1 num-partitions=3"
+    >>> node_config("camera-7", Path("/none"), "2/3", "gpu")
+    "client-id='camera-7' state-dir='/state' tags='gpu' partition-id=1 num-partitions=3"
     """
-    settings = f"client-id='{name}' state-dir='{STATE}'"
+    if not re.fullmatch(r"[\w.:=, -]*", tags, re.ASCII):
+        raise ValueError(
+            f"TAGS = {tags!r}: tags are separated by commas; each is made of letters, digits and "
+            "_ . : = -, such as gpu,site-a"
+        )
+    settings = f"client-id='{name}' state-dir='{STATE}'" + (f" tags='{tags}'" if tags else "")
     if os.path.exists(data):
         return f"{settings} data-path='{data}'"
     position, _, count = partition.partition("/")
@@ -206,7 +212,9 @@ def other_protocol(server: str, grpc: bool, flower: str = "") -> str:
 
 def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
     """Return the SuperNode's command line."""
-    config = node_config(env["NAME"], Path(env["DATA"]), env.get("PARTITION", ""))
+    config = node_config(
+        env["NAME"], Path(env["DATA"]), env.get("PARTITION", ""), env.get("TAGS", "")
+    )
     return [
         "flower-supernode",
         f"--superlink={env['SERVER']}",

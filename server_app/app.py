@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import ConfigError, RunConfig, default_config, read_config
-from ..core.config.combinations import unused_keys, unwise
+from ..core.config.combinations import check_simulated, unused_keys, unwise
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -26,6 +26,8 @@ from ..core.tasks.metrics import Metric
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, JudgedBy, RunStarted
+from ..core.wire.flower_private import is_simulation
+from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
 from .buffered_grid import BufferedGrid
@@ -72,6 +74,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     before any client is asked for anything.
     """
     config = read_config(run_config)
+    if is_simulation(grid):
+        check_simulated(config)
     own_callbacks = load_callbacks(config.callbacks)
     task = load_task(config.task_spec())
     metrics = task.metrics
@@ -86,6 +90,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
         allowed=config.clients.names(),
+        tags=read_tags(config.clients.tags),
         metrics=metrics,
     )
     strategy = build_strategy(config, federation)

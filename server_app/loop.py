@@ -279,7 +279,9 @@ class Loop:
         if not messages and not self.federation.busy:
             if next(iter(self.grid.get_node_ids()), None) is None:
                 raise _NobodyThere("no client is connected")
-            raise _RoundFailed("none of the connected clients could be chosen")
+            admission = self.federation.admission
+            hint = "" if admission.is_open() else f"; the run is only for {admission}"
+            raise _RoundFailed(f"none of the connected clients could be chosen{hint}")
         replies = self.grid.replies(messages, enough=self.strategy.replies_wanted())
         received = len(replies) if isinstance(replies, ReplyStack) else 0
         if not received:

@@ -19,11 +19,12 @@ from flwr.serverapp import Grid
 
 from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.wire.broadcast import Broadcast, whole_or_list
-from ..core.wire.events import Event, Quarantined
+from ..core.wire.events import Event, LeftOut, Quarantined
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, SCALE, WANTS
 from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
 from ..core.wire.text import shorten
-from .grids import GridWrapper
+from .admission import Admission
+from .grids import GridWrapper, as_sequence
 from .questions import Route, question
 from .response_times import ResponseTimes
 from .roster import Roster
@@ -32,6 +33,7 @@ _log = logging.getLogger("forager")
 _LONGEST_REST = 64  # most rounds for which a silent client is left alone
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
+_SHOWN, _MOST_NAMED = 5, 100  # clients in one line of the log, and in one event
 _MOST_HELD = 100_000  # nodes whose held model is known; others are sent the whole model
 
 Journal = Callable[[Event], None]
@@ -62,6 +64,8 @@ class Federation:
         What clients know the run by and keep its state under; if empty, they go by Flower's run id.
     allowed : collection of str (default: everyone)
         Keys of the clients that may take part.
+    tags : collection of str (default: any)
+        Only nodes with at least one of these tags may take part.
     metrics : sequence of Metric (default: accuracy)
         What models are judged by; the first is the one that matters.
     route : str (default: "query")
@@ -76,6 +80,7 @@ class Federation:
         identify_timeout: float = 60.0,
         run: str = "",
         allowed: Collection[str] = (),
+        tags: Collection[str] = (),
         metrics: Sequence[Metric] = (ACCURACY,),
         route: Route = "query",
     ) -> None:
@@ -84,9 +89,9 @@ class Federation:
         self.quorum = quorum
         self.identify_timeout = identify_timeout
         self.run = run
-        self.allowed = frozenset(allowed)
+        self.admission = Admission(allowed, tags)
         self.metrics = tuple(metrics)
-        self._strangers: set[str] = set()
+        self._left_out: set[int] = set()  # nodes that have been named
         self.journal: Journal = silent
         self.busy: set[int] = set()  # nodes that still train for an earlier round
         self.scale = ""  # what clients scale their inputs by, if the run does
@@ -106,7 +111,8 @@ class Federation:
 
         New ones are asked for their names.
         """
-        self.roster.identify(grid, self.identify_timeout)
+        everyone = self.admission.is_open()
+        self.roster.identify(grid, self.identify_timeout, persist=not everyone)
         while self.roster.doubles:
             node, key = self.roster.doubles.pop()
             reason = f"node {node} claims the name {key}, which another node has"
@@ -115,14 +121,34 @@ class Federation:
         if self.busy:
             here = [node for node in here if node not in self.busy]
         nodes = self.roster.view_in_order(here)
-        if not self.allowed:
-            return nodes
-        strangers = [node for node in nodes if self.key(node) not in self.allowed]
-        for key in self.keys(strangers):
-            if key not in self._strangers and len(self._strangers) < _MOST_STRIKES:
-                self._strangers.add(key)
-                _log.warning("client %s is not in clients.allowed: it takes no part", key)
-        return [node for node in nodes if self.key(node) in self.allowed]
+        return nodes if everyone else self._admitted(nodes)
+
+    def in_view(self, grid: Grid) -> Sequence[int]:
+        """Return all nodes in view that the run is for, those that still train included."""
+        here = as_sequence(grid.get_node_ids())
+        if self.admission.is_open():
+            return here
+        self.roster.identify(grid, self.identify_timeout, persist=True)
+        return self._admitted(here)
+
+    def _admitted(self, nodes: Sequence[int]) -> Sequence[int]:
+        """Return the nodes that the run is for; the others are named once, by reason."""
+        admitted, news = [], dict[str, list[str]]()
+        for node in nodes:
+            key = self.key(node)
+            reason = self.admission.refusal(key, self.roster.tags(node))
+            if not reason:
+                admitted.append(node)
+            elif node not in self._left_out and len(self._left_out) < _MOST_STRIKES:
+                self._left_out.add(node)
+                news.setdefault(reason, []).append(key)
+        for reason, keys in news.items():
+            self.note(LeftOut(count=len(keys), clients=keys[:_MOST_NAMED], reason=reason))
+            more = len(keys) - _SHOWN
+            names = ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            told = (len(keys), len(nodes), names, reason)
+            _log.warning("left out: %d of %d clients, %s (%s)", *told)
+        return admitted
 
     def ready_to_train(self, nodes: Sequence[int], server_round: int) -> Sequence[int]:
         """Return the nodes that do not rest, neither for silence nor for training too slowly."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
@@ -9,8 +10,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ..core.wire.flower_private import NodeInfo
-from ..core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, VERSIONS
+from ..core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, NOTE, TAGS, VERSIONS
 from ..core.wire.records import record_at, sender_of
+from ..core.wire.tags import read_tags
+from ..core.wire.text import shorten
 from ..core.wire.versions import differences
 from .grids import all_node_ids, as_sequence
 from .numbered import NumberedNodes
@@ -19,6 +22,9 @@ from .questions import Route, question
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log
 _LONGEST = 200  # characters of a name
+_MOST_TAGS = 64  # of a node that are looked at
+_LONGEST_NOTE = 400  # characters
+_ASK_AGAIN = 120.0  # seconds until a node that gave no answer is asked again, twice as long then
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
 
@@ -53,6 +59,8 @@ class Roster:
         self._keys: dict[int, str] = {}
         self._ranks: dict[int, tuple[tuple[int, int, str], int]] = {}  # sorting a thousand is slow
         self._asked: set[int] = set()
+        self._silent: dict[int, tuple[float, float]] = {}  # no answer: ask again when, after a wait
+        self._tags: dict[int, frozenset[str]] = {}  # of those that have said them
         self._holders: dict[str, int] = {}  # whose name it is
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
         self._connected: Collection[int] = frozenset()
@@ -92,6 +100,10 @@ class Roster:
     def can_answer(self, node_id: int, name: str) -> bool:
         """Return whether a node can answer a question, as far as is known."""
         return node_id not in self._answers or name in self._answers[node_id]
+
+    def tags(self, node_id: int) -> frozenset[str] | None:
+        """Return the tags of a node; None as long as it has not said who it is."""
+        return self._tags.get(node_id)
 
     @staticmethod
     def nameless(node_id: int) -> str:
@@ -175,12 +187,22 @@ class Roster:
                 del self._claims[node]
                 self._note(node, key)
 
-    def identify(self, grid: Grid, timeout: float) -> None:
+    def identify(self, grid: Grid, timeout: float, *, persist: bool = False) -> None:
         """Ask nodes that are not known yet, once each, what they call themselves.
 
         A seeded choice repeats only over keys that do, and a client is to be called by one name
         from its first round on. Those that do not answer in time go by their public key or node id
         until a reply says more.
+
+        Parameters
+        ----------
+        grid : Grid
+            How to reach the nodes.
+        timeout : float
+            Seconds to wait for their answers.
+        persist : bool (default: False)
+            Ask those that gave no answer again later, less and less often. Needed where a client
+            takes part only once it is known: no other reply will come from it.
         """
         self._numbered = getattr(grid, "numbered", None)
         connected = all_node_ids(grid)
@@ -190,10 +212,11 @@ class Roster:
             self._connected = connected if many else frozenset(connected)
         self._grant()
         nodes = as_sequence(grid.get_node_ids())
-        if isinstance(nodes, NumberedNodes) or nodes == self._identified:
+        again = self._due(nodes) if persist and self._silent else []
+        if isinstance(nodes, NumberedNodes) or (nodes == self._identified and not again):
             return
         known = (self._keys, self._asked, self._numbered or ())
-        unknown = [node for node in nodes if not any(node in some for some in known)]
+        unknown = [node for node in nodes if not any(node in some for some in known)] + again
         self._identified = nodes
         if not unknown:
             return
@@ -204,6 +227,8 @@ class Roster:
         for reply in replies:
             self.learn(reply)
             self._learn_abilities(reply)
+            self._learn_tags(reply)
+        self._note_silent(unknown)
         self._compare_versions(replies)
         for node in grid.get_nodes():
             if node.node_id not in self._keys:
@@ -212,6 +237,32 @@ class Roster:
                     self._note(node.node_id, name)
         if self.route == "train":
             self._say_who_has_no_mod({m.metadata.dst_node_id: m for m in questions}, arrived)
+
+    def _due(self, nodes: Iterable[int]) -> list[int]:
+        """Return those that gave no answer and are to be asked again by now."""
+        now = time.monotonic()
+        return [node for node in nodes if node in self._silent and self._silent[node][0] <= now]
+
+    def _note_silent(self, asked: Iterable[int]) -> None:
+        """Note when to ask those again that gave no answer."""
+        for node in asked:
+            _, waited = self._silent.pop(node, (0.0, _ASK_AGAIN / 2))
+            if node not in self._tags:
+                self._silent[node] = (time.monotonic() + 2 * waited, 2 * waited)
+
+    def _learn_tags(self, reply: Message) -> None:
+        """Note the tags of a node, and say what it wants its operator to know."""
+        node, claimed = reply.metadata.src_node_id, record_at(reply.content, CLIENT, ConfigRecord)
+        listed = claimed.get(TAGS) if claimed is not None else None
+        said = listed[:_MOST_TAGS] if isinstance(listed, list) else []
+        try:
+            tags = read_tags(",".join(tag for tag in said if isinstance(tag, str)))
+        except ValueError:  # it does not say them as this version does
+            tags = []
+        self._tags[node] = frozenset(tags)
+        note = claimed.get(NOTE) if claimed is not None else None
+        if isinstance(note, str) and note:
+            _log.warning("client %s: %s", self.key(node), shorten(note, _LONGEST_NOTE))
 
     def _learn_abilities(self, reply: Message) -> None:
         claimed = record_at(reply.content, CLIENT, ConfigRecord)

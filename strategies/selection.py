@@ -27,7 +27,7 @@ from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import Candidates, ClientSelector
 from .client_memory import ClientMemory
 from .federation import BadReply
-from .grids import GridView, as_sequence
+from .grids import GridView
 from .late_reply import LateReply
 from .layer import Layer
 from .numbered import kept_nodes
@@ -167,7 +167,7 @@ class Selection(Layer):
     ) -> Iterable[Message]:
         """Choose clients and let the strategy inside configure them."""
         started = perf_counter()
-        available = as_sequence(grid.get_node_ids())
+        available = self.federation.in_view(grid)
         wanted = self.count or max(1, round(self.fraction * len(available)))
         busy = len(self.federation.busy.intersection(available)) if self.federation.busy else 0
         if wanted <= busy > 0:  # as many train already

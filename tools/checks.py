@@ -50,7 +50,10 @@ def _packages() -> Finding:
             missing.append(name)
     if missing:
         return Finding(
-            "packages", "bad", f"missing: {', '.join(missing)}", "make venv, or pip install ."
+            "packages",
+            "bad",
+            f"missing: {', '.join(missing)}",
+            "make venv, or pip install 'forager-fl[simulation]'",
         )
     return Finding("packages", "ok", ", ".join(have))
 
@@ -89,7 +92,7 @@ def _flower() -> Finding:
         advice = "clone the project to use Flower's simulation; forager run --local works"
         return Finding("simulation", "note", "installed without a checkout", advice)
     if find_spec("ray") is None:
-        advice = "pip install 'flwr[simulation]'; forager run --local works without"
+        advice = "pip install 'forager-fl[simulation]'; forager run --local works without"
         return Finding("simulation", "note", "Ray is not installed", advice)
     if not (PROGRAMS / "flower-superlink").exists():
         return Finding("simulation", "bad", f"no flower-superlink in {PROGRAMS}", "make venv")

@@ -10,7 +10,7 @@ from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import AUTO
 from ..tasks.spec import NONE, STANDARD
-from .run_config import RunConfig, Scalar
+from .run_config import ConfigError, RunConfig, Scalar
 from .with_buffer import problems_of_buffer
 
 Found = list[Method]
@@ -28,6 +28,21 @@ def impossible(config: RunConfig) -> list[str]:
         *_of_scaling(config, active),
         *problems_of_buffer(config, participants(config)),
     ]
+
+
+def check_simulated(config: RunConfig) -> None:
+    """Refuse what only real nodes have.
+
+    >>> from .reading import read_config
+    >>> check_simulated(read_config({"clients.tags": "gpu"}))
+    Traceback (most recent call last):
+    forager...ConfigError: run config: clients.tags = 'gpu': simulated clients have no tags; ...
+    """
+    if config.clients.tags:
+        raise ConfigError(
+            f"run config: clients.tags = {config.clients.tags!r}: simulated clients have no tags; "
+            "name them in clients.allowed, such as '0,1,2'"
+        )
 
 
 def unwise(config: RunConfig) -> list[str]:

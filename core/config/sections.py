@@ -16,6 +16,7 @@ from ..methods.base import (
     SomeShare,
 )
 from ..tasks.spec import FOUND, NONE, STANDARD
+from ..wire.tags import read_tags
 
 
 class Schedule(Settings):
@@ -61,6 +62,11 @@ class Round(Settings):
     poll: Positive = Field(default=0.2, description="seconds between checks for replies")
 
 
+def _tags(text: str) -> str:
+    read_tags(text)
+    return text
+
+
 class Clients(Settings):
     """Who may take part, and how often."""
 
@@ -68,6 +74,11 @@ class Clients(Settings):
     allowed: str = Field(
         default="",
         description="names separated by commas, or a file with one per line; empty means all",
+    )
+    tags: Annotated[str, AfterValidator(_tags)] = Field(
+        default="",
+        description="only nodes whose node config has at least one of these tags, separated by "
+        "commas; empty means all",
     )
     at_most: NonNegative = Field(
         default=0.0,

@@ -190,6 +190,15 @@ class Quarantined(Event):
     reason: str = ""
 
 
+class LeftOut(Event):
+    """Clients that are connected and may not take part, by the run's own settings."""
+
+    name = "left-out"
+    count: Clients = 0
+    clients: list[str] = []  # the first of them
+    reason: str = ""
+
+
 class Baseline(Event):
     """What a model would reach that always gives the same answer, by metric."""
 

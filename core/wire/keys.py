@@ -21,6 +21,7 @@ SECONDS = "seconds"
 CLIENT_KEY = "key"
 NOTE = "note"  # entry of CLIENT: what a client wants its operator to know
 VERSIONS = "versions"  # entry of CLIENT in the answer to IDENTIFY
+TAGS = "tags"  # likewise, what its node config says
 ANSWERS = "answers"  # likewise, where a client cannot answer everything: what it can
 PAYLOAD = "payload"
 DENSITY = "uplink-density"

@@ -298,6 +298,14 @@ def test_own_data_go_before_a_trial_partition(tools, tmp_path):
     assert config == f"client-id='a' state-dir='/state' data-path='{data}'"
 
 
+def test_a_device_has_tags(tools, tmp_path):
+    supernode = tools("supernode")
+    env = {"NAME": "a", "SERVER": "s:1", "DATA": str(tmp_path), "TAGS": "gpu,site-a"}
+    assert any(" tags='gpu,site-a' " in argument for argument in supernode.command(env))
+    with pytest.raises(ValueError, match=r"TAGS = .*separated by commas"):
+        supernode.command({**env, "TAGS": "gpu' state-dir='/etc"})
+
+
 def test_a_device_that_lacks_something_says_what(tools, tmp_path):
     found = tools("supernode").problems(tmp_path / "train.npz", tmp_path, tmp_path)
     assert [Path(text.split()[0]).name for text in found] == ["ca.crt", "key"]

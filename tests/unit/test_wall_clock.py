@@ -10,7 +10,7 @@ from forager.tools.flower.env import PROJECT
 FOLDERS = ("server_app", "client_app", "strategies", "selectors", "core", "tools", "docker")
 HARMLESS = {
     "server_app/run_folder.py": "the name of a new folder, which has a random part too",
-    "tools/report/watch/tail.py": "how long ago a run last wrote; shown, never acted on",
+    "tools/report/tail.py": "how long ago a run last wrote; shown, never acted on",
     "core/tasks/streams/folder.py": "whether a file is still being written, whatever its date",
     "docker/submit.py": "a name; whether a run still writes, with a limit on a steady clock",
     "docker/credentials.py": "the dates of certificates",

@@ -65,7 +65,7 @@ def _missing(folder: Path | None) -> str:
     if folder is None:
         return "this is not a checkout, which Flower needs"
     if find_spec("ray") is None:
-        return "Ray is not installed (pip install 'flwr[simulation]')"
+        return "Ray is not installed (pip install 'forager-fl[simulation]')"
     return ""
 
 

@@ -1,17 +1,21 @@
 """What simulated clients need of the data, checked before anything starts."""
 
 from ...core.config import ConfigError, RunConfig
+from ...core.config.combinations import check_simulated
 from ...core.tasks import load_task
 
 
 def check_partitions(config: RunConfig) -> None:
     """Refuse data that cannot be spread over the clients, or that leave them nothing to test on.
 
+    Likewise settings that only real nodes have.
+
     Raises
     ------
     ConfigError, TaskError
         Naming the key, the value and what is allowed.
     """
+    check_simulated(config)
     held = load_task(config.task_spec()).client_data(0, config.num_clients)
     if config.fraction_evaluate and not config.data.client_test_share and not len(held.test):
         raise ConfigError(

@@ -117,7 +117,7 @@ def main() -> None:
     target = Path(sysconfig.get_path("purelib")) / "forager-flower-env.pth"
     target.write_text(startup_line(PROJECT, PROGRAMS), encoding="utf-8")
     if find_spec("ray") is None:  # Flower ends without a word of ours, and with exit code 0
-        print("Ray is not installed: `flwr run .` needs it (pip install -e '.[simulation]')")
+        print("Ray is not installed: `flwr run .` needs it (pip install 'forager-fl[simulation]')")
 
 
 if __name__ == "__main__":

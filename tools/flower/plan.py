@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,7 +78,7 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
 
 def _check_own_code(config: RunConfig, app: Path) -> None:
     """Refuse modules that this process can import and Flower's processes cannot."""
-    within = [app, Path(sys.prefix), Path(sys.base_prefix)]
+    within = [Path(sys.prefix), Path(sys.base_prefix), *_packed(app)]
     within += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for key, value in (("task", config.task), ("model", config.model)):
         module, colon, _ = value.partition(":")
@@ -85,11 +86,21 @@ def _check_own_code(config: RunConfig, app: Path) -> None:
             continue
         found = find_spec(module.partition(".")[0])
         place = Path(found.origin).resolve() if found and found.origin else None
-        if place and not any(place.is_relative_to(folder.resolve()) for folder in within):
+        if not place or place.parent == app.resolve():
+            continue
+        if not any(place.is_relative_to(folder.resolve()) for folder in within):
             raise ConfigError(
-                f"{key} = {value!r}: {place} does not travel with the app. Copy it to {app}, "
-                "install it, or add --local to run in this process"
+                f"{key} = {value!r}: {place} does not travel with the app. Copy it to {app} (a "
+                "folder needs a line in fab-include of its pyproject.toml), install it, or add "
+                "--local to run in this process"
             )
+
+
+def _packed(app: Path) -> list[Path]:
+    """Return the folders of the app that Flower packs."""
+    text = (app / "pyproject.toml").read_text(encoding="utf-8")
+    patterns = tomllib.loads(text)["tool"]["flwr"]["app"].get("fab-include", ["./"])
+    return [app / pattern.partition("/")[0] for pattern in patterns if pattern.partition("/")[0]]
 
 
 def _absolute(path: str) -> str:

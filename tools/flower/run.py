@@ -81,12 +81,14 @@ def _superlink(env: dict[str, str], cwd: Path, log: Path, run: Path) -> Iterator
 def show_progress(lines: Iterable[str], log: Path) -> None:
     """Keep a run's log in a file and print what the app itself says in it.
 
-    Left out are Flower's own lines, a traceback, and the closing table, which comes later.
+    Left out are Flower's own lines, a traceback, and the closing table, which comes later. After an
+    error of Flower's that the run survives, such as a reply that came too late, rounds are shown.
     """
     shown = True
     with log.open("w", encoding="utf-8") as file:
         for line in lines:
             print(line, file=file, flush=True)
+            shown = shown or line.startswith("round ")
             shown = shown and not line.startswith(("ERROR", "run completed", "run early-stop"))
             if shown and not line.startswith(("Using SuperLink", "Successfully installed", "INFO")):
                 print(line, flush=True)

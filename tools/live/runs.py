@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ...server_app.run_folder import Event
 from ..report.history import History
+from ..report.tail import Tail
 from ..report.watch.state import RunState
-from ..report.watch.tail import Tail
 
 MOST_SHOWN = 4  # runs side by side, unless the user asks for others
 LONG_AGO = 600.0  # seconds without news after which a run does not count as running

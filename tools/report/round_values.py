@@ -4,7 +4,7 @@ import math
 
 from ...server_app.run_folder import RunFolder
 from .history import History
-from .watch.tail import Tail
+from .tail import Tail
 
 
 class RoundValues:

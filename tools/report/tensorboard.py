@@ -5,7 +5,7 @@ from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
 from .history import History
 from .rounds import csv_columns
-from .watch.tail import Tail
+from .tail import Tail
 
 
 class TensorBoard(Callback):

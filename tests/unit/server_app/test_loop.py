@@ -26,6 +26,7 @@ from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop, RunFailed
 from forager.server_app.patient_grid import PatientGrid
+from forager.strategies.admission import Admission
 from forager.strategies.build import build_strategy
 from forager.strategies.federation import Federation
 
@@ -284,6 +285,13 @@ def test_clients_of_whom_none_can_be_chosen_are_not_taken_for_nobody() -> None:
 
     loop, _ = make(FakeGrid(KEYS), strategy=Nobody(), give_up_after=0.1)
     with pytest.raises(RunFailed, match=r"none of the connected clients could be chosen$"):
+        loop.run()
+
+
+def test_a_run_for_nobody_who_is_here_says_whom_it_is_for() -> None:
+    loop, _ = make(FakeGrid(KEYS), give_up_after=0.1)
+    loop.federation.admission = Admission(tags=["site-x"])
+    with pytest.raises(RunFailed, match=r"chosen; the run is only for clients\.tags = 'site-x'$"):
         loop.run()
 
 

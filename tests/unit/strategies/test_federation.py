@@ -88,7 +88,7 @@ def test_only_those_allowed_take_part_and_the_others_are_named_once(said: list[s
     federation = Federation(allowed=["1", "2", "9"])
     for _ in range(3):
         assert federation.keys(federation.nodes(grid)) == ["1", "2"]
-    assert said == ["client thief is not in clients.allowed: it takes no part"]
+    assert said == ["left out: 1 of 3 clients, thief (not in clients.allowed)"]
 
 
 def test_a_question_has_the_round_the_run_and_what_it_is_about() -> None:

@@ -64,7 +64,7 @@ def test_only_those_who_are_allowed_take_part(said) -> None:
     grid = Nodes({1: "7", 2: "8", 3: "9"})
     assert federation.keys(federation.nodes(grid)) == ["7", "9"]
     assert federation.keys(federation.nodes(grid)) == ["7", "9"]
-    assert said == ["client 8 is not in clients.allowed: it takes no part"]
+    assert said == ["left out: 1 of 3 clients, 8 (not in clients.allowed)"]
 
 
 def test_who_has_been_here_and_is_gone_is_away() -> None:

@@ -35,6 +35,7 @@ from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
 from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
+from forager.strategies.admission import Admission
 from forager.strategies.grids import GridView, GridWrapper
 from forager.strategies.roster import Roster
 from forager.strategies.selection import NobodyTrained, Selection
@@ -505,7 +506,7 @@ def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
 
 def test_only_those_allowed_are_chosen() -> None:
     layer, _, notes = selection(First(), count=3)
-    layer.federation.allowed = frozenset({"4", "7"})
+    layer.federation.admission = Admission(allowed=["4", "7"])
     assert trained_keys(layer, FakeGrid(KEYS), range(1, 3)) == [["4", "7"]] * 2
     assert [event.available for event in notes.of(Selected)] == [2, 2]
 

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.live import Live
 
 from ...flower.announcement import starting
+from ..tail import Tail
 from . import view
 from .state import RunState
-from .tail import LATEST, Tail, events_file
+from .which import LATEST, events_file
 
 
 def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = None) -> int:

@@ -23,6 +23,7 @@ COMMANDS = [
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mytask", raising=False)  # other tests write one too
     return tmp_path
 
 

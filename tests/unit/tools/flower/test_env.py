@@ -20,7 +20,7 @@ def test_setting_up_an_environment_says_if_ray_is_missing(
     monkeypatch.setattr(env.sys, "prefix", str(tmp_path))
     monkeypatch.setattr(env, "find_spec", lambda name: ray)
     env.main()
-    assert ("pip install -e '.[simulation]'" in capsys.readouterr().out) == (ray is None)
+    assert ("pip install 'forager-fl[simulation]'" in capsys.readouterr().out) == (ray is None)
     (written,) = tmp_path.glob("*.pth")
     bare = {key: value for key, value in os.environ.items() if not key.startswith("FLWR_")}
     code = f"{written.read_text()}\nprint(e['FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION'])"

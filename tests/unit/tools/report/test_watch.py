@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from forager.server_app.run_folder import RunFolderError
 from forager.tools.flower.announcement import announce, note_end, withdraw
+from forager.tools.report.tail import Tail
 from forager.tools.report.watch.follow import follow
 from forager.tools.report.watch.state import RunState
-from forager.tools.report.watch.tail import Tail, events_file
 from forager.tools.report.watch.view import panel
+from forager.tools.report.watch.which import events_file
 from rich.console import Console
 
 

@@ -5,10 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from ....server_app.run_folder import Event, RunFolderError
-from ...flower.announcement import starting
-
-LATEST = "latest"
+from ...server_app.run_folder import Event
 
 
 class Tail:
@@ -59,32 +56,3 @@ def _parse(line: bytes) -> Event | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) else None
-
-
-def events_file(where: str, runs: Path) -> Path | None:
-    """Return the log to follow, or None while there is none yet.
-
-    A run that is about to start is the latest already.
-
-    Parameters
-    ----------
-    where : str
-        A run's folder, or "latest" for the one that was written to last.
-    runs : Path
-        Where run folders are.
-
-    Raises
-    ------
-    RunFolderError
-        If `where` names a folder that does not exist.
-    """
-    if where != LATEST:
-        if not Path(where).is_dir():
-            raise RunFolderError(f"{where!r} is not a run folder: name one, or {LATEST!r}")
-        return Path(where) / "events.jsonl"
-    coming = starting(runs)
-    if coming is not None:
-        path = coming / "events.jsonl"
-        return path if path.exists() else None
-    files = sorted(runs.glob("*/events.jsonl"), key=lambda path: path.stat().st_mtime)
-    return files[-1] if files else None

@@ -1,0 +1,42 @@
+"""Code of the user's own has to travel with the app that Flower packs."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from forager.core.config import ConfigError
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.plan import plan
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def refused(app: Path, model: str) -> str:
+    with pytest.raises((ConfigError, ValueError)) as caught:
+        plan({"task": "blobs", "model": model}, app)
+    return str(caught.value)
+
+
+def test_a_module_beside_the_settings_travels(app: Path) -> None:
+    (app / "beside.py").write_text("def build(shape, outputs):\n    raise ValueError('mine')\n")
+    assert "mine" in refused(app, "beside:build")  # it was called, so it was let through
+
+
+def test_a_folder_travels_only_if_it_is_listed(app: Path) -> None:
+    (app / "infolder").mkdir()
+    (app / "infolder" / "__init__.py").write_text("def build():\n    raise ValueError('mine')\n")
+    told = refused(app, "infolder:build")
+    assert "model = 'infolder:build'" in told
+    assert "does not travel with the app" in told
+    assert "fab-include" in told
+    settings = app / "pyproject.toml"
+    line = '"forager/**/*.py",'
+    settings.write_text(settings.read_text().replace(line, f'{line} "infolder/*.py",'))
+    assert "does not travel" not in refused(app, "infolder:build")
+    sys.modules.pop("infolder", None)
