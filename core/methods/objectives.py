@@ -19,9 +19,9 @@ class MoonSettings(Settings):
     mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
     temperature: Positive = Field(default=0.5, description="temperature of its similarities")
     projection: Count = Field(
-        default=256,
-        description="width of the two layers in front of the model's head whose output is "
-        "compared; 0 adds none and compares what the head is given",
+        default=0,
+        description="width of two more layers in front of the model's head, whose output is "
+        "compared (the paper has 256); 0 adds none and compares what the head is given",
     )
 
 

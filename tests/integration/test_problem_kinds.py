@@ -137,7 +137,7 @@ def test_what_a_task_lacks_is_said_before_anything_starts(tmp_path: Path) -> Non
     for keys, expected in (
         ({"client-selector": "cluster-oracle"}, "client-selector = 'cluster-oracle': works class"),
         ({"data-selector": "agreement"}, "works class by class, and task 'shapes' is segmentation"),
-        ({"strategy": "moon"}, "moon.projection = 256: the model's last layer is Conv2d"),
+        ({"strategy": "moon"}, "objective = 'moon': the model's last layer is Conv2d"),
         ({"device": "cuda:7"}, "device = 'cuda:7': this machine has 0 CUDA devices"),
         ({"metrics": "mae,mea"}, "metrics = 'mea' is not known.*did you mean 'mae'"),
         ({"optimiser.name": "adams"}, "optimiser.name = 'adams' is not known.*'adam'"),

@@ -49,8 +49,8 @@ def test_a_model_without_a_linear_head_is_refused() -> None:
 
 
 def test_only_moon_has_one() -> None:
-    assert read_config({"strategy": "moon"}).task_spec().projection == 256
-    assert read_config({"strategy": "moon", "moon.projection": 0}).task_spec().projection == 0
+    assert read_config({"strategy": "moon"}).task_spec().projection == 0
+    assert read_config({"strategy": "moon", "moon.projection": 256}).task_spec().projection == 256
     assert read_config({"moon.projection": 64}).task_spec().projection == 0
     with pytest.raises(ConfigError, match=r"moon\.projection"):
         read_config({"strategy": "moon", "moon.projection": -1})
