@@ -103,7 +103,7 @@ class Trainer:
 
     def train(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
         way = self._apart(jobs)
         if self.mode not in ("threads", "serial") and self._stackable(jobs, settings, objective):
@@ -115,7 +115,7 @@ class Trainer:
 
     def _train(
         self, way: str, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         if way == "stack":
             try:
                 return self._train_stacked(jobs, settings, objective)
@@ -163,7 +163,7 @@ class Trainer:
         settings: TrainSettings,
         objective: Plain,
         ways: Sequence[str],
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         kind = (type(objective), settings.epochs, settings.steps, settings.batch_size)
         choice = self._measured.setdefault(kind, Fastest(ways))
         was_decided, way, started = choice.decided, choice.way, perf_counter()
@@ -175,23 +175,21 @@ class Trainer:
 
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         saved, gradients = 0.0, stacked_gradients
         if not self._by_hand:
             saved = settings.batch_size * self._tried(jobs).saved
             gradients = vmapped_gradients
             training_mode(self.model)
-        return [
-            outcome
+        trained = [
+            train_stack(self.model, part, settings, objective, self.problem, gradients)
             for part in _parts(jobs, self.model, saved)
-            for outcome in train_stack(
-                self.model, part, settings, objective, self.problem, gradients
-            )
         ]
+        return trained[0] if len(trained) == 1 else [each for part in trained for each in part]
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         if self._pool is None:
             # One core each: two clients side by side are faster than one client spread over two
             # cores.
@@ -211,13 +209,15 @@ class Trainer:
         return [outcomes[number] for number in range(len(jobs))]
 
 
-def _parts(jobs: Sequence[Job], model: nn.Module, saved: float) -> list[list[Job]]:
+def _parts(jobs: Sequence[Job], model: nn.Module, saved: float) -> Sequence[Sequence[Job]]:
     """Cut jobs into stacks of bounded memory; ``saved`` bytes of a step are for the way back."""
     model_bytes = 4 * _parameter_bytes(model)
+    sizes = [model_bytes + job.data.nbytes + saved for job in jobs]
+    if sum(sizes) <= _STACK_BYTES:
+        return [jobs]
     parts: list[list[Job]] = [[]]
     held = 0.0
-    for job in jobs:
-        size = model_bytes + job.data.nbytes + saved
+    for job, size in zip(jobs, sizes, strict=True):
         if parts[-1] and held + size > _STACK_BYTES:
             parts.append([])
             held = 0.0
