@@ -10,6 +10,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, VERSIONS
 from ..core.wire.records import filled
 from ..core.wire.versions import versions
+from .virtual_clients import VirtualClients
 
 if TYPE_CHECKING:
     from ..core.config import RunConfig
@@ -24,6 +25,13 @@ def client_key(context: Context) -> str:
     """
     config = context.node_config
     return str(config.get("client-id") or config.get("partition-id", ""))
+
+
+def client_keys(contexts: Sequence[Context]) -> list[str]:
+    """Return the names of several clients."""
+    if isinstance(contexts, VirtualClients):
+        return [str(number) for number in contexts.numbers]
+    return [client_key(context) for context in contexts]
 
 
 def client_config(context: Context) -> RunConfig:
