@@ -22,6 +22,7 @@ from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, tr
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
+from .quick_form import quick_form
 from .stack import can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
@@ -80,6 +81,10 @@ class Trainer:
         """Checksum of what the model has that is not trained and never travels."""
         return frozen_digest(self.model)
 
+    @cached_property
+    def _quick(self) -> nn.Module:
+        return quick_form(self.model)
+
     def _possible(self, mode: str) -> str:
         """Return the mode, as far as the model alone decides it."""
         stackable = self._by_hand or (not self._random and may_vmap(self.model))
@@ -127,7 +132,7 @@ class Trainer:
                 way = self._apart(jobs)
         if way == "threads":
             return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self.model, job, settings, objective, self.problem) for job in jobs]
+        return [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
 
     def _apart(self, jobs: Sequence[Job]) -> str:
         """Return how jobs are trained that are not stacked."""
@@ -197,9 +202,11 @@ class Trainer:
                 self.threads, initializer=torch.set_num_threads, initargs=(1,)
             )
 
+        quick = self._quick  # made once, before there is more than one thread
+
         def work(number: int) -> Outcome:
             if not hasattr(self._own, "model"):
-                self._own.model = copy.deepcopy(self.model)
+                self._own.model = copy.deepcopy(quick)
             return train_one(self._own.model, jobs[number], settings, objective, self.problem)
 
         # Whoever is free takes the next job. The longest go first: a long one at the end would
