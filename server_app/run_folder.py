@@ -120,10 +120,12 @@ class RunFolder:
 
         The file is replaced, never changed: as long as it is the same one, it is not read again.
         """
-        file = self._generation and self._which_lease_file()
-        if file == self._lease_file:
+        if not self._generation:
             return
-        if self._generation and self._lease() != self._generation:
+        file = self._which_lease_file()
+        if file is not None and file == self._lease_file:
+            return
+        if self._lease() != self._generation:
             raise LeaseLost(f"{self.path}: another process has resumed this run")
         self._lease_file = file
 

@@ -103,7 +103,7 @@ class _Pooling(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         """Hand each gradient to the value that was the largest."""
         x, wider, out = ctx.saved_tensors
