@@ -1,8 +1,6 @@
 # mypy: ignore-errors
 """A round of Flower's simulation on Ray: ``python benchmarks/peers/flower_rounds.py``."""
 
-from functools import lru_cache
-
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -14,19 +12,13 @@ from work import CLIENTS, PER_ROUND, ROUNDS, SAMPLES, Turns, clients, softmax, t
 client_app, server_app = ClientApp(), ServerApp()
 
 
-@lru_cache
-def held():
-    """Return all data, once per process."""
-    torch.set_num_threads(1)
-    return clients()
-
-
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Train one client."""
+    torch.set_num_threads(1)
     model = softmax()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    train(model, *held()[int(context.node_config["partition-id"])])
+    train(model, *clients()[int(context.node_config["partition-id"])])
     content = {
         "arrays": ArrayRecord(model.state_dict()),
         "metrics": MetricRecord({"num-examples": SAMPLES}),
@@ -55,7 +47,7 @@ class Watched(FedAvg):
 def main(grid: Grid, context: Context) -> None:
     """Train with everything switched off that is not training."""
     strategy = Watched(fraction_train=PER_ROUND / CLIENTS, fraction_evaluate=0.0)
-    strategy.turns = Turns("Flower with Ray", "flwr", held())
+    strategy.turns = Turns("Flower with Ray", "flwr", clients())
     strategy.start(grid, ArrayRecord(softmax().state_dict()), num_rounds=ROUNDS + 1)
     strategy.turns.show()
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,6 +29,7 @@ Data = list[tuple[torch.Tensor, torch.Tensor]]
 Clocks = tuple[float, float]  # seconds that passed, and seconds of work of this process
 
 
+@lru_cache
 def clients() -> Data:
     """Return the digits of every client: scikit-learn's, repeated, in random order."""
     x, y = load_digits(return_X_y=True)
