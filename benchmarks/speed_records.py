@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..tools.experiments.provenance import ROOT, commit, versions
+from .peer_records import peers_table, read_peers
 
 RECORDS = ROOT / "benchmarks" / "records" / "speed.jsonl"
 PAGE = ROOT / "docs" / "results" / "speed.md"
 BEGIN, END = "<!-- from benchmarks/records/speed.jsonl -->", "<!-- end -->"
+BEGIN_PEERS = "<!-- from benchmarks/records/peers.jsonl -->"
 CREEP = 0.10  # worse than the last record by more than this share is worth a warning
 _SHOWN = 5  # records in the table of the page
 
@@ -135,7 +137,17 @@ def _cell(value: float | None, target: float) -> str:
 
 
 def write_page(records: Sequence[SpeedRecord], page: Path = PAGE) -> None:
-    """Put the tables into the page, between its two marks."""
-    before, _, rest = page.read_text().partition(BEGIN)
+    """Put the tables into the page, between their marks."""
+    page.write_text(page_text(records, page.read_text()))
+
+
+def page_text(records: Sequence[SpeedRecord], text: str) -> str:
+    """Return the text of the page with these tables, and those of other frameworks."""
+    text = _filled(text, BEGIN, page_tables(records))
+    return _filled(text, BEGIN_PEERS, peers_table(read_peers()))
+
+
+def _filled(text: str, begin: str, table: str) -> str:
+    before, found, rest = text.partition(begin)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{page_tables(records)}\n\n{END}{after}")
+    return f"{before}{begin}\n\n{table}\n\n{END}{after}" if found else text

@@ -11,6 +11,7 @@ from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, TAGS, VERSIONS
 from ..core.wire.records import filled
 from ..core.wire.tags import read_tags
 from ..core.wire.versions import versions
+from .virtual_clients import VirtualClients
 
 if TYPE_CHECKING:
     from ..core.config import RunConfig
@@ -25,6 +26,13 @@ def client_key(context: Context) -> str:
     """
     config = context.node_config
     return str(config.get("client-id") or config.get("partition-id", ""))
+
+
+def client_keys(contexts: Sequence[Context]) -> list[str]:
+    """Return the names of several clients."""
+    if isinstance(contexts, VirtualClients):
+        return [str(number) for number in contexts.numbers]
+    return [client_key(context) for context in contexts]
 
 
 def client_config(context: Context) -> RunConfig:

@@ -30,6 +30,7 @@ from .claim import Claim
 from .identity import client_config, client_data, client_key
 from .sample_store import SampleStore
 from .state import ClientState, state_path
+from .virtual_clients import VirtualClients
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -226,6 +227,18 @@ def training_data(context: Context, task: Task) -> Samples:
     data = client_data(context, task).train
     if not len(data):
         raise ValueError(f"client {client_key(context)!r} has no training data")
+    return data
+
+
+def all_training_data(contexts: Sequence[Context], task: Task) -> list[Samples]:
+    """Return what several clients hold to train on; an error if one of them has nothing."""
+    if not isinstance(contexts, VirtualClients):
+        return [training_data(context, task) for context in contexts]
+    numbers, total = contexts.numbers, contexts.total
+    data = [held.train for held in task.all_client_data(numbers, total)]
+    for number, samples in zip(numbers, data, strict=True):
+        if not len(samples):
+            raise ValueError(f"client '{number}' has no training data")
     return data
 
 

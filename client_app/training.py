@@ -7,7 +7,6 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from ..core.config import RunConfig
 from ..core.config.reading import SharedConfig
 from ..core.learning.batches import batch_seed
 from ..core.learning.evaluation import evaluate
-from ..core.learning.job import Job, Outcome
+from ..core.learning.job import Job, Outcome, Outcomes
 from ..core.learning.model_arrays import check_trainable
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.placement import device_or_cpu
@@ -36,11 +35,19 @@ from ..core.wire.keys import (
     TRAIN_LOSS,
 )
 from ..core.wire.records import entries, filled, record_at, replies_to, sent_arrays
-from .identity import client_config, client_data, client_key, client_task, reply_header
+from .identity import (
+    client_config,
+    client_data,
+    client_key,
+    client_keys,
+    client_task,
+    reply_header,
+)
 from .model_cache import with_held_models
 from .request import (
     ClientHook,
     ClientRequest,
+    all_training_data,
     client_requests,
     hooks_of,
     round_of,
@@ -120,20 +127,21 @@ def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> 
     started = perf_counter()
     config, asked, server_round = run.config, sent.message, round_of(sent.message)
     check_frozen(asked, run.trainer)
-    model, clients = message_arrays(asked), [client_key(context) for context in contexts]
+    model, clients = message_arrays(asked), client_keys(contexts)
+    data = all_training_data(contexts, run.task)
     jobs = [
-        Job(model, training_data(context, run.task), batch_seed(config.seed, client, server_round))
-        for client, context in zip(clients, contexts, strict=True)
+        Job(model, samples, batch_seed(config.seed, client, server_round))
+        for client, samples in zip(clients, data, strict=True)
     ]
     objective = load(methods("objective")[config.objective].core)(config)
-    outcomes = run.trainer.train(jobs, train_settings(config, server_round), objective)
-    arrays = {name: np.stack([outcome.arrays[name] for outcome in outcomes]) for name in model}
+    trained = run.trainer.train(jobs, train_settings(config, server_round), objective)
+    outcomes = Outcomes.of(trained)
     metrics: dict[str, Sequence[float]] = {
-        NUM_EXAMPLES: [outcome.num_examples for outcome in outcomes],
-        TRAIN_LOSS: [outcome.loss for outcome in outcomes],
+        NUM_EXAMPLES: outcomes.num_examples,
+        TRAIN_LOSS: outcomes.losses,
         SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
     }
-    return ReplyStack(sent, arrays, metrics, clients, run.note)
+    return ReplyStack(sent, outcomes.arrays, metrics, clients, run.note)
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:

@@ -20,6 +20,7 @@ SUPPORTS = "supports"  # the kind of file that collected supports are
 logger = logging.getLogger(__name__)
 
 
+_PLAIN = frozenset({type(None), bool, int, str})
 _LEASE = ".lease"  # the number of the process that writes here: the highest
 
 
@@ -48,6 +49,7 @@ class RunFolder:
         self.path = Path(path)
         self._warned = False
         self._generation = 0  # of the lease, once it was taken
+        self._lease_file: tuple[int, int] | None = None  # that said so when it was last read
 
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
@@ -114,9 +116,25 @@ class RunFolder:
         self.write_text(_LEASE, f"{self._generation}\n")
 
     def check_lease(self) -> None:
-        """Raise :class:`LeaseLost` if another process has resumed this run."""
-        if self._generation and self._lease() != self._generation:
+        """Raise :class:`LeaseLost` if another process has resumed this run.
+
+        The file is replaced, never changed: as long as it is the same one, it is not read again.
+        """
+        if not self._generation:
+            return
+        file = self._which_lease_file()
+        if file is not None and file == self._lease_file:
+            return
+        if self._lease() != self._generation:
             raise LeaseLost(f"{self.path}: another process has resumed this run")
+        self._lease_file = file
+
+    def _which_lease_file(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path / _LEASE)
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _lease(self) -> int:
         try:
@@ -250,7 +268,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((to_plain(item) for item in value), key=str)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [to_plain(item) for item in value]
+        # Lists of a thousand names are common.
+        return [item if type(item) in _PLAIN else to_plain(item) for item in value]
     if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays
         return to_plain(value.tolist())
     return str(value)

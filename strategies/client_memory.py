@@ -33,7 +33,7 @@ class ClientMemory:
         self._crowd = NumberedKeys(range(0))
         self._crowd_since = 0
         self._here: Collection[str] = ()  # who was connected in the last round
-        self._participated: set[str] = set()
+        self._participated: dict[str, bool] = {}  # in the order in which they were first chosen
         self._answers: dict[str, dict[str, Any]] = {}
         self._told_in: dict[str, dict[str, int]] = {}  # the rounds that these are of
         self._picks: Counter[str] = Counter()
@@ -45,7 +45,7 @@ class ClientMemory:
             self._meet(keys)
             self._here = keys
         self._since.update(dict.fromkeys(chosen, self._now))
-        self._participated.update(chosen)
+        self._participated.update(dict.fromkeys(chosen, True))
         self._picks.update(chosen)
         if len(self._since) > _MOST_GONE + 2 * len(keys):
             self._forget(set(keys))
@@ -68,7 +68,7 @@ class ClientMemory:
         for key in gone[: len(gone) - _MOST_GONE // 2]:
             for known in (self._since, self._picks, *told):
                 known.pop(key, None)
-            self._participated.discard(key)
+            self._participated.pop(key, None)
 
     def picked(self, keys: Sequence[str]) -> NDArray[np.int64]:
         """Return how often clients have been chosen."""
@@ -107,7 +107,7 @@ class ClientMemory:
                 since = self._gathered(keys, self._since, self._now)
             return np.asarray(self._now - since, dtype=np.int64)
         if name == "participated":
-            return self._gathered(keys, dict.fromkeys(self._participated, True), False).astype(bool)
+            return self._gathered(keys, self._participated, False).astype(bool)
         answers = self._answers.get(name, {})
         width = max((len(v) for v in answers.values() if isinstance(v, list)), default=0)
         return self._gathered(keys, answers, [math.nan] * width if width else math.nan, np.float64)
@@ -136,7 +136,7 @@ class ClientMemory:
         now = self._now
         state = {
             "ages": {key: now - since for key, since in self._since.items()},
-            "participated": sorted(self._participated),
+            "participated": list(self._participated),
             "picks": dict(self._picks),
             "answers": {name: dict(values) for name, values in self._answers.items()},
             "told-in": {name: dict(rounds) for name, rounds in self._told_in.items()},
@@ -153,7 +153,7 @@ class ClientMemory:
         self._crowd = NumberedKeys(range(int(crowd["clients"])))
         self._crowd_since = -int(crowd["age"])
         self._here = ()
-        self._participated = set(state["participated"])
+        self._participated = dict.fromkeys(state["participated"], True)
         self._picks = Counter(state["picks"])
         self._answers = {name: dict(values) for name, values in state["answers"].items()}
         rounds = state.get("told-in", {})  # an older version did not keep them

@@ -3,8 +3,6 @@
 from collections import deque
 from collections.abc import Iterable
 
-import numpy as np
-
 _HISTORY = 200  # accepted values that say what is usual
 
 
@@ -29,6 +27,7 @@ class UsualSize:
     def __init__(self, factor: float) -> None:
         self.factor = factor
         self._sizes: deque[float] = deque(maxlen=_HISTORY)
+        self._median: float | None = 0.0  # None if it must be found again
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -36,7 +35,10 @@ class UsualSize:
     @property
     def median(self) -> float:
         """The usual size; 0 if none was accepted yet."""
-        return float(np.median(self._sizes)) if self._sizes else 0.0
+        if self._median is None:
+            ordered, middle = sorted(self._sizes), len(self._sizes) // 2
+            self._median = (ordered[middle] + ordered[-middle - 1]) / 2 if ordered else 0.0
+        return self._median
 
     def most(self, otherwise: float) -> float:
         """Return the largest size that is not absurd; ``otherwise`` if nothing is usual yet."""
@@ -45,10 +47,12 @@ class UsualSize:
     def append(self, size: float) -> None:
         """Accept a size."""
         self._sizes.append(size)
+        self._median = None
 
     def extend(self, sizes: Iterable[float]) -> None:
         """Accept several sizes."""
         self._sizes.extend(sizes)
+        self._median = None
 
     def state(self) -> list[float]:
         """Return what is remembered."""
@@ -57,3 +61,4 @@ class UsualSize:
     def load(self, sizes: Iterable[float]) -> None:
         """Take back what :meth:`state` returned."""
         self._sizes = deque(sizes, maxlen=_HISTORY)
+        self._median = None

@@ -44,7 +44,7 @@ def main() -> None:
     ]
     server = Server(softmax(), None, crowd, weighted=True)
     algorithm = FedAVG(CLIENTS, None, {}, clients=crowd, server=server)
-    turns = Turns("fluke", data)
+    turns = Turns("fluke", "fluke-fl", data)
     algorithm.attach(Watch(turns))
     algorithm.run(ROUNDS + 1, PER_ROUND / CLIENTS)
     turns.show()

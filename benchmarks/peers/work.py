@@ -5,9 +5,16 @@ round, a softmax model, one epoch of SGD in batches of 16. It imports nothing of
 because every peer has an environment of its own.
 """
 
+import json
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,10 +23,13 @@ from torch.nn import functional
 
 CLIENTS, PER_ROUND, SAMPLES, BATCH, RATE = 1_000, 100, 60, 16, 0.1
 ROUNDS = 12  # that are measured, after one to warm up
+RECORDS = Path(__file__).parents[1] / "records" / "peers.jsonl"
 
 Data = list[tuple[torch.Tensor, torch.Tensor]]
+Clocks = tuple[float, float]  # seconds that passed, and seconds of work of this process
 
 
+@lru_cache
 def clients() -> Data:
     """Return the digits of every client: scikit-learn's, repeated, in random order."""
     x, y = load_digits(return_X_y=True)
@@ -67,32 +77,75 @@ class Turns:
     """Times the rounds of a peer and of the bare loop, which take turns.
 
     Other load on the machine then hits both, so that the ratio of the medians is what counts.
+
+    Parameters
+    ----------
+    name : str
+        What the peer is called.
+    package : str
+        What it is called on PyPI.
+    data : list
+        The clients.
     """
 
-    def __init__(self, name: str, data: Data) -> None:
+    def __init__(self, name: str, package: str, data: Data) -> None:
         torch.set_num_threads(1)
-        self.name, self._bare = name, BareLoop(data)
-        self._since = 0.0
-        self._peers: list[float] = []
-        self._bares: list[float] = []
+        self.name, self._version, self._bare = name, version(package), BareLoop(data)
+        self._load = os.getloadavg()[0]
+        self._since = _clocks()
+        self._peers: list[Clocks] = []
+        self._bares: list[Clocks] = []
 
     def begin(self) -> None:
         """Note that a round of the peer begins."""
-        self._since = time.perf_counter()
+        self._since = _clocks()
 
     def end(self) -> None:
         """Note that it has ended, and play a round of the bare loop."""
-        self._peers.append(time.perf_counter() - self._since)
+        self._peers.append(_passed(self._since))
         self._bares.append(_seconds(self._bare.round))
 
     def show(self) -> None:
-        """Print the ratio; the first turn warms up."""
-        peer, bare = (statistics.median(found[1:]) for found in (self._peers, self._bares))
+        """Print the ratios, and keep them if ``--record`` was given; the first turn warms up."""
+        wall, work = (self._ratio(clock) for clock in (0, 1))
         rounds = len(self._peers) - 1
-        print(f"{self.name}: {peer / bare:.2f} times the bare loop ({rounds} rounds)", flush=True)
+        print(
+            f"{self.name} {self._version}: {wall:.2f} times the bare loop ({rounds} rounds); "
+            f"seconds of work of this process: {work:.2f} times",
+            flush=True,
+        )
+        if "--record" in sys.argv:
+            record = {
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                "peer": self.name,
+                "version": self._version,
+                "ratio": float(f"{wall:.3g}"),
+                "cpu_ratio": float(f"{work:.3g}"),
+                "rounds": rounds,
+                "load": round(self._load, 2),
+                "cores": os.cpu_count() or 1,
+            }
+            with RECORDS.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def _ratio(self, clock: int) -> float:
+        peer, bare = (
+            statistics.median(each[clock] for each in found[1:])
+            for found in (self._peers, self._bares)
+        )
+        return peer / bare
 
 
-def _seconds(play: Callable[[], None]) -> float:
-    started = time.perf_counter()
+def _clocks() -> Clocks:
+    return time.perf_counter(), time.process_time()
+
+
+def _passed(since: Clocks) -> Clocks:
+    now = _clocks()
+    return now[0] - since[0], now[1] - since[1]
+
+
+def _seconds(play: Callable[[], None]) -> Clocks:
+    since = _clocks()
     play()
-    return time.perf_counter() - started
+    return _passed(since)

@@ -46,6 +46,10 @@ def batch_plans(
     samples = _shuffled(count, epochs, np.array(seeds, dtype=np.uint64))
     clients, _, longest = samples.shape
     total = steps or epochs * int(per_pass.max())
+    if (count == longest).all():  # the same places for all
+        filled = np.full((clients, epochs, int(per_pass.max()) * width), UNUSED)
+        filled[:, :, :longest] = samples
+        return filled.reshape(clients, -1, width)[:, :total]
     place = np.arange(epochs)[:, None] * per_pass * width + np.arange(longest)
     kept = (np.arange(longest) < count) & (place < total * width)
     plans = np.full((clients, total * width), UNUSED)
@@ -62,7 +66,8 @@ def _shuffled(
     # A number for each pass and position that does not depend on how much data others have
     place = (np.arange(epochs)[:, None] << 32) + np.arange(longest)
     keys = _mix(seeds[:, None, None] + place.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    keys[np.broadcast_to(np.arange(longest) >= count, keys.shape)] = np.iinfo(np.uint64).max
+    if (count < longest).any():
+        keys[np.broadcast_to(np.arange(longest) >= count, keys.shape)] = np.iinfo(np.uint64).max
     return np.argsort(keys, axis=2, kind="stable")
 
 

@@ -1,9 +1,10 @@
 """One client's piece of work, and what comes of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..tasks import Samples
@@ -32,3 +33,54 @@ class Outcome:
     loss: float
     num_examples: int
     steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes(Sequence[Outcome]):
+    """The outcomes of jobs that were trained together, as columns: row i belongs to job i.
+
+    Examples
+    --------
+    >>> both = Outcomes({"w": np.array([[1.0], [2.0]])}, [0.5, 0.4], [7, 8], [1, 1])
+    >>> both[1]
+    Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1)
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    losses: list[float]
+    num_examples: list[int]
+    steps: list[int]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Outcomes":
+        """Return any outcomes of jobs with the same model as columns."""
+        if isinstance(outcomes, cls):
+            return outcomes
+        return cls(
+            {n: np.stack([each.arrays[n] for each in outcomes]) for n in outcomes[0].arrays},
+            [each.loss for each in outcomes],
+            [each.num_examples for each in outcomes],
+            [each.steps for each in outcomes],
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Outcome]: ...
+
+    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        return Outcome(
+            {name: array[index] for name, array in self.arrays.items()},
+            self.losses[index],
+            self.num_examples[index],
+            self.steps[index],
+        )
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return (self[row] for row in range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self.losses)

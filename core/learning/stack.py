@@ -7,16 +7,17 @@ mini-batches drop out of the stack as they finish, clients with a smaller last b
 samples of weight zero. A device is a stack of one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ..tasks.problems import Problem
 from .batches import UNUSED, batch_plans
-from .job import Job, Outcome
+from .job import Job, Outcomes
 from .objectives.plain import Plain
 from .optimisers import sgd_
 from .placement import device_of
@@ -68,36 +69,49 @@ def stacked_gradients(
     All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
     ``weights`` (clients, batch), parameters by their name in the model.
     """
+    layers = list(model.named_children())
+    x = (x.flatten(2) if isinstance(layers[0][1], nn.Flatten) else x).mT
+    # From here on samples are on the last axis: softmax and products are fastest so.
     inputs = []
-    for name, layer in model.named_children():
+    for name, layer in layers:
         inputs.append(x)
         if isinstance(layer, nn.Linear):
             weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
-            x = torch.bmm(weight, x.mT).mT  # twice as fast as x times the transposed weight
-            if bias is not None:
-                x += bias.unsqueeze(1)
-        else:
-            x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
+            if bias is None:
+                x = torch.bmm(weight, x)
+            else:
+                x = torch.baddbmm(bias.unsqueeze(2), weight, x)
+        elif not isinstance(layer, nn.Flatten):
+            x = layer(x)
     # Back again: the gradient of each sample's loss in its outputs, then the chain rule layer by
     # layer.
-    each, behind = problem.output_gradients(x.flatten(0, 1), y.flatten(0, 1))
-    losses = (each.view(weights.shape) * weights).sum(1)
-    delta = behind.view(x.shape) * weights.unsqueeze(2)
+    each, behind = _output_gradients(x, y, problem)
+    losses = (each * weights).sum(1)
+    delta = behind.mul_(weights.unsqueeze(1))
     gradients: Tensors = {}
-    for (name, layer), before in zip(
-        reversed(list(model.named_children())), reversed(inputs), strict=True
-    ):
+    for (name, layer), before in zip(reversed(layers), reversed(inputs), strict=True):
         if isinstance(layer, nn.Linear):
-            gradients[f"{name}.weight"] = torch.bmm(delta.mT, before)
+            gradients[f"{name}.weight"] = torch.bmm(delta, before.mT)
             if f"{name}.bias" in parameters:
-                gradients[f"{name}.bias"] = delta.sum(1)
+                gradients[f"{name}.bias"] = delta.sum(2)
             if len(gradients) == len(parameters):
                 break  # nothing below has parameters
-            delta = torch.bmm(delta, parameters[f"{name}.weight"])
+            delta = torch.bmm(parameters[f"{name}.weight"].mT, delta)
         elif type(layer) in _DERIVATIVES:
             delta = delta * _DERIVATIVES[type(layer)](x)
         x = before
     return losses, gradients
+
+
+def _output_gradients(
+    outputs: torch.Tensor, y: torch.Tensor, problem: Problem
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss of each sample, and its gradient in the outputs (clients, outputs, batch)."""
+    if problem.closed_form:
+        return problem.output_gradients(outputs, y)
+    rows = outputs.mT
+    losses, gradients = problem.output_gradients(rows.flatten(0, 1), y.flatten(0, 1))
+    return losses.view(rows.shape[:2]), gradients.view(rows.shape).mT
 
 
 class _Batches:
@@ -118,12 +132,14 @@ class _Batches:
         weights = used[self.order] * self._sample_weights(jobs, positions)
         totals = weights.sum(2, keepdims=True)
         weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
-        self._positions = torch.from_numpy(positions).to(device)
-        self._weights = torch.from_numpy(weights.astype(np.float32)).to(device)
+        # By steps, so that a step's are next to each other
+        self._positions = torch.from_numpy(np.ascontiguousarray(positions.swapaxes(0, 1)))
+        self._weights = torch.from_numpy(weights.swapaxes(0, 1).astype(np.float32, order="C"))
+        self._positions, self._weights = self._positions.to(device), self._weights.to(device)
+        # The clients that have such a batch
+        self._active = (self.steps > np.arange(self.steps[0])[:, None]).sum(1).tolist()
 
-    def _sample_weights(
-        self, jobs: Sequence[Job], positions: np.ndarray[Any, np.dtype[np.int64]]
-    ) -> Any:
+    def _sample_weights(self, jobs: Sequence[Job], positions: NDArray[np.int64]) -> Any:
         if all(job.weights is None for job in jobs):
             return 1.0
         own = [jobs[i].weights for i in self.order]
@@ -133,10 +149,9 @@ class _Batches:
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Yield inputs, labels and sample weights of the clients that have such a batch."""
-        for number in range(int(self.steps[0])):
-            active = int((self.steps > number).sum())
-            weights = self._weights[:active, number]
-            rows = self._positions[:active, number].flatten()
+        for number, active in enumerate(self._active):
+            weights = self._weights[number, :active]
+            rows = self._positions[number, :active].view(-1)
             x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
             shape = weights.shape
             yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights
@@ -149,7 +164,7 @@ def train_stack(
     objective: Plain,
     problem: Problem,
     gradients: StackGradients = stacked_gradients,
-) -> list[Outcome]:
+) -> Outcomes:
     """Train every job's model on its data, all together; outcomes in the order of the jobs."""
     # Inference mode is faster, but what is made in it cannot take part in a backward pass.
     by_hand = gradients is stacked_gradients and problem.closed_form
@@ -164,56 +179,69 @@ def _train_stack(
     objective: Plain,
     problem: Problem,
     gradients_of: StackGradients,
-) -> list[Outcome]:
+) -> Outcomes:
     device = device_of(model)
     batches = _Batches(jobs, settings, device)
     names = list(jobs[0].arrays)
-    start = [
-        torch.stack([torch.from_numpy(jobs[i].arrays[name]) for i in batches.order]).to(device)
-        for name in names
-    ]
-    current = [tensor.clone() for tensor in start]
-    momenta = [torch.zeros_like(tensor) for tensor in start] if settings.momentum else []
+    start = _stacks([jobs[i].arrays for i in batches.order], names, device)
+    # Memory of its own: models that are the same for all are one in ``start``
+    current = [tensor.clone(memory_format=torch.contiguous_format) for tensor in start]
+    momenta = [torch.zeros_like(tensor) for tensor in current] if settings.momentum else []
     carried = {
-        key: [_stack(jobs, batches.order, key, name).to(device) for name in names]
+        key: _stacks([jobs[i].carried[key] for i in batches.order], names, device)
         for key in jobs[0].carried
     }
     losses = torch.zeros(len(jobs), device=device)
+    active = -1
     for x, y, weights in batches:
-        active = len(x)
-        parameters = [tensor[:active] for tensor in current]
-        step_losses, by_name = gradients_of(
-            model, dict(zip(names, parameters, strict=True)), x, y, weights, problem
-        )
-        gradients = [by_name[name] for name in names]
-        objective.adjust(
-            gradients,
-            parameters,
-            [tensor[:active] for tensor in start],
-            {key: [tensor[:active] for tensor in tensors] for key, tensors in carried.items()},
-        )
-        sgd_(parameters, gradients, [tensor[:active] for tensor in momenta], settings)
-        losses[:active] += step_losses
+        if len(weights) != active:
+            active = len(weights)
+            parameters, begun, momentum = (_first(active, t) for t in (current, start, momenta))
+            by_name = dict(zip(names, parameters, strict=True))
+            brought = {key: _first(active, tensors) for key, tensors in carried.items()}
+            summed = losses[:active]
+        step_losses, found = gradients_of(model, by_name, x, y, weights, problem)
+        gradients = [found[name] for name in names]
+        objective.adjust(gradients, parameters, begun, brought)
+        sgd_(parameters, gradients, momentum, settings)
+        summed += step_losses
     return _outcomes(batches, names, current, losses)
 
 
-def _stack(jobs: Sequence[Job], order: Iterable[int], key: str, name: str) -> torch.Tensor:
-    return torch.stack([torch.from_numpy(jobs[i].carried[key][name]) for i in order])
+def _first(count: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor[:count] for tensor in tensors]
+
+
+def _stacks(
+    models: Sequence[Mapping[str, NDArray[Any]]], names: Sequence[str], device: torch.device
+) -> list[torch.Tensor]:
+    """Return arrays of all clients, a tensor per name, for reading only."""
+    first = models[0]
+    if all(model is first for model in models):
+        shared = [torch.from_numpy(first[name]).to(device) for name in names]
+        return [tensor.expand(len(models), *tensor.shape) for tensor in shared]
+    return [
+        torch.stack([torch.from_numpy(model[name]) for model in models]).to(device)
+        for name in names
+    ]
 
 
 def _outcomes(
     batches: _Batches, names: list[str], current: list[torch.Tensor], losses: torch.Tensor
-) -> list[Outcome]:
-    trained = [tensor.cpu().numpy() for tensor in current]
-    means = (losses.cpu().numpy() / batches.steps).tolist()
-    sizes, steps = batches.sizes.tolist(), batches.steps.tolist()
-    rows = np.argsort(batches.order).tolist()
-    return [
-        Outcome(
-            {name: array[row] for name, array in zip(names, trained, strict=True)},
-            means[row],
-            sizes[row],
-            steps[row],
-        )
-        for row in rows
-    ]
+) -> Outcomes:
+    rows = np.argsort(batches.order)
+    means = losses.cpu().numpy() / batches.steps
+    return Outcomes(
+        {
+            name: _in_order(tensor.cpu().numpy(), rows)
+            for name, tensor in zip(names, current, strict=True)
+        },
+        means[rows].tolist(),
+        batches.sizes[rows].tolist(),
+        batches.steps[rows].tolist(),
+    )
+
+
+def _in_order(array: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return an array by rows, without a copy if they are in order already."""
+    return array if (rows[:-1] < rows[1:]).all() else array[rows]

@@ -22,6 +22,7 @@ from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, tr
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
+from .quick_form import quick_form
 from .stack import can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
@@ -80,6 +81,10 @@ class Trainer:
         """Checksum of what the model has that is not trained and never travels."""
         return frozen_digest(self.model)
 
+    @cached_property
+    def _quick(self) -> nn.Module:
+        return quick_form(self.model)
+
     def _possible(self, mode: str) -> str:
         """Return the mode, as far as the model alone decides it."""
         stackable = self._by_hand or (not self._random and may_vmap(self.model))
@@ -103,7 +108,7 @@ class Trainer:
 
     def train(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
         way = self._apart(jobs)
         if self.mode not in ("threads", "serial") and self._stackable(jobs, settings, objective):
@@ -115,7 +120,7 @@ class Trainer:
 
     def _train(
         self, way: str, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         if way == "stack":
             try:
                 return self._train_stacked(jobs, settings, objective)
@@ -127,7 +132,7 @@ class Trainer:
                 way = self._apart(jobs)
         if way == "threads":
             return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self.model, job, settings, objective, self.problem) for job in jobs]
+        return [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
 
     def _apart(self, jobs: Sequence[Job]) -> str:
         """Return how jobs are trained that are not stacked."""
@@ -163,7 +168,7 @@ class Trainer:
         settings: TrainSettings,
         objective: Plain,
         ways: Sequence[str],
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         kind = (type(objective), settings.epochs, settings.steps, settings.batch_size)
         choice = self._measured.setdefault(kind, Fastest(ways))
         was_decided, way, started = choice.decided, choice.way, perf_counter()
@@ -175,23 +180,21 @@ class Trainer:
 
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         saved, gradients = 0.0, stacked_gradients
         if not self._by_hand:
             saved = settings.batch_size * self._tried(jobs).saved
             gradients = vmapped_gradients
             training_mode(self.model)
-        return [
-            outcome
+        trained = [
+            train_stack(self.model, part, settings, objective, self.problem, gradients)
             for part in _parts(jobs, self.model, saved)
-            for outcome in train_stack(
-                self.model, part, settings, objective, self.problem, gradients
-            )
         ]
+        return trained[0] if len(trained) == 1 else [each for part in trained for each in part]
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         if self._pool is None:
             # One core each: two clients side by side are faster than one client spread over two
             # cores.
@@ -199,9 +202,11 @@ class Trainer:
                 self.threads, initializer=torch.set_num_threads, initargs=(1,)
             )
 
+        quick = self._quick  # made once, before there is more than one thread
+
         def work(number: int) -> Outcome:
             if not hasattr(self._own, "model"):
-                self._own.model = copy.deepcopy(self.model)
+                self._own.model = copy.deepcopy(quick)
             return train_one(self._own.model, jobs[number], settings, objective, self.problem)
 
         # Whoever is free takes the next job. The longest go first: a long one at the end would
@@ -211,13 +216,15 @@ class Trainer:
         return [outcomes[number] for number in range(len(jobs))]
 
 
-def _parts(jobs: Sequence[Job], model: nn.Module, saved: float) -> list[list[Job]]:
+def _parts(jobs: Sequence[Job], model: nn.Module, saved: float) -> Sequence[Sequence[Job]]:
     """Cut jobs into stacks of bounded memory; ``saved`` bytes of a step are for the way back."""
     model_bytes = 4 * _parameter_bytes(model)
+    sizes = [model_bytes + job.data.nbytes + saved for job in jobs]
+    if sum(sizes) <= _STACK_BYTES:
+        return [jobs]
     parts: list[list[Job]] = [[]]
     held = 0.0
-    for job in jobs:
-        size = model_bytes + job.data.nbytes + saved
+    for job, size in zip(jobs, sizes, strict=True):
         if parts[-1] and held + size > _STACK_BYTES:
             parts.append([])
             held = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -233,11 +233,16 @@ class Task:
         TaskError
             If there is no such client or the pool cannot be spread so widely.
         """
-        key = (partition_id, num_partitions)
+        return self.all_client_data([partition_id], num_partitions)[0]
+
+    def all_client_data(self, partitions: Iterable[int], num_partitions: int) -> list[ClientData]:
+        """Give the data of several clients, as :meth:`client_data` does."""
+
+        def make(key: tuple[int, int]) -> ClientData:
+            return scaled_client(self._make_client(*key), self.scaling)
+
         with self._lock:
-            return self._clients.get(
-                key, lambda: scaled_client(self._make_client(*key), self.scaling)
-            )
+            return [self._clients.get((i, num_partitions), make) for i in partitions]
 
     def device_data(self, path: str) -> ClientData:
         """Read data that a device brings itself, taken as it is: no noise is added.
@@ -258,7 +263,7 @@ class Task:
         with self._lock:
             return self._clients.get(
                 (path, _last_change(path)),
-                lambda: scaled_client(self._make_device(path), self.scaling),
+                lambda _: scaled_client(self._make_device(path), self.scaling),
             )
 
     def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:

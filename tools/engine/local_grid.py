@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 
 from ...client_app.app import answer
 from ...client_app.context_memory import recall_all, remember_all
+from ...client_app.virtual_clients import VirtualClients
 from ...core.config import read_config
 from ...core.config.reading import SharedConfig
 from ...core.methods.base import load
@@ -205,9 +206,10 @@ class LocalGrid(Grid):
     def _answers(self, kind: str, batch: Messages) -> Iterable[Message]:
         """Let clients answer messages of one kind."""
         nodes = batch.nodes if isinstance(batch, Broadcast) else [node_of(m) for m in batch]
-        contexts = [self.contexts[node] for node in nodes]
-        replies = answer(kind, batch, contexts)
-        self._stateful.update(context.node_id for context in contexts if entries(context.state))
+        clients = VirtualClients(nodes, _FIRST_NODE, self.contexts)
+        replies = answer(kind, batch, clients)
+        looked_at = clients.looked_at.items()
+        self._stateful.update(node for node, context in looked_at if entries(context.state))
         if isinstance(replies, ReplyStack) and replies.whole:
             examples = replies.metrics[NUM_EXAMPLES]
             replies.metrics[SECONDS] = [_SECONDS_PER_SAMPLE * float(n) for n in examples]

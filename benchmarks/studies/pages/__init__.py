@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
+from ... import speed_records
 from . import auxo, cosage, gcfl, ios, no_harm, ode
 from .page import Page
 
@@ -52,7 +53,8 @@ def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     lines = "".join(f"- [{p.title}]({p.key}.md): {p.answer[-1]}\n" for p in all_pages)
     found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
-    return {"README.md": found, **made, "no-harm.md": no_harm.markdown()}
+    speed = speed_records.page_text(speed_records.read_records(), speed_records.PAGE.read_text())
+    return {"README.md": found, **made, "no-harm.md": no_harm.markdown(), "speed.md": speed}
 
 
 def write_pages(folder: Path = FOLDER) -> list[Path]:

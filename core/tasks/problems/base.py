@@ -103,7 +103,10 @@ class Problem:
 
     @property
     def closed_form(self) -> bool:
-        """Whether :meth:`output_gradients` does without a backward pass."""
+        """Whether :meth:`output_gradients` does without a backward pass.
+
+        It then takes outputs with classes on the second axis and samples on the last, too.
+        """
         return False
 
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,13 +40,18 @@ class Classification(Problem):
         return type(self).loss is Classification.loss
 
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cross-entropies, and softmax minus one-hot, without a backward pass."""
+        """Return cross-entropies, and softmax minus one-hot, without a backward pass.
+
+        Outputs are (n, classes), or (n, classes, m) for targets (n, m).
+        """
         if not self.closed_form:
             return super().output_gradients(outputs, targets)
         log_probabilities = functional.log_softmax(outputs, 1)
         labels = targets.unsqueeze(1)
         losses = -log_probabilities.gather(1, labels).squeeze(1)
-        gradients = log_probabilities.exp_()
+        # Along any axis but the last, softmax takes a fifth of the time of an exponential.
+        last = outputs.dim() == 2
+        gradients = log_probabilities.exp_() if last else functional.softmax(outputs, 1)
         gradients.scatter_add_(1, labels, gradients.new_full(labels.shape, -1.0))
         return losses, gradients
 

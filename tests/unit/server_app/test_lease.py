@@ -41,3 +41,11 @@ def test_a_run_whose_model_cannot_be_written_fails(tmp_path, monkeypatch) -> Non
     monkeypatch.setattr("forager.server_app.callbacks.artifacts.write_atomically", full)
     with pytest.raises(RunFailed, match=r"could not write model\.safetensors"):
         run.run()
+
+
+def test_a_lease_that_is_gone_is_lost(tmp_path) -> None:
+    folder, run = loop(tmp_path)
+    run.play_round()
+    (folder.path / ".lease").unlink()
+    with pytest.raises(LeaseLost):
+        run.play_round()

@@ -275,7 +275,7 @@ def test_client_cache_forgets_the_least_recently_used():
     made = []
 
     def ask(key):
-        cache.get(key, lambda: made.append(key) or dataclasses.replace(data))
+        cache.get(key, lambda key: made.append(key) or dataclasses.replace(data))
 
     cache = ClientCache(limit=200)  # room for two of 80 bytes
     for key in ("a", "b", "a", "c", "a", "b", "b"):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from forager.client_app import app
+from forager.client_app.identity import client_keys
+from forager.client_app.virtual_clients import VirtualClients
 from forager.core.config import default_config, read_config
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
@@ -247,3 +249,20 @@ def test_a_handler_that_changes_a_reply_is_heard(
     loop, folder = loop_on(LocalGrid, tmp_path, **{"client-selector": "all"})
     loop.play_round()
     assert [e["client"] for e in log_of(folder) if e["event"] == "quarantined"] == ["0"]
+
+
+def test_plain_training_looks_at_one_context_only() -> None:
+    grid = LocalGrid(6, read_config(KEYS).flat())
+    assert isinstance(replies_of(grid, sent_to_all(grid)), ReplyStack)
+    assert len(grid.contexts._made) == 1  # for the run config, which all share
+
+
+def test_virtual_clients_are_their_contexts() -> None:
+    grid = LocalGrid(6, read_config(KEYS).flat())
+    nodes = list(grid.get_node_ids())
+    some = VirtualClients([nodes[4], nodes[1]], nodes[0], grid.contexts)
+    assert (some.numbers, some.total, some.looked_at) == ([4, 1], 6, {})
+    assert [context.node_config["partition-id"] for context in some] == some.numbers
+    assert some[1] is grid.contexts[nodes[1]] is some[:2][1]
+    assert list(some.looked_at) == [nodes[4], nodes[1]]
+    assert client_keys(some) == client_keys(list(some)) == ["4", "1"]

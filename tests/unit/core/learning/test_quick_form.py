@@ -1,0 +1,115 @@
+"""A model in the form that trains fastest computes the same."""
+
+import numpy as np
+import pytest
+import torch
+from forager.core.config import read_config
+from forager.core.learning.job import Job
+from forager.core.learning.model_arrays import read_arrays
+from forager.core.learning.objectives.plain import Plain
+from forager.core.learning.quick_form import quick_form
+from forager.core.learning.train_settings import TrainSettings
+from forager.core.learning.trainer import Trainer, train_one
+from forager.core.tasks import Split
+from torch import nn
+
+SETTINGS = TrainSettings(2, 0, 8, 0.05, 0.9, 0.01)
+PLAIN = Plain(read_config({}))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Let torch sum in one order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        nn.Conv2d(8, 6, 3, padding=1),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1, padding=1),
+        nn.Flatten(),
+        nn.Linear(150, 3),
+    )
+
+
+def jobs(model: nn.Module) -> list[Job]:
+    generator = torch.Generator().manual_seed(1)
+    arrays = read_arrays(model)
+    return [
+        Job(
+            arrays,
+            Split(
+                torch.randn(count, 3, 8, 8, generator=generator),
+                torch.randint(0, 3, (count,), generator=generator),
+            ),
+            seed,
+        )
+        for seed, count in enumerate([9, 20])
+    ]
+
+
+def test_names_and_arrays_stay_and_so_does_the_model_itself() -> None:
+    model = network()
+    quick = quick_form(model)
+    assert isinstance(quick, nn.Sequential)
+    assert type(quick[0][2]).__name__ == "_PooledReLU"
+    assert type(quick[4]) is nn.MaxPool2d  # other windows
+    assert type(model[0][1]) is nn.ReLU
+    before, after = read_arrays(model), read_arrays(quick)
+    assert list(before) == list(after)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("shape", [(6, 2, 8, 8), (3, 1, 2, 6), (2, 2, 7, 8), (2, 2, 8, 5)])
+@pytest.mark.parametrize("ties", [True, False])
+def test_values_and_gradients_are_the_same_to_the_last_bit(
+    shape: tuple[int, ...], ties: bool
+) -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))
+    x = torch.randn(shape).round() if ties else torch.randn(shape)
+    x.requires_grad_()
+    expected, found = plain(x), quick_form(nn.Sequential(nn.Conv2d(1, 1, 1), *plain))[1:](x)
+    assert torch.equal(found, expected)
+    weights = torch.randn_like(expected)
+    gradients = [torch.autograd.grad((out * weights).sum(), x)[0] for out in (expected, found)]
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("mode", ["serial", "threads"])
+def test_training_gives_what_the_plain_form_gives_to_the_last_bit(mode: str) -> None:
+    outcomes = Trainer(network(), mode, threads=2).train(jobs(network()), SETTINGS, PLAIN)
+    for job, outcome in zip(jobs(network()), outcomes, strict=True):
+        expected = train_one(network(), job, SETTINGS, PLAIN)
+        assert outcome.loss == expected.loss
+        for name in expected.arrays:
+            assert np.array_equal(outcome.arrays[name], expected.arrays[name])
+
+
+def test_a_layer_that_somebody_looks_at_keeps_its_place() -> None:
+    model = network()
+    model[0][1].register_forward_hook(lambda layer, inputs, output: None)
+    assert quick_form(model) is model
+
+
+class Peeking(nn.Module):
+    """Asks for a layer by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.features[:2](x).mean((2, 3))  # type: ignore[no-any-return]
+
+
+def test_layers_of_another_module_keep_their_places() -> None:
+    model = Peeking()
+    assert quick_form(model) is model
