@@ -135,6 +135,9 @@ def test_keys_and_methods_say_what_can_be_set(capsys: pytest.CaptureFixture[str]
     assert "share of clients that rest" in said
     assert main(["keys", "devices."]) == 0
     assert len(capsys.readouterr().out.split("devices.")) == 6
+    assert main(["keys", "cosage.", "top-k.", "cosage."]) == 0
+    said = capsys.readouterr().out
+    assert said.count("cosage.silent-ratio =") == said.count("top-k.density =") == 1
     assert main(["methods"]) == 0
     said = capsys.readouterr().out
     assert "client-selector: who trains" in said

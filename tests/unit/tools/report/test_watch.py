@@ -1,4 +1,4 @@
-"""Following a run: what is said of it, a log that grows, breaks off or starts anew."""
+"""Following a run: what is said of it, a log that grows, breaks off or starts again."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from forager.tools.flower.announcement import announce, note_end, withdraw
 from forager.tools.report.watch.follow import follow
 from forager.tools.report.watch.state import RunState
 from forager.tools.report.watch.tail import Tail, events_file
-from forager.tools.report.watch.view import panel
+from forager.tools.report.watch.view import line, panel
 from rich.console import Console
 
 
@@ -97,6 +97,22 @@ def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
     assert "choosing" not in seen(state)
 
 
+def test_clients_with_different_models_are_judged_on_their_own_data() -> None:
+    state = RunState()
+    tested = [
+        {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.4},
+        {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9},
+    ]
+    state.take([begin(), *tested])
+    assert re.search(r"accuracy +40.0 %", seen(state))
+    assert line(state).startswith("round 0/4  accuracy 40.0 %")
+    members = {"0": 1, "1": 1}
+    state.take([{"event": "cohorts", "round": 1, "members": members}])
+    assert re.search(r"accuracy +90.0 %", seen(state))
+    assert re.search(r"on server's test +40.0 %", seen(state))
+    assert line(state).startswith("round 0/4  accuracy on clients' own data 90.0 %")
+
+
 def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
     state = RunState()
     names = ["[bold red]x[/]", "\x1b[2Jgone", *map(str, range(20))]
@@ -107,7 +123,7 @@ def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
     assert "and 10 more" in text
 
 
-def test_a_torn_line_waits_and_a_resumed_log_starts_anew(tmp_path: Path) -> None:
+def test_a_torn_line_waits_and_a_resumed_log_starts_again(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     tail = Tail(path)
     assert tail.read() == ([], False)
