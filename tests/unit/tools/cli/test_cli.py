@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
+from forager.tools.cli.options import read_overrides
+from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
 from forager.tools.flower.env import PROJECT, app_folder
 from typer.testing import CliRunner
 
@@ -199,3 +201,22 @@ def test_a_pipe_that_closes_early_is_no_fault(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("strategy = 'fedavg'")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "held_out"),
+    [
+        ("strategy='ios'", True),
+        ("strategy='auxo'", True),
+        ("strategy='fedavg'", False),
+        ("strategy='auxo' privacy='local-dp'", False),
+        ("strategy='ios' fraction-evaluate=0.0", False),
+    ],
+)
+def test_models_of_groups_are_judged_on_their_own_data(
+    keys: str, held_out: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = read_overrides([keys])
+    settled = judged_where_it_counts(asked)
+    assert settled == ({**asked, **OWN_DATA} if held_out else asked)
+    assert ("hold out a fifth" in capsys.readouterr().out) == held_out
