@@ -213,6 +213,11 @@ def _failed(reason: str, home: Path) -> int:
 
 
 def _interrupted(run: Plan, home: Path, reason: str) -> int:
+    if (run.folder / "events.jsonl").exists():
+        folder = RunFolder.open(run.folder)
+        if ended_well(History.from_events(folder.read_events())):  # it was quicker
+            print("\nThe run completed before it was stopped.", file=sys.stderr)
+            return _finished(run, home)
     print(f"\nThe run was stopped ({reason}).", file=sys.stderr)
     note_end(run.folder, "interrupted", reason)
     if any(run.folder.glob("checkpoints/*.safetensors")):

@@ -179,7 +179,7 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     )
     assert "round 2/4" in lines[2]
     assert "late: b" in lines[2]
-    assert lines[-1] == "completed after 4 rounds"
+    assert lines[-1].endswith("run: completed after 4 rounds")
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
