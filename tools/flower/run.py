@@ -26,6 +26,7 @@ from .announcement import announce, note_end, withdraw
 from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
+from .packing import copy_to_pack
 from .plan import Plan, cores
 from .processes import Program, ProgramError, answers, free_port
 
@@ -154,7 +155,8 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
             steps.begin("starting Flower's server")
             with simulation(home, run.folder) as flower:
                 steps.begin("packing the app and handing it over")
-                run_id = flower.submit(app, run.run_config, run.federation)
+                packed = copy_to_pack(app, home / "app")
+                run_id = flower.submit(packed, run.run_config, run.federation)
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
                     show_progress(steps.until_first(lines, run.folder), home / "run.log")
