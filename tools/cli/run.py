@@ -49,8 +49,12 @@ def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
     config = read_config({**default_config(), **overrides})
     if config.cohorts == "none" or config.privacy != "none" or overrides.keys() & OWN_DATA.keys():
         return overrides
-    print("Clients have their own models here, and hold out a fifth of their data to test them")
-    print("(data.client-test-share=0.0 fraction-evaluate=0.0 turns this off).", flush=True)
+    print(
+        "Groups of clients may get their own models here. Clients hold out a fifth of their data to"
+    )
+    print(
+        "test them (data.client-test-share=0.0 fraction-evaluate=0.0 turns this off).", flush=True
+    )
     return {**overrides, **OWN_DATA}
 
 

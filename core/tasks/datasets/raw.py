@@ -95,6 +95,16 @@ def _dense_row(bound: Any) -> NDArray[Any]:
     return np.asarray(bound)[None]
 
 
+def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = False) -> NDArray[Any]:
+    """Return inputs as people hold them in the layout and range that models are given.
+
+    >>> model_inputs(np.full((5, 28, 28), 51, dtype=np.uint8))[:2, 0, 0, 0].round(2).tolist()
+    [0.2, 0.2]
+    """
+    tidy = _inputs(inputs, "x", origin, tokens)
+    return tidy if tokens else rows(tidy, np.arange(len(tidy)))
+
+
 def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData:
     """Check the data and bring it into the layout that models expect.
 

@@ -220,3 +220,23 @@ def test_models_of_groups_are_judged_on_their_own_data(
     settled = judged_where_it_counts(asked)
     assert settled == ({**asked, **OWN_DATA} if held_out else asked)
     assert ("hold out a fifth" in capsys.readouterr().out) == held_out
+
+
+def test_images_are_predicted_in_the_form_in_which_clients_hold_them(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    x = rng.integers(0, 100, (120, 6, 6)).astype(np.uint8)
+    x[y == 0, :, :3] += 150  # bright on the left
+    x[y == 1, :, 3:] += 150
+    np.savez("images.npz", x_train=x[:80], y_train=y[:80], x_test=x[80:], y_test=y[80:])
+    keys = "task='npz' data.path='images.npz' partition='iid' num-clients=2 num-server-rounds=5"
+    where = "clients-per-round=2 run-name='images' report=false"
+    assert main(["run", "--local", "-c", f"{keys} {where}"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "images", "images.npz"]) == 0
+    assert "accuracy: 100.0 %" in capsys.readouterr().out
+    np.savez("float.npz", x=x[80:] / 255.0)
+    assert main(["predict", "images", "float.npz"]) == 2
+    assert "it reads (1, 6, 6), the channel first: x[:, None]" in capsys.readouterr().err
