@@ -32,6 +32,21 @@ from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
 _CAUSE = "Simulation failed with exception: "
+# Keys of the data, the model and the clients, as opposed to those of a method
+_SITUATION = (
+    *("task", "partition", "noise", "model", "metrics", "device", "num-clients", "fraction-train"),
+    *("clients-per-round", "local-epochs", "local-steps", "batch-size", "learning-rate"),
+    *("momentum", "weight-decay"),
+)
+_SITUATION_SECTIONS = (
+    "data.",
+    "split.",
+    "groups.",
+    "corruption.",
+    "net.",
+    "optimiser.",
+    "devices.",
+)
 _START_SECONDS = 180.0  # machines may be slow or busy
 
 
@@ -191,14 +206,24 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     strategy = str(run_config.get("strategy") or "fedavg")
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
-    data = {key: run_config[key] for key in ("task", "data.path", "model") if key in run_config}
+    same = {key: value for key, value in run_config.items() if _describes_the_situation(key)}
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "see the method where it helps most",
-        run_command(data, f"{program} compare {strategy} {other}"): "more than chance?",
+        run_command(same, f"{program} compare {strategy} {other}"): "more than chance?",
     }
     width = max(map(len, lines))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
+
+
+def _describes_the_situation(key: str) -> bool:
+    """Return whether strategies are compared under the same value of a key.
+
+    >>> [_describes_the_situation(key) for key in ("data.scale", "prox.mu", "run-name")]
+    [True, False, False]
+    """
+    shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own
+    return key not in shares and (key in _SITUATION or key.startswith(_SITUATION_SECTIONS))
 
 
 def _reason(status: RunStatus, log: Path) -> str:
