@@ -99,7 +99,7 @@ def status(run: FollowedRun) -> str:
     parts += view.scores(state)
     if state.finish is not None:
         parts.append(view.ending(state))
-    return escape(", ".join(parts) + ".").replace(" %", "&nbsp;%")
+    return _unbroken(escape(", ".join(parts) + "."))
 
 
 def now(run: FollowedRun) -> str:
@@ -108,9 +108,15 @@ def now(run: FollowedRun) -> str:
     # Tens of seconds: the piece is sent again only when it says something else.
     lines = view.lines(run.state, 10 * (quiet // 10))
     cells = (
-        f"<div><dt>{escape(name)}</dt><dd>{text(value, 400)}</dd></div>" for name, value in lines
+        f"<div><dt>{escape(name)}</dt><dd>{_unbroken(text(value, 400))}</dd></div>"
+        for name, value in lines
     )
     return f'<dl class="now">{"".join(cells)}</dl>'
+
+
+def _unbroken(html: str) -> str:
+    """Keep a number and its per cent sign on one line."""
+    return html.replace(" %", "&nbsp;%")
 
 
 def faults(run: FollowedRun) -> str:

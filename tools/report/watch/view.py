@@ -13,7 +13,8 @@ from ....core.tasks.metric_text import label, written
 from ..formatting import data_size, duration, shorten
 from .state import RunState
 
-MOST_NAMES = 12
+MOST_NAMES = 8
+_LONGEST_NAME = 16  # so that what is said of it is not cut off
 NO_NEWS = 60.0  # seconds after which silence is worth a note
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
@@ -163,12 +164,18 @@ def _slowest(seconds: Mapping[str, float]) -> str:
     >>> _slowest({"camera-7": 3.21, "camera-1": 0.5})
     'camera-7 (3.2 s), camera-1 (500 ms)'
     """
-    return _names([f"{key} ({_pace(value)})" for key, value in seconds.items()])
+    return _names(
+        [f"{shorten(key, _LONGEST_NAME)} ({_pace(value)})" for key, value in seconds.items()]
+    )
 
 
 def _counts(counts: Counter[str]) -> str:
-    named = [f"{key} ({count})" if count > 1 else key for key, count in counts.most_common()]
-    return _names(named)
+    return _names(
+        [
+            f"{shorten(key, _LONGEST_NAME)} ({count})" if count > 1 else key
+            for key, count in counts.most_common()
+        ]
+    )
 
 
 def _pace(seconds: float) -> str:

@@ -120,7 +120,17 @@ def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
     text = seen(state)
     assert "[bold red]x[/]" in text
     assert "\x1b" not in text
-    assert "and 10 more" in text
+    assert "and 14 more" in text
+
+
+def test_long_names_leave_room_for_what_is_said_of_them() -> None:
+    state, name = RunState(), "node-3150492073830745023"
+    state.take([begin(), *play(1, late=(name,)), *play(2, late=(name,))])
+    seconds = {"median": 0.5, "slowest": {name: 4.2}}
+    state.take([{"event": "exchange", "kind": "train", "round": 3, "reply-seconds": seconds}])
+    text = seen(state)
+    assert re.search(r"late so far +node-31\S*… \(2\)", text)
+    assert re.search(r"slowest last +node-31\S*… \(4.2 s\)", text)
 
 
 def test_a_torn_line_waits_and_a_resumed_log_starts_again(tmp_path: Path) -> None:
