@@ -92,12 +92,15 @@ def _missing(folder: Path | None) -> str:
 def _in_this_process(overrides: dict[str, Scalar]) -> int:
     from ...server_app.run_folder import RunFolder
     from ..engine.local import run_local
-    from ..flower.run import suggestions
+    from ..flower.env import command_name
+    from ..flower.run import short, suggestions
     from ..report import summary_table
 
     result = run_local(overrides, quiet=False)
     print(f"\n{summary_table(RunFolder.open(result.folder))}")
     if result.reason == "interrupted":
+        if any(result.folder.glob("checkpoints/*.safetensors")):
+            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local")
         return _INTERRUPTED
     print(f"\n{suggestions(overrides, result.folder)}")
     return 0

@@ -202,7 +202,7 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     """Return what to try after a run, as commands."""
     program = command_name()
     usual = folder.resolve().parent == Path("runs").resolve()  # where commands look by themselves
-    which = "" if usual else f" {_short(folder)}"
+    which = "" if usual else f" {short(folder)}"
     strategy = str(run_config.get("strategy") or "fedavg")
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
@@ -249,12 +249,13 @@ def _interrupted(run: Plan, home: Path, reason: str) -> int:
     note_end(run.folder, "interrupted", reason)
     if any(run.folder.glob("checkpoints/*.safetensors")):
         write_report(RunFolder.open(run.folder))
-        print(f"To go on: {command_name()} resume {_short(run.folder)}", file=sys.stderr)
+        print(f"To go on: {command_name()} resume {short(run.folder)}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     return INTERRUPTED
 
 
-def _short(path: Path) -> str:
+def short(path: Path) -> str:
+    """Write a path as the user would type it here."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 

@@ -240,3 +240,18 @@ def test_images_are_predicted_in_the_form_in_which_clients_hold_them(
     np.savez("float.npz", x=x[80:] / 255.0)
     assert main(["predict", "images", "float.npz"]) == 2
     assert "it reads (1, 6, 6), the channel first: x[:, None]" in capsys.readouterr().err
+
+
+def test_a_run_in_this_process_that_was_stopped_says_how_to_go_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "stopping.py").write_text(
+        "import os, signal, forager\n\n\n"
+        "class Stop(forager.Callback):\n"
+        "    def __init__(self, folder):\n        pass\n\n"
+        "    def on_round_end(self, loop):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does\n"
+    )
+    keys = "callbacks='stopping:Stop' num-clients=2 run-name='cut' report=false"
+    assert main(["run", "--local", "-c", keys]) == 130
+    assert re.search(r"To go on: .*resume runs/cut --local", capsys.readouterr().out)
