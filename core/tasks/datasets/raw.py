@@ -102,7 +102,7 @@ def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = Fals
     [0.2, 0.2]
     """
     tidy = _inputs(inputs, "x", origin, tokens)
-    return tidy if tokens else rows(tidy, np.arange(len(tidy)))
+    return rows(tidy, np.arange(len_of(tidy)), tokens)
 
 
 def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData:
