@@ -98,8 +98,9 @@ def _dense_row(bound: Any) -> NDArray[Any]:
 def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = False) -> NDArray[Any]:
     """Return inputs as people hold them in the layout and range that models are given.
 
-    >>> model_inputs(np.full((5, 28, 28), 51, dtype=np.uint8))[:2, 0, 0, 0].round(2).tolist()
-    [0.2, 0.2]
+    >>> images = model_inputs(np.full((5, 28, 28), 255, dtype=np.uint8))
+    >>> images.shape, float(images.max())
+    ((5, 1, 28, 28), 1.0)
     """
     tidy = _inputs(inputs, "x", origin, tokens)
     return rows(tidy, np.arange(len_of(tidy)), tokens)
