@@ -49,7 +49,8 @@ venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only w
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
-	@echo 'Setting up $(VENV): PyTorch, Flower, Ray and what they need. Some minutes, mostly downloads; only this once.'
+	@if test -e $@; then echo 'Updating $(VENV): pyproject.toml or constraints.txt has changed.'; else \
+		echo 'Setting up $(VENV): PyTorch, Flower, Ray and what they need. Some minutes, mostly downloads; only this once.'; fi
 	@echo '  1/3 making the environment'
 	@mkdir -p $(VENV) && date +%s > $(VENV)/began
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)

@@ -33,7 +33,7 @@ Arrays = dict[str, Any]
 Spoil = Callable[[Message, Message], None]  # changes a reply, given the message it answers
 Attack = Callable[[], Any]  # returns a context manager
 
-EVERY = 5  # one client of so many is hostile
+EVERY = 5  # one client in this many is hostile
 
 
 def is_hostile(key: str) -> bool:

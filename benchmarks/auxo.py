@@ -7,7 +7,7 @@ own, ``none`` plants nothing (cohorts should not split), each on Fashion-MNIST o
 ``sensitivity`` varies when clusters are looked for and split and into how many, ``lost`` lets
 clients lose their records, ``corrupted`` gives some random labels, and ``privacy`` adds noise to
 updates; there, every reply is waited for, so that nothing else keeps clients from their cohort.
-``--samples 12000`` takes the first so many training samples of Fashion-MNIST: clients with little
+``--samples 12000`` takes only the first training samples of Fashion-MNIST: clients with little
 data, and a fifth of the work. ``planted`` are small runs on digits, with two and four groups of
 turned images and of permuted labels.
 """

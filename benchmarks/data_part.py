@@ -11,7 +11,7 @@ from ..core.tasks.splits import stratified_split
 
 
 def write_part(task: str, data: str, samples: int, folder: Path) -> Path:
-    """Write an .npz file of so many training samples, all classes alike, and all test samples.
+    """Write an .npz file of this many training samples, all classes alike, and all test samples.
 
     The choice is the same at every call.
 

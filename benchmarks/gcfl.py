@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser = benchmark_parser("gcfl", __doc__, rounds=100, seeds=3)
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--data", type=Path, help="an .npz file of images")
-    parser.add_argument("--samples", type=int, help="so many of the training data; None: all")
+    parser.add_argument("--samples", type=int, help="number of training samples; all by default")
     parser.add_argument("--learning-rate", type=float, help="another than the paper's")
     parser.add_argument("--batch-size", type=int, help="another than the paper's")
     parser.add_argument("--noise", nargs="*", choices=NOISES, help="these only")

@@ -121,7 +121,7 @@ class LightClient(threading.Thread):
 def connect(
     address: str, count: int, idle: float = IDLE_SECONDS, **node_config: Any
 ) -> list[LightClient]:
-    """Start so many clients, each with its own partition."""
+    """Start this many clients, each with its own partition."""
     lock = threading.Lock()
     clients = [
         LightClient(

@@ -1,7 +1,7 @@
-"""Pictures of what a user sees: two commands in a terminal, and the report of the first.
+"""Pictures of what a user sees: two commands in a terminal, a report, and the live page.
 
 ``python -m forager.benchmarks.recordings`` runs the commands and writes ``run.svg``,
-``compare.svg`` and ``report.png`` to ``docs/pictures/``. The report needs Chromium.
+``compare.svg``, ``report.png`` and ``live.png`` to ``docs/pictures/``. The last two need Chromium.
 """
 
 import base64
@@ -11,9 +11,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from .chromium import chromium
+from ..tools.demos import DEMOS
+from .chromium import Tab, chromium
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 RUN = "strategy='cosage' run-name='first' partition='pathological' split.classes-per-client=1"
@@ -21,9 +23,12 @@ RECORDED = {
     "run": ["run", "--local", "-c", RUN],
     "compare": ["compare", "fedavg", "cosage", "--budget", "20 rounds", "--seeds", "3"],
 }
+_AUXO = DEMOS["auxo"]
+SIDE_BY_SIDE = {"one-model": _AUXO.without, "auxo": _AUXO.method}  # on the live page
 _WIDEST = 110  # columns
 _REPORT = {"x": 0, "y": 0, "width": 1000, "height": 952, "scale": 1}
-_COLOURS = 64  # of the report's picture: a fifth of its bytes, and no difference to be seen
+_LIVE = {"x": 0, "y": 0, "width": 1200, "height": 685, "scale": 1}
+_COLOURS = 64  # of a page's picture: a fifth of its bytes, and no difference to be seen
 
 
 def typed(arguments: list[str]) -> str:
@@ -37,22 +42,27 @@ def typed(arguments: list[str]) -> str:
 
 def output_of(arguments: list[str], folder: Path) -> str:
     """Run a command in a folder and return what it prints, in the order in which it does."""
+    with _begun(arguments, folder) as process:
+        output, _ = process.communicate()
+    assert process.returncode == 0, output
+    return output
+
+
+def _begun(arguments: list[str], folder: Path) -> "subprocess.Popen[str]":
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": sys.prefix,  # as if it were activated: then the command is `forager`
         "COLUMNS": str(_WIDEST),
     }
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-u", "-m", "forager.tools.cli", *arguments],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=True,
     )
-    return done.stdout
 
 
 def terminal(title: str, command: str, output: str) -> str:
@@ -77,12 +87,40 @@ def terminal(title: str, command: str, output: str) -> str:
 
 def picture_of_report(report: Path, path: Path) -> None:
     """Save the beginning of a report as a small picture."""
-    from PIL import Image
-
     with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as tab:
         tab.open(report, width=int(_REPORT["width"]))
-        shot = tab.call("Page.captureScreenshot", clip=_REPORT, captureBeyondViewport=True)
-        assert not tab.complaints, tab.complaints
+        _save(tab, _REPORT, path)
+
+
+def picture_of_live_page(folder: Path, path: Path) -> None:
+    """Do two runs; save what the live page shows of them, side by side."""
+    for name, keys in SIDE_BY_SIDE.items():
+        config = f"{_AUXO.config} {keys} run-name='{name}' output-dir='runs'"
+        output_of(["run", "--local", "-c", config], folder)
+    with _begun(["watch", "--web", *(f"runs/{name}" for name in SIDE_BY_SIDE)], folder) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[-1]
+        try:
+            with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as tab:
+                size = {"width": _LIVE["width"], "height": _LIVE["height"]}
+                tab.call(
+                    "Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=1, mobile=False
+                )
+                tab.call("Page.navigate", url=address)
+                deadline = time.monotonic() + 120
+                while tab.evaluate("document.querySelectorAll('#together svg').length") != 1:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
+                _save(tab, _LIVE, path)
+        finally:
+            server.terminate()
+
+
+def _save(tab: Tab, clip: dict[str, int], path: Path) -> None:
+    from PIL import Image
+
+    shot = tab.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+    assert not tab.complaints, tab.complaints
     image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
     image.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
@@ -98,6 +136,7 @@ def main() -> None:
                 terminal(f"forager {title}", typed(arguments), output), encoding="utf-8"
             )
         picture_of_report(folder / "runs" / "first" / "report.html", PICTURES / "report.png")
+        picture_of_live_page(folder, PICTURES / "live.png")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,7 @@ class Loop:
         self.unwritten: list[str] = []  # what a user would miss
         self.metrics = self.federation.metrics
         self.scores: dict[str, float] = {}  # of the last evaluation, by metric, and the loss
+        self.own_score: float | None = None  # the clients' mean on their own data, if asked
         self.evaluated_round = -1
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
@@ -358,6 +359,7 @@ class Loop:
         return ConfigRecord({key: value for key, value in said.items() if value})
 
     def _evaluate_on_clients(self) -> None:
+        self.own_score = None
         config = self._message_config()
         try:
             messages = list(
@@ -377,6 +379,8 @@ class Loop:
         told = metric_spread(metrics, self.metrics, self.round)
         if told is not None:
             self.federation.note(told)
+            own = (told.spread or {}).get(self.metrics[0].name)
+            self.own_score = own.mean if own else None
 
     @property
     def score(self) -> float | None:

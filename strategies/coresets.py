@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
@@ -235,15 +234,9 @@ def _standards(
 ) -> NDArray[np.float64]:
     """Return what the server's samples, with right and with wrong labels, say of the judges."""
     labels, classes = data.y.numpy(), len(means)
-    evidence = held_out_evidence(*_judged(model, arrays, data), classes)
+    rows, rivals = rows_and_rivals(model, arrays, data)
+    evidence = held_out_evidence(rows, labels, rivals, classes)
     wrong = (labels + 1 + np.arange(len(labels)) % max(1, classes - 1)) % classes
-    rows, _, rivals = _judged(model, arrays, replace(data, y=torch.from_numpy(wrong)))
+    rows, rivals = rows_and_rivals(model, arrays, data, wrong)
     against = label_evidence(rows, wrong, means, rivals)
     return standards(evidence, labels, classes, (against, wrong) if classes > 1 else None)
-
-
-def _judged(
-    model: nn.Module, arrays: dict[str, NDArray[Any]], data: Samples
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    rows, rivals = rows_and_rivals(model, arrays, data)
-    return rows, data.y.numpy(), rivals

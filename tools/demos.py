@@ -81,7 +81,7 @@ DEMOS: dict[str, Demo] = {
             "strategy='auxo' cohort.parts=2 cohort.first-clustering=2 cohort.first-split=5 "
             "cohort.min-participants=2"
         ),
-        without="strategy='auxo' cohorts='none'",
+        without="strategy='fedavg'",
         own=True,
         look="'Who shares a model': one cohort splits into two, and accuracy jumps.",
     ),

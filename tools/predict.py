@@ -14,6 +14,7 @@ from torch import nn
 from ..core.config import read_config
 from ..core.config.reading import default_config
 from ..core.tasks import TaskError, load_task
+from ..core.tasks.datasets.raw import model_inputs as model_inputs
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
 from ..core.tasks.scaling import Scaling, scaling_of
@@ -53,8 +54,11 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         task = load_task(spec)
         model, expected = task.build_model(), task.input_shape
         if tuple(input_shape) != expected:
+            without = (1, *input_shape) == tuple(expected)
+            hint = ", the channel first: x[:, None]" if without else ""
             raise RunFolderError(
                 f"{path} does not fit inputs of shape {tuple(input_shape)}: it reads {expected}"
+                f"{hint}"
             )
     except TaskError:  # the data are not here; a classifier's shape is known without them
         outputs = next(reversed(arrays.values())).shape[0]  # the last layer's bias or weight

@@ -29,7 +29,7 @@ def spent(rows: Sequence[Row]) -> dict[float, float]:
 
 
 def at_bytes(rows: Sequence[Row], metric: str, budget: float) -> float:
-    """Return a metric when so many bytes were spent, between evaluations on a straight line.
+    """Return a metric when this many bytes were spent, between evaluations on a straight line.
 
     >>> rows = [{"round": r, "bytes-up": 10, "loss": 3.0 - r} for r in (1, 2)]
     >>> at_bytes(rows, "loss", 15)

@@ -115,7 +115,9 @@ def page() -> str:
     lines = [
         "# All keys",
         "",
-        "Generated from the code: `python -m forager.core.config.help --write`.",
+        "Set them with `-c`, as in `forager run -c \"learning-rate=0.05 strategy='cosage'\"`.",
+        "`forager keys PATTERN` prints those that match. This page is generated from the code, by",
+        "`python -m forager.core.config.help --write`.",
     ]
     lines += ["", "## Without a prefix", "", _table(keys_of("")), "", "## Methods by axis"]
     for axis in AXES:

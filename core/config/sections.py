@@ -170,7 +170,7 @@ class Data(Settings):
     scale: Annotated[str, AfterValidator(_known_scale)] = Field(
         default=NONE,
         description="none, or standard: inputs get mean 0 and standard deviation 1 per feature or "
-        "channel, by what clients report of theirs before round 1",
+        "channel, using means and spreads that clients report before round 1",
     )
     num_classes: Count = Field(
         default=0, description="number of classes, or of model outputs; 0 counts them"

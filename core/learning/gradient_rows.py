@@ -57,13 +57,14 @@ def sample_rows(
 
 
 def rows_and_rivals(
-    model: nn.Module, arrays: Arrays, data: Samples
+    model: nn.Module, arrays: Arrays, data: Samples, labels: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return each sample's gradient in its label's neuron, and the probability of its best rival.
 
-    The rival is the likeliest of all other labels.
+    The rival is the likeliest of all other labels. Labels other than the samples' own may be given.
     """
-    features, weight, bias, labels = _head(model, arrays, data)
+    features, weight, bias, own = _head(model, arrays, data)
+    labels = own if labels is None else labels
     chances = logit_gradients(features, weight, bias, labels)  # of all labels but the own one
     chances[np.arange(len(labels)), labels] = 0
     return class_slice_gradients(features, weight, bias, labels), chances.max(axis=1, initial=0)

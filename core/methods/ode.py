@@ -40,7 +40,7 @@ class Ode(Settings):
     quantities: Literal["even", "balanced", "proportional", "matched"] = Field(
         default="proportional",
         description='how a client divides its store: "even", the remainder for its faster labels; '
-        '"balanced", the remainder for labels that are stored too little of; "proportional" to '
+        '"balanced", the remainder for labels of which too few are stored; "proportional" to '
         'what arrives there; "matched" to eq. 10',
     )
     client_weights: Literal["stored", "velocity"] = Field(

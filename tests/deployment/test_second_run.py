@@ -118,7 +118,7 @@ def test_a_second_run_equals_the_first(played, name):
 def test_stored_samples_outlive_a_run(played):
     streams = [event for turn in played for event in events(turn["stream"], "streams")]
     arrived = [event["arrived"] for event in streams]
-    assert arrived == sorted(set(arrived)), "a stream began anew"
+    assert arrived == sorted(set(arrived)), "a stream began again"
 
 
 def test_a_run_goes_on_before_where_its_devices_are(federation, played):

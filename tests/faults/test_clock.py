@@ -75,7 +75,7 @@ class Clock:
         self.environment = {"LD_PRELOAD": library, "CLOCK_FILE": str(file)}
 
     def set(self, ahead):
-        """Let it be so many seconds ahead of the truth."""
+        """Let it be this many seconds ahead of the truth."""
         new = self.file.with_suffix(".new")
         new.write_text(str(ahead))
         new.replace(self.file)

@@ -210,7 +210,7 @@ def _honest(method: str, cache: str, folder: Path) -> tuple[dict[str, RecordDict
 def _worth_trying(method: str, kind: str, content: RecordDict, once: bool) -> list[Damage]:
     """Return damages: most of a method's own records, and others for each method.
 
-    A run can do one to every answer, but needs to be begun anew for what is asked once.
+    A run can do one to every answer, but needs to be begun again for what is asked once.
     """
     found = damages_of(content)
     if LONG:

@@ -9,6 +9,8 @@ import time
 
 import pytest
 from federation import EAGER
+from forager.core.tasks.scaling import Scaling
+from forager.server_app.run_folder import RunFolder
 from forager.tools.cli.app import main as forager
 from forager.tools.engine.local import run_local
 from forager.tools.flower import run as flower_run
@@ -18,6 +20,7 @@ from forager.tools.flower.processes import Program
 
 pytestmark = pytest.mark.timeout(900)
 
+SAME = {"num-clients": 4, "num-server-rounds": 3, "seed": 5, "data.scale": "standard"}
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
 
 
@@ -57,8 +60,8 @@ def simulated(tmp_path_factory):
     """A run that succeeded: its launcher, what it said, its folder, and traces it left."""
     folder = tmp_path_factory.mktemp("simulated")
     before = traces()
-    chosen = {"num_clients": 4, "num_server_rounds": 3, "seed": 5, "run_name": "sim"}
-    with Launcher(folder, settings(output_dir=str(folder / "runs"), **chosen)) as launcher:
+    where = {"output_dir": str(folder / "runs"), "run_name": "sim"}
+    with Launcher(folder, settings(**where, **SAME)) as launcher:
         said = launcher.wait()
         yield launcher, said, folder / "runs" / "sim", traces() - before
 
@@ -89,14 +92,19 @@ def test_it_leaves_no_process_and_no_state(simulated):
 
 def test_simulation_and_local_engine_agree(simulated, tmp_path):
     _, said, folder, _ = simulated
-    local = run_local(
-        {"num-clients": 4, "num-server-rounds": 3, "seed": 5, "output-dir": str(tmp_path)}
-    ).folder
+    local = run_local({**SAME, "output-dir": str(tmp_path)}).folder
+    assert scale_found(folder) == pytest.approx(scale_found(local), rel=1e-4, abs=1e-6)
     assert chosen_clients(folder) == chosen_clients(local), said
     accuracies = [column(path, "accuracy") for path in (folder, local)]
     assert len(accuracies[0]) == 4  # before the first round, and after each
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.01)
     assert column(folder, "loss") == pytest.approx(column(local, "loss"), rel=1e-4)
+
+
+def scale_found(folder):
+    """Means and spreads that clients reported before round 1."""
+    scaling = Scaling.read(RunFolder(folder).read_config()["data.scale"])
+    return [*scaling.mean, *scaling.spread]
 
 
 def chosen_clients(folder):

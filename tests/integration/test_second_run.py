@@ -150,7 +150,7 @@ def test_devices_in_a_second_run_and_in_one_that_is_resumed(small, method, tmp_p
     stream = isinstance(method, StreamMethod)
     assert stream or same_model(first, second)
     finished = kept(second)
-    # A device can go back by one training; if it must go further, it begins anew.
+    # A device can go back by one training; if it must go further, it begins again.
     assert same_model(finished, resumed(grid, config, second, after=2)) or stream
     resumed(grid, config, second, after=1)
     # The other run is not lost by that.
@@ -158,7 +158,7 @@ def test_devices_in_a_second_run_and_in_one_that_is_resumed(small, method, tmp_p
 
 
 def kept(folder):
-    """A copy of a run's model, which a resumed run writes anew."""
+    """A copy of a run's model, which a resumed run writes again."""
     copy = folder.with_name(f"{folder.name}-copy")
     copy.mkdir()
     shutil.copy(folder / "model.safetensors", copy)

@@ -245,7 +245,7 @@ def test_what_another_rule_left_behind_is_no_hindrance(tmp_path):
     trained(device(tmp_path, **{"data-selector": "reservoir"}), 4)
     reply = trained(device(tmp_path), 1)
     assert sum(reply.content[PLAN]["stored"]) == 6
-    assert reply.content[PLAN]["arrived"] < 100  # it began anew
+    assert reply.content[PLAN]["arrived"] < 100  # it began again
 
 
 def test_a_folder_that_fills_is_a_stream(tmp_path):

@@ -1,6 +1,6 @@
 """``forager keys``: what can be set."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,15 +17,15 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             ("forager keys", "all keys"),
             ("forager keys cosage", "those with this in their name or meaning"),
-            ("forager keys learning-rate", "default, range and meaning of one"),
+            ("forager keys cosage. summary.", "those of two sections"),
         )
     )(keys)
 
 
 def keys(
-    pattern: Annotated[
-        str | None,
-        typer.Argument(metavar="[PATTERN]", help="Part of a key's name or of its meaning."),
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATTERN]...", help="Parts of keys' names or of their meanings."),
     ] = None,
 ) -> None:
     """List the keys of the run config: default, what is allowed, meaning."""
@@ -38,25 +38,24 @@ def keys(
     from ...core.config.reading import nearest
 
     console = Console(highlight=False)
-    found = list(matching((key for name in ["", *sections()] for key in keys_of(name)), pattern))
-    if not found:
-        hint = nearest(pattern or "", list(default_config()))
-        typer.echo(f"no key has {pattern!r} in its name or meaning{hint}", err=True)
-        raise typer.Exit(REFUSED)
-    for key in found:
+    known = [key for name in ["", *sections()] for key in keys_of(name)]
+    found: dict[str, ConfigKey] = {}
+    for pattern in patterns or [""]:
+        some = matching(known, pattern)
+        if not some:
+            hint = nearest(pattern, list(default_config()))
+            typer.echo(f"no key has {pattern!r} in its name or meaning{hint}", err=True)
+            raise typer.Exit(REFUSED)
+        found |= {key.key: key for key in some}
+    for key in found.values():
         console.print(
             Text.assemble((key.key, "bold"), f" = {key.default}", (f"  {key.allowed}", "dim"))
         )
         console.print(Padding(Text(key.meaning), (0, 0, 0, 4)))
 
 
-def matching(keys: Iterator["ConfigKey"], pattern: str | None) -> Iterator["ConfigKey"]:
+def matching(keys: Sequence["ConfigKey"], pattern: str) -> list["ConfigKey"]:
     """Return the keys that a pattern names; those with it in their names first."""
-    wanted = (pattern or "").lower()
-    rest = []
-    for key in keys:
-        if wanted in key.key:
-            yield key
-        elif wanted in key.meaning.lower():
-            rest.append(key)
-    yield from rest
+    wanted = pattern.lower()
+    named = [key for key in keys if wanted in key.key]
+    return named + [key for key in keys if key not in named and wanted in key.meaning.lower()]

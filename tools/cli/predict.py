@@ -38,7 +38,7 @@ def predict(
 
     import numpy as np
 
-    from ..predict import class_counts, load_model, problem_of_run
+    from ..predict import class_counts, load_model, model_inputs, problem_of_run
     from ..predict import predict as answer
 
     try:
@@ -54,8 +54,9 @@ def predict(
     with errors_in_words():
         folder = run_folder(run, runs)
         problem = problem_of_run(folder)
-        model = load_model(folder, arrays[name].shape[1:], cohort=cohort)
-    predicted, scores = answer(model, arrays[name], problem)
+        inputs = model_inputs(arrays[name], str(data), tokens=problem.tokens)
+        model = load_model(folder, inputs.shape[1:], cohort=cohort)
+    predicted, scores = answer(model, inputs, problem)
     targets = arrays.get(name.replace("x", "y"))
     if problem.has_classes:
         print(f"{len(predicted)} samples; predicted, by class: {class_counts(predicted)}")

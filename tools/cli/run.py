@@ -10,6 +10,7 @@ import typer
 from ...core.config import Scalar
 from .options import RunConfigOption, errors_in_words, examples, read_overrides
 
+OWN_DATA: dict[str, Scalar] = {"data.client-test-share": 0.2, "fraction-evaluate": 1.0}
 _INTERRUPTED = 130
 
 
@@ -35,7 +36,26 @@ def run(
     By default Flower simulates the clients, with the same apps as on real devices.
     """
     with errors_in_words():
-        start(read_overrides(run_config), local=local)
+        start(judged_where_it_counts(read_overrides(run_config)), local=local)
+
+
+def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Have clients with models of their own hold out data to test them on, unless the user decides.
+
+    The server's test data ask each model about everybody's data, which says little about it.
+    """
+    from ...core.config import default_config, read_config
+
+    config = read_config({**default_config(), **overrides})
+    if config.cohorts == "none" or config.privacy != "none" or overrides.keys() & OWN_DATA.keys():
+        return overrides
+    print(
+        "Groups of clients may get their own models here. Clients hold out a fifth of their data to"
+    )
+    print(
+        "test them (data.client-test-share=0.0 fraction-evaluate=0.0 turns this off).", flush=True
+    )
+    return {**overrides, **OWN_DATA}
 
 
 def start(overrides: dict[str, Scalar], *, local: bool) -> None:
@@ -72,12 +92,15 @@ def _missing(folder: Path | None) -> str:
 def _in_this_process(overrides: dict[str, Scalar]) -> int:
     from ...server_app.run_folder import RunFolder
     from ..engine.local import run_local
-    from ..flower.run import suggestions
+    from ..flower.env import command_name
+    from ..flower.run import short, suggestions
     from ..report import summary_table
 
     result = run_local(overrides, quiet=False)
     print(f"\n{summary_table(RunFolder.open(result.folder))}")
     if result.reason == "interrupted":
+        if any(result.folder.glob("checkpoints/*.safetensors")):
+            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local")
         return _INTERRUPTED
     print(f"\n{suggestions(overrides, result.folder)}")
     return 0

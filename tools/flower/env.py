@@ -25,6 +25,10 @@ PRIVATE = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
+# The simulated clients are the work of a run. Ray would let every other program go first, so that
+# on a busy machine they do not get to answer at all.
+FOREGROUND = {"RAY_worker_niceness": "0"}
+
 
 def app_folder(place: Path | None = None) -> Path | None:
     """Return the folder that Flower packs: the current one if it holds the app, else the checkout.
@@ -71,6 +75,7 @@ def defaults(project: Path) -> dict[str, str]:
     http, control = local_ports(project)
     return {
         **PRIVATE,
+        **FOREGROUND,
         "FLWR_HOME": str(project / ".flwr-home"),
         "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(http),
         "FLWR_LOCAL_CONTROL_API_PORT": str(control),
@@ -87,6 +92,7 @@ def environment(home: Path) -> dict[str, str]:
     inherited = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     direct = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1,localhost"]))
     return {
+        **FOREGROUND,
         **inherited,
         **PRIVATE,
         "FLWR_HOME": str(home),

@@ -26,11 +26,27 @@ from .announcement import announce, note_end, withdraw
 from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
+from .packing import copy_to_pack
 from .plan import Plan, cores
 from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
 _CAUSE = "Simulation failed with exception: "
+# Keys of the data, the model and the clients, as opposed to those of a method
+_SITUATION = (
+    *("task", "partition", "noise", "model", "metrics", "device", "num-clients", "fraction-train"),
+    *("clients-per-round", "local-epochs", "local-steps", "batch-size", "learning-rate"),
+    *("momentum", "weight-decay"),
+)
+_SITUATION_SECTIONS = (
+    "data.",
+    "split.",
+    "groups.",
+    "corruption.",
+    "net.",
+    "optimiser.",
+    "devices.",
+)
 _START_SECONDS = 180.0  # machines may be slow or busy
 
 
@@ -156,7 +172,8 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
             steps.begin("starting Flower's server")
             with simulation(home, run.folder) as flower:
                 steps.begin("packing the app and handing it over")
-                run_id = flower.submit(app, run.run_config, run.federation)
+                packed = copy_to_pack(app, home / "app")
+                run_id = flower.submit(packed, run.run_config, run.federation)
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
                     show_progress(steps.until_first(lines, run.folder), home / "run.log")
@@ -187,18 +204,28 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     """Return what to try after a run, as commands."""
     program = command_name()
     usual = folder.resolve().parent == Path("runs").resolve()  # where commands look by themselves
-    which = "" if usual else f" {_short(folder)}"
+    which = "" if usual else f" {short(folder)}"
     strategy = str(run_config.get("strategy") or "fedavg")
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
-    data = {key: run_config[key] for key in ("task", "data.path", "model") if key in run_config}
+    same = {key: value for key, value in run_config.items() if _describes_the_situation(key)}
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "see the method where it helps most",
-        run_command(data, f"{program} compare {strategy} {other}"): "more than chance?",
+        run_command(same, f"{program} compare {strategy} {other}"): "more than chance?",
     }
     width = max(map(len, lines))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
+
+
+def _describes_the_situation(key: str) -> bool:
+    """Return whether strategies are compared under the same value of a key.
+
+    >>> [_describes_the_situation(key) for key in ("data.scale", "prox.mu", "run-name")]
+    [True, False, False]
+    """
+    shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own
+    return key not in shares and (key in _SITUATION or key.startswith(_SITUATION_SECTIONS))
 
 
 def _reason(status: RunStatus, log: Path) -> str:
@@ -215,16 +242,22 @@ def _failed(reason: str, home: Path) -> int:
 
 
 def _interrupted(run: Plan, home: Path, reason: str) -> int:
+    if (run.folder / "events.jsonl").exists():
+        folder = RunFolder.open(run.folder)
+        if ended_well(History.from_events(folder.read_events())):  # it was quicker
+            print("\nThe run completed before it was stopped.", file=sys.stderr)
+            return _finished(run, home)
     print(f"\nThe run was stopped ({reason}).", file=sys.stderr)
     note_end(run.folder, "interrupted", reason)
     if any(run.folder.glob("checkpoints/*.safetensors")):
         write_report(RunFolder.open(run.folder))
-        print(f"To go on: {command_name()} resume {_short(run.folder)}", file=sys.stderr)
+        print(f"To go on: {command_name()} resume {short(run.folder)}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     return INTERRUPTED
 
 
-def _short(path: Path) -> str:
+def short(path: Path) -> str:
+    """Write a path as the user would type it here."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from html import escape
 from threading import Lock
 
-from ...core.tasks.metric_text import label, written
 from ..report.page import chapters, render
 from ..report.picture import figure
 from ..report.tables import text
@@ -97,13 +96,10 @@ def status(run: FollowedRun) -> str:
     """Return one sentence; screen readers read it out when it changes."""
     state = run.state
     parts = [f"Round {state.done} of {state.total or '?'}"]
-    if state.scores:
-        parts.append(f"{label(state.metric)} {written(state.metric, state.scores[-1])}")
-    if state.own is not None:
-        parts.append(f"on clients' own data {written(state.metric, state.own)}")
+    parts += view.scores(state)
     if state.finish is not None:
         parts.append(view.ending(state))
-    return escape(", ".join(parts) + ".")
+    return _unbroken(escape(", ".join(parts) + "."))
 
 
 def now(run: FollowedRun) -> str:
@@ -112,9 +108,15 @@ def now(run: FollowedRun) -> str:
     # Tens of seconds: the piece is sent again only when it says something else.
     lines = view.lines(run.state, 10 * (quiet // 10))
     cells = (
-        f"<div><dt>{escape(name)}</dt><dd>{text(value, 400)}</dd></div>" for name, value in lines
+        f"<div><dt>{escape(name)}</dt><dd>{_unbroken(text(value, 400))}</dd></div>"
+        for name, value in lines
     )
     return f'<dl class="now">{"".join(cells)}</dl>'
+
+
+def _unbroken(html: str) -> str:
+    """Keep a number and its per cent sign on one line."""
+    return html.replace(" %", "&nbsp;%")
 
 
 def faults(run: FollowedRun) -> str:

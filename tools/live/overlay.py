@@ -35,6 +35,7 @@ def overlay(histories: Mapping[str, History]) -> Plot | None:
             line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
         if metric.share:
             percent_axis(axes)
-        finish(axes, label(metric) if column == metric.name else "on clients' own data")
+        where = "" if column == metric.name else ", clients' own data"
+        finish(axes, f"{label(metric)}{where}")
 
     return draw("overlay", HEIGHT + 0.15 * len(known), paint)

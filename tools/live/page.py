@@ -28,7 +28,7 @@ header { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; align-items: baseli
 progress { width: 100%; height: .6rem; accent-color: var(--first); }
 [role=status] { font-weight: 600; overflow-wrap: anywhere; }
 .now { display: grid; gap: .35rem 1.5rem; margin: 0;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
 .now div { display: flex; gap: .75rem; min-width: 0; }
 .now dt { color: var(--soft); flex: 0 0 8rem; }
 .now dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }

@@ -47,6 +47,7 @@ def tree_chart(history: History) -> Plot | None:
             )
         _name_bands(axes, history.metric, cohorts, sizes[:, -1], tops[:, -1])
         axes.set_ylabel("clients")
+        axes.locator_params(axis="y", integer=True)
         axes.set_ylim(0, float(tops[-1].max()))
         axes.margins(x=0)
         rounds_axis(axes)
@@ -132,10 +133,24 @@ def cohorts_sentence(history: History) -> str:
     return f"{text}; their models reach {label(metric)} of {low} to {high}."
 
 
+_OF_CLUSTERS = (
+    "A line is a cohort, from the first round in which there were several. Clients are grouped "
+    "again every few rounds; a cohort keeps its letter while most of its clients stay."
+)
+
+
+def _of_a_tree(better: str, worse: str) -> str:
+    return (
+        f"A line begins where its parent's was at the split. Children that end {better} it show "
+        f"that the split was worth it; one that stays {worse} has too few clients, or the wrong "
+        "ones."
+    )
+
+
 def pictures(history: History) -> tuple[Picture, ...]:
     """Return the pictures of cohorts, in the words of the run's main metric."""
     metric = history.metric
-    better, worse = ("above", "below") if metric.higher_is_better else ("below", "above")
+    directions = ("above", "below") if metric.higher_is_better else ("below", "above")
     return (
         Picture(
             "How the cohorts grew",
@@ -148,8 +163,6 @@ def pictures(history: History) -> tuple[Picture, ...]:
         Picture(
             f"{title(metric)} of each cohort",
             cohort_metric_chart,
-            f"A line begins where its parent's was at the split. Children that end {better} it "
-            f"show that the split was worth it; one that stays {worse} has too few clients, or the "
-            "wrong ones.",
+            _of_a_tree(*directions) if CohortTree(history).named_by_descent else _OF_CLUSTERS,
         ),
     )

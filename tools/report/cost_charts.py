@@ -35,7 +35,7 @@ def bytes_chart(history: History) -> Plot | None:
         if spared.any():
             whole, label = (sent.sum(axis=0) + spared) / size, "with a dense uplink"
             axes.stairs(whole, edges(rounds), color=INK, linestyle="--", label=label)
-        finish(axes, f"{unit} a round")
+        finish(axes, f"{unit} per round")
 
     return draw("bytes", HEIGHT, paint, over_lines(unit))
 
@@ -59,7 +59,7 @@ def seconds_chart(history: History) -> Plot | None:
 def _bytes_caption(history: History) -> str:
     parts = ["Bytes of all messages of a round."]
     if history.total("bytes-select"):
-        parts.append("Look at what selecting costs beside training.")
+        parts.append("Compare what selecting costs with what training costs.")
     if history.series("bytes-up-dense")[0]:
         parts.append("The dashed line is what whole models would have taken.")
     elif any(problem.kind == "train" for problem in history.problems):

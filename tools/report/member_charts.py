@@ -128,17 +128,21 @@ def _colour(tree: CohortTree, name: str) -> NDArray[np.uint8]:
 def members_table(history: History) -> str:
     """Return who is in which cohort at the end."""
     tree, groups = CohortTree(history), planted_groups(history)
-    where = {key: tree.shown(name) for key, name in _last(history).items()}
+    names = _last(history)
+    where = {key: tree.shown(name) for key, name in names.items()}
     if len(set(where.values())) < 2:
         return ""
     keys = sorted(where, key=lambda key: (natural_order(where[key]), natural_order(key)))
     rows = []
     for key in keys[:MOST_CLIENTS]:
         cells: list[tuple[str, object]] = [(text(key, 80), key), (text(where[key], 40), where[key])]
+        if not tree.named_by_descent:
+            cells.append((f"<code>--cohort {text(names[key], 40)}</code>", names[key]))
         if groups:
             cells.append((str(groups.get(key, "")), groups.get(key)))
         rows.append(("", cells))
-    head = ["client", "cohort", *(["planted group"] if groups else [])]
+    files = [] if tree.named_by_descent else ["for forager predict"]
+    head = ["client", "cohort", *files, *(["planted group"] if groups else [])]
     return (
         "<details><summary>Who is in which cohort at the end</summary>"
         f"{sortable_table(head, rows)}</details>"

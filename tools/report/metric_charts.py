@@ -39,7 +39,10 @@ def metric_chart(metric: Metric, history: History) -> Plot | None:
         if known is not None and least is not None:
             rounds = history.series(name)[0] or history.series(f"clients-{name}-mean")[0]
             flat, words = [least] * len(rounds), shorten(known.what, 24)
-            axes.plot(rounds, flat, color=INK, linewidth=0.8, linestyle="--", label=words)
+            (drawn,) = axes.plot(rounds, flat, color=INK, linewidth=0.8, linestyle="--")
+            drawn.set_label(words)
+            if len(rounds) == 1:  # a line needs two points
+                drawn.set(marker="_", markersize=14)
         metric_axis(axes, metric)
         finish(axes, label(metric))
 

@@ -132,7 +132,7 @@ def _head(title: str, run_name: str, history: History) -> str:
     lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences if sentence]
     return (
         f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>\n'
-        f'<p class="answer">{escape(story.score_sentence(history))}</p>\n'
+        f'<p class="answer">{escape(story.answer(history))}</p>\n'
         f'{_tiles(history)}\n<ul class="story">{"".join(lines)}</ul>'
     )
 

@@ -43,7 +43,7 @@ def participation_chart(history: History) -> Plot | None:
         if len(counts) <= MOST_NAMED:
             axes.bar(range(len(counts)), counts, color=FIRST, width=0.75)
             labels = [shorten(key, 14) for key, _ in named]
-            upright = sum(len(label) + 1 for label in labels) > 55
+            upright = sum(len(label) + 1 for label in labels) > 36  # the width of a phone
             axes.set_xticks(range(len(named)), labels, rotation=90 if upright else 0)
         else:  # one outline, so that ten thousand clients are a few steps
             levels, widths = np.unique(counts, return_counts=True)
@@ -109,7 +109,7 @@ def _rgb(pixel: Pixel) -> str:
 
 def _participation_caption(history: History) -> str:
     text = (
-        "A flat skyline means that all took part alike. A steep one means that the model learns "
+        "A flat profile means that all took part equally. A steep one means that the model learns "
         "mostly from the clients on the left."
     )
     never = history.participation().count(0)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.wire.events import SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
+from .cohort_tree import CohortTree
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
@@ -96,7 +97,8 @@ def similarity_chart(history: History) -> Plot | None:
     likeness = last_likeness(history)
     if likeness is None or len(likeness.clients) < 2:
         return None
-    clusters = likeness.clusters
+    tree = CohortTree(history)
+    clusters = [tree.shown(name) for name in likeness.clusters]
     starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
 
     def paint(axes: "Axes") -> None:

@@ -40,14 +40,19 @@ def split_chart(history: History) -> Plot | None:
     cohorts = CohortTree(history).cohorts
 
     def paint(axes: "Axes") -> None:
-        for place, (name, points) in enumerate(list(found.items())[:MOST_LINES]):
-            number = cohorts[name].line if name in cohorts else place
+        lines = {
+            name: cohorts[name].line if name in cohorts else place
+            for place, name in enumerate(list(found)[:MOST_LINES])
+        }
+        heirs = {number: name for name, number in lines.items()}  # the last of each colour
+        for name, number in lines.items():
+            points = found[name]
             axes.plot(
                 list(points),
                 list(points.values()),
                 color=SERIES[number % len(SERIES)],
                 marker="o" if len(points) <= 50 else None,
-                label=f"cohort {shorten(name, 14)}",
+                label=f"cohort {shorten(name, 14)}" if heirs[number] == name else "_before",
             )
         limit = _limit(history)
         if limit is not None:

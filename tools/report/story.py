@@ -44,6 +44,21 @@ def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float
     return known[-1], next(pair for pair in known if pair[1] == best)
 
 
+def answer(history: History) -> str:
+    """Say what came of the run, in one sentence or two.
+
+    >>> end = {"event": "run-finished", "reason": "failed", "rounds": 0, "message": "no reply"}
+    >>> answer(History.from_events([end]))
+    'The run failed before its first round was over.'
+    """
+    if history.finish is None or history.finish.reason != "failed":
+        return score_sentence(history)
+    done = history.rounds_done
+    if not done:
+        return "The run failed before its first round was over."
+    return f"The run failed after {plural(done, 'round')}. {score_sentence(history)}"
+
+
 def score_sentence(history: History) -> str:
     """Say where the main metric went, and where the others ended."""
     known, metric = last_and_best(history), history.metric

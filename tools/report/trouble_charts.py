@@ -31,7 +31,7 @@ def troubles_chart(history: History) -> Plot | None:
         layers = [(f, c, [counts[current, f] for current in rounds]) for f, c in FATES.items()]
         stack(axes, rounds, [layer for layer in layers if any(layer[2])])
         axes.locator_params(axis="y", integer=True)
-        finish(axes, "requests a round")
+        finish(axes, "requests per round")
 
     return draw("troubles", HEIGHT, paint, over_lines(""))
 

@@ -11,6 +11,7 @@ from .storage import UNREADABLE, Arrays
 
 _TRAIN, _TEST = ("x_train", "y_train"), ("x_test", "y_test")
 _USERS = ("user_train", "user_test")
+_TABLES = (".csv", ".parquet", ".json", ".jsonl", ".arrow")  # read by task 'hf:<path>'
 
 
 def load(spec: TaskSpec) -> RawData:
@@ -49,6 +50,11 @@ def find_file(path: str) -> Path:
         return files[0]
     if not place.is_file():
         raise TaskError(f"{place}: there is no such file; an .npz file is needed")
+    if place.suffix.lower() in _TABLES:
+        raise TaskError(
+            f"{place}: is not an .npz file; for a table set task = 'hf:{place}' and "
+            "data.target-column, without data.path"
+        )
     return place
 
 

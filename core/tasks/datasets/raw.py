@@ -95,6 +95,17 @@ def _dense_row(bound: Any) -> NDArray[Any]:
     return np.asarray(bound)[None]
 
 
+def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = False) -> NDArray[Any]:
+    """Return inputs as people hold them in the layout and range that models are given.
+
+    >>> images = model_inputs(np.full((5, 28, 28), 255, dtype=np.uint8))
+    >>> images.shape, float(images.max())
+    ((5, 1, 28, 28), 1.0)
+    """
+    tidy = _inputs(inputs, "x", origin, tokens)
+    return rows(tidy, np.arange(len_of(tidy)), tokens)
+
+
 def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData:
     """Check the data and bring it into the layout that models expect.
 

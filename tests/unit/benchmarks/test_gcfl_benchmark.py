@@ -85,7 +85,7 @@ def test_rows_tell_what_clients_trained_on(tmp_path: Path) -> None:
     )
     assert result.reason == "completed"
     first, second = result.rounds[1:]
-    assert (first["bytes-guidance"], second["bytes-guidance"]) == (0, 10 * (10 * 65 + 1) * 4)
+    assert (first["bytes-guidance"], second["bytes-guidance"]) == (0, 10 * 10 * (65 + 3) * 4)
     assert 0 < second["choose-seconds"] < second["train-seconds"] + second["seconds"]
     assert 0 < second["clean-share"] < 1
     assert second["coreset-size"] > 100

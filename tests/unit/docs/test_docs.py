@@ -76,7 +76,7 @@ def test_marks_are_filled_in(site: Path) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_s_page_answers_all_questions(method: str) -> None:
     text = (DOCS / "methods" / f"{method}.md").read_text()
-    titles = ["The idea", "See it", "The knobs", "What the paper claims", "What we measured"]
+    titles = ["The idea", "See it", "Settings", "What the paper claims", "What we measured"]
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == titles
     idea = text.partition("## The idea")[2].partition("##")[0]
     assert re.findall(r"^(\d)\. ", idea, re.MULTILINE) == list("12345")

@@ -111,7 +111,7 @@ def test_a_question_has_the_round_the_run_and_what_it_is_about() -> None:
 
 
 def test_everybody_may_be_asked_something_else() -> None:
-    """Also where the question is made anew for everyone, and thrown away at once."""
+    """Also where the question is made again for everyone, and thrown away at once."""
     grid = FakeGrid([str(i) for i in range(50)], {str(i): told for i in range(50)})
     federation, _ = known(grid)
     federation.ask(grid, 1, KIND, list(grid.nodes), lambda node: {CONFIG: {"for": str(node)}})

@@ -113,7 +113,7 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
         Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
         Column("bytes", _size, _mean("costs", "bytes", "mean")),
         Column("work, s", _number(".2f", "costs", "work", "mean"), _mean("costs", "work", "mean")),
-        Column("selecting, a round", _selecting, _mean("selecting", "bytes-a-round")),
+        Column("selecting, per round", _selecting, _mean("selecting", "bytes-a-round")),
     ]
 
 

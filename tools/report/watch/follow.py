@@ -39,7 +39,7 @@ def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = No
         state = _follow(Tail(path), str(path.parent), poll, console)
     except KeyboardInterrupt:
         return 130
-    console.print(view.ending(state), markup=False)
+    console.print(f"{path.parent}: {view.ending(state)}", markup=False)
     return 0
 
 

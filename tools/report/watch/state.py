@@ -8,9 +8,11 @@ from typing import Any
 
 from ....core.tasks.metrics import ACCURACY, Metric
 from ....core.wire.events import (
+    CohortsTrained,
     Evaluated,
     Event,
     Exchanged,
+    NeighboursFound,
     Quarantined,
     RoundFinished,
     RunFinished,
@@ -45,8 +47,12 @@ class RunState:
         Its values on the server's test set, in order.
     also : dict of Metric to float
         The newest values of the other metrics there.
-    own, worst : float, optional
-        Its mean and worst tenth of the clients on their own data, at the last evaluation.
+    own : list of float
+        Its means on the clients' own data, in order.
+    worst : float, optional
+        Its worst tenth of the clients there, at the last evaluation.
+    own_models : bool
+        Whether clients have different models: then their own data is what counts.
     """
 
     title: str = ""
@@ -62,8 +68,9 @@ class RunState:
     metric: Metric = ACCURACY
     scores: list[float] = field(default_factory=list)
     also: dict[Metric, float] = field(default_factory=dict)
-    own: float | None = None
+    own: list[float] = field(default_factory=list)
     worst: float | None = None
+    own_models: bool = False
     finish: RunFinished | None = None
     _round_seconds: list[float] = field(default_factory=list)
     _others: list[Metric] = field(default_factory=list)
@@ -90,7 +97,12 @@ class RunState:
                 self.quarantined[event.client] += 1
             case Evaluated(where="clients"):
                 spread = (event.spread or {}).get(self.metric.name)
-                self.own, self.worst = (spread.mean, spread.worst_10) if spread else (None, None)
+                self.own += [spread.mean] if spread and spread.mean is not None else []
+                self.worst = spread.worst_10 if spread else None
+            case CohortsTrained():
+                self.own_models |= len(event.members) > 1
+            case NeighboursFound():
+                self.own_models = True
             case Evaluated():
                 score = event.value(self.metric.name)
                 self.scores += [] if score is None else [score]
@@ -120,6 +132,11 @@ class RunState:
             self.training = []
             self.slowest = event.reply_seconds.slowest if event.reply_seconds else {}
             self._exchange_seconds.append(event.seconds or 0.0)
+
+    @property
+    def headline(self) -> list[float]:
+        """The main metric, in order, where it counts."""
+        return self.own if self.own and (self.own_models or not self.scores) else self.scores
 
     def seconds_a_round(self) -> float | None:
         """Return how long rounds take lately."""

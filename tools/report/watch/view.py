@@ -13,7 +13,8 @@ from ....core.tasks.metric_text import label, written
 from ..formatting import data_size, duration, shorten
 from .state import RunState
 
-MOST_NAMES = 12
+MOST_NAMES = 8
+_LONGEST_NAME = 16  # so that what is said of it is not cut off
 NO_NEWS = 60.0  # seconds after which silence is worth a note
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
@@ -42,7 +43,7 @@ def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> lis
     course : bool (default: False)
         Whether to draw the course of the metric in letters.
     """
-    metric, scores = state.metric, state.scores
+    metric, scores = state.metric, state.headline
     now = written(metric, scores[-1]) if scores else "not yet"
     best = f"best {written(metric, metric.best(scores))}" if scores else ""
     if scores and course:
@@ -51,8 +52,8 @@ def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> lis
     lines = [
         ("round", f"{state.done} of {state.total or '?'}"),
         (label(metric), f"{now}{'  ' if course else ', ' if best else ''}{best}".strip()),
+        *_other_data(state),
         ("also", ", ".join(f"{label(m)} {written(m, value)}" for m, value in state.also.items())),
-        ("on own data", _own(state)),
         ("training now", _training(state, quiet_seconds)),
         ("slowest last", _slowest(state.slowest)),
         ("late so far", _counts(state.late) or "nobody"),
@@ -76,8 +77,7 @@ def line(state: RunState) -> str:
     'round 3/10  accuracy 50.0 %  2.00 kB down, 0 B up'
     """
     parts = [f"round {state.done}/{state.total or '?'}"]
-    if state.scores:
-        parts.append(f"{label(state.metric)} {written(state.metric, state.scores[-1])}")
+    parts += scores(state)[:1]
     parts.append(traffic(state))
     for name, counts in (("late", state.late), ("failed", state.failed)):
         if counts:
@@ -114,15 +114,38 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BLOCKS[round(steps * (v - low) / ((high - low) or 1.0) + 1e-9)] for v in shown)
 
 
-def _own(state: RunState) -> str:
-    """Write how clients fare on their own data.
+def scores(state: RunState) -> list[str]:
+    """Write the main metric, first where it counts, then on the other data if known.
 
-    >>> _own(RunState(own=0.9, worst=0.7)), _own(RunState(worst=0.7)), _own(RunState())
-    ('90.0 %, worst tenth 70.0 %', 'worst tenth 70.0 %', '')
+    >>> scores(RunState(scores=[0.4], own=[0.9]))
+    ['accuracy 40.0 %', "on clients' own data 90.0 %"]
+    >>> scores(RunState(scores=[0.4], own=[0.9], own_models=True))
+    ["accuracy on clients' own data 90.0 %", "on the server's test data 40.0 %"]
     """
-    parts = [] if state.own is None else [written(state.metric, state.own)]
-    parts += [] if state.worst is None else [f"worst tenth {written(state.metric, state.worst)}"]
-    return ", ".join(parts)
+    known = [("on the server's test data", state.scores), ("on clients' own data", state.own)]
+    known.sort(key=lambda pair: pair[1] is not state.headline)
+    found = [f"{where} {written(state.metric, values[-1])}" for where, values in known if values]
+    if not found:
+        return []
+    first = found[0].removeprefix("on the server's test data ")
+    return [f"{label(state.metric)} {first}", *found[1:]]
+
+
+def _other_data(state: RunState) -> list[tuple[str, str]]:
+    """Say what the headline is judged on, and how it is on the other data.
+
+    >>> _other_data(RunState(own=[0.9], worst=0.7, scores=[0.5])), _other_data(RunState())
+    ([('on own data', '90.0 %, worst tenth 70.0 %')], [])
+    >>> _other_data(RunState(own=[0.9], scores=[0.5], own_models=True))
+    [('judged on', "the clients' own data"), ("on server's test", '50.0 %')]
+    """
+    metric = state.metric
+    least = [] if state.worst is None else [f"worst tenth {written(metric, state.worst)}"]
+    if state.own and state.headline is state.own:
+        server = [("on server's test", written(metric, state.scores[-1]))] if state.scores else []
+        return [("judged on", ", ".join(["the clients' own data", *least])), *server]
+    own = [written(metric, state.own[-1])] if state.own else []
+    return [("on own data", ", ".join([*own, *least]))] if own or least else []
 
 
 def _training(state: RunState, quiet_seconds: float) -> str:
@@ -141,12 +164,18 @@ def _slowest(seconds: Mapping[str, float]) -> str:
     >>> _slowest({"camera-7": 3.21, "camera-1": 0.5})
     'camera-7 (3.2 s), camera-1 (500 ms)'
     """
-    return _names([f"{key} ({_pace(value)})" for key, value in seconds.items()])
+    return _names(
+        [f"{shorten(key, _LONGEST_NAME)} ({_pace(value)})" for key, value in seconds.items()]
+    )
 
 
 def _counts(counts: Counter[str]) -> str:
-    named = [f"{key} ({count})" if count > 1 else key for key, count in counts.most_common()]
-    return _names(named)
+    return _names(
+        [
+            f"{shorten(key, _LONGEST_NAME)} ({count})" if count > 1 else key
+            for key, count in counts.most_common()
+        ]
+    )
 
 
 def _pace(seconds: float) -> str:

@@ -149,6 +149,15 @@ def test_number_of_classes_may_be_raised_but_not_lowered(tmp_path):
         load_raw(TaskSpec(task="npz", path=path, num_classes=2))
 
 
+def test_a_table_is_sent_to_the_task_that_reads_it(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b,label\n1,2,x\n")
+    with pytest.raises(
+        TaskError, match=r"mine.csv: is not an .npz file; .* task = 'hf:.*mine.csv'"
+    ):
+        load_raw(TaskSpec(task="npz", path=str(path)))
+
+
 def test_npz_needs_a_path():
     with pytest.raises(TaskError, match="path = ''"):
         load_raw(TaskSpec(task="npz"))

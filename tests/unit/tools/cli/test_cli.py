@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
+from forager.tools.cli.options import read_overrides
+from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
 from forager.tools.flower.env import PROJECT, app_folder
 from typer.testing import CliRunner
 
@@ -136,6 +138,9 @@ def test_keys_and_methods_say_what_can_be_set(capsys: pytest.CaptureFixture[str]
     assert "share of clients that rest" in said
     assert main(["keys", "devices."]) == 0
     assert len(capsys.readouterr().out.split("devices.")) == 6
+    assert main(["keys", "cosage.", "top-k.", "cosage."]) == 0
+    said = capsys.readouterr().out
+    assert said.count("cosage.silent-ratio =") == said.count("top-k.density =") == 1
     assert main(["methods"]) == 0
     said = capsys.readouterr().out
     assert "client-selector: who trains" in said
@@ -197,3 +202,57 @@ def test_a_pipe_that_closes_early_is_no_fault(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("strategy = 'fedavg'")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "held_out"),
+    [
+        ("strategy='ios'", True),
+        ("strategy='auxo'", True),
+        ("strategy='fedavg'", False),
+        ("strategy='auxo' privacy='local-dp'", False),
+        ("strategy='ios' fraction-evaluate=0.0", False),
+    ],
+)
+def test_models_of_groups_are_judged_on_their_own_data(
+    keys: str, held_out: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = read_overrides([keys])
+    settled = judged_where_it_counts(asked)
+    assert settled == ({**asked, **OWN_DATA} if held_out else asked)
+    assert ("hold out a fifth" in capsys.readouterr().out) == held_out
+
+
+def test_images_are_predicted_in_the_form_in_which_clients_hold_them(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    x = rng.integers(0, 100, (120, 6, 6)).astype(np.uint8)
+    x[y == 0, :, :3] += 150  # bright on the left
+    x[y == 1, :, 3:] += 150
+    np.savez("images.npz", x_train=x[:80], y_train=y[:80], x_test=x[80:], y_test=y[80:])
+    keys = "task='npz' data.path='images.npz' partition='iid' num-clients=2 num-server-rounds=5"
+    where = "clients-per-round=2 run-name='images' report=false"
+    assert main(["run", "--local", "-c", f"{keys} {where}"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "images", "images.npz"]) == 0
+    assert "accuracy: 100.0 %" in capsys.readouterr().out
+    np.savez("float.npz", x=x[80:] / 255.0)
+    assert main(["predict", "images", "float.npz"]) == 2
+    assert "it reads (1, 6, 6), the channel first: x[:, None]" in capsys.readouterr().err
+
+
+def test_a_run_in_this_process_that_was_stopped_says_how_to_go_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "stopping.py").write_text(
+        "import os, signal, forager\n\n\n"
+        "class Stop(forager.Callback):\n"
+        "    def __init__(self, folder):\n        pass\n\n"
+        "    def on_round_end(self, loop):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does\n"
+    )
+    keys = "callbacks='stopping:Stop' num-clients=2 run-name='cut' report=false"
+    assert main(["run", "--local", "-c", keys]) == 130
+    assert re.search(r"To go on: .*resume runs/cut --local", capsys.readouterr().out)

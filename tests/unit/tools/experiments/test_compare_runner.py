@@ -26,7 +26,7 @@ def run(home: Path, kind: str, amount: float, **more: Scalar) -> list[dict[str, 
 
 
 def learnt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without times, and without bytes: a run that goes on tells its clients some anew."""
+    """Rows without times, and without bytes: a run that goes on sends its clients some again."""
     return [
         {k: v for k, v in row.items() if "seconds" not in k and not k.startswith("bytes")}
         for row in rows

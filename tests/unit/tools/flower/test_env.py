@@ -28,3 +28,13 @@ def test_setting_up_an_environment_says_if_ray_is_missing(
         [sys.executable, "-IS", "-c", code], env=bare, capture_output=True, text=True, check=True
     )
     assert said.stdout.strip() == "1"
+
+
+def test_simulated_clients_are_not_put_behind_every_other_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "RAY_worker_niceness"  # Ray's own default is 15
+    monkeypatch.delenv(name, raising=False)
+    assert env.environment(tmp_path)[name] == env.defaults(tmp_path)[name] == "0"
+    monkeypatch.setenv(name, "5")
+    assert env.environment(tmp_path)[name] == "5"

@@ -166,12 +166,12 @@ def test_what_happens_arrives_while_the_run_goes_on(output: Path) -> None:
         kind, content = next(events)
         assert kind == "list"
         assert content["runs"] == [{"name": "one", "shown": True}]
-        first = wait_for(events, "status", "Round 1 of 4, accuracy 10.0 %")  # words come first
+        first = wait_for(events, "status", "Round 1 of 4, accuracy 10.0&nbsp;%")  # words come first
         assert "cosage on digits" in first["parts"]["head"]
         assert "broke" in first["parts"]["faults"]
         wait_for(events, "metric-accuracy", "<svg")
         write(output / "one", *play(2))
-        second = wait_for(events, "status", "Round 2 of 4, accuracy 20.0 %")
+        second = wait_for(events, "status", "Round 2 of 4, accuracy 20.0&nbsp;%")
         assert second["id"] == first["id"]
         assert "head" in second["parts"]  # its bar has moved
         if "metric-accuracy" not in second["parts"]:  # pictures come with the words or later

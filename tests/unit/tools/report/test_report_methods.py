@@ -6,12 +6,14 @@ import pytest
 from forager.tools.report import page
 from forager.tools.report.choice_charts import choices, last_choice_table
 from forager.tools.report.cohort_charts import cohorts_sentence, tree_chart
+from forager.tools.report.cohort_charts import pictures as cohort_pictures
 from forager.tools.report.cohort_tree import CohortTree
 from forager.tools.report.cost_charts import PICTURES as COSTS
 from forager.tools.report.history import History
 from forager.tools.report.member_charts import agreement_sentence, members_chart, members_table
 from forager.tools.report.participation_charts import choices_chart
 from forager.tools.report.plan_charts import plan_chart, plan_sentence
+from forager.tools.report.similarity_charts import similarity_chart
 from forager.tools.report.story import last_and_best, summary
 
 
@@ -186,3 +188,26 @@ def test_a_run_that_failed_at_once_has_whole_rounds_on_its_axis() -> None:
     plots = [p.draw(history) for _, chapter in page.chapters(history) for p in chapter]
     (plot,) = [plot for plot in plots if plot is not None]
     assert plot.hover["x"] == [0, 2]
+
+
+def test_cohorts_that_are_numbered_again_have_one_name_in_every_picture() -> None:
+    events = [
+        cohorts(1, {"a": "1.0", "b": "1.0", "c": "1.1"}),
+        {"event": "regrouped", "round": 2, "cohorts": {"2.0": {"1.1": 1}, "2.1": {"1.0": 2}}},
+        cohorts(2, {"a": "2.1", "b": "2.1", "c": "2.0"}),
+        {
+            "event": "similarity",
+            "round": 2,
+            "clients": ["a", "b", "c"],
+            "matrix": [[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]],
+            "labels": {"a": "2.1", "b": "2.1", "c": "2.0"},
+        },
+    ]
+    history = History.from_events([started(), *events])
+    plot = similarity_chart(history)
+    assert plot is not None
+    assert sorted(plot.hover["rows"]) == ["a (A)", "b (A)", "c (B)"]
+    table = members_table(history)
+    assert "--cohort 2.1" in table  # what the model's file is called
+    captions = [each.words(history) for each in cohort_pictures(history)]
+    assert not any("parent" in caption for caption in captions)

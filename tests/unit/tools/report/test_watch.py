@@ -1,4 +1,4 @@
-"""Following a run: what is said of it, a log that grows, breaks off or starts anew."""
+"""Following a run: what is said of it, a log that grows, breaks off or starts again."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from forager.tools.flower.announcement import announce, note_end, withdraw
 from forager.tools.report.tail import Tail
 from forager.tools.report.watch.follow import follow
 from forager.tools.report.watch.state import RunState
-from forager.tools.report.watch.view import panel
+from forager.tools.report.watch.view import line, panel
 from forager.tools.report.watch.which import events_file
 from rich.console import Console
 
@@ -98,6 +98,22 @@ def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
     assert "choosing" not in seen(state)
 
 
+def test_clients_with_different_models_are_judged_on_their_own_data() -> None:
+    state = RunState()
+    tested = [
+        {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.4},
+        {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9},
+    ]
+    state.take([begin(), *tested])
+    assert re.search(r"accuracy +40.0 %", seen(state))
+    assert line(state).startswith("round 0/4  accuracy 40.0 %")
+    members = {"0": 1, "1": 1}
+    state.take([{"event": "cohorts", "round": 1, "members": members}])
+    assert re.search(r"accuracy +90.0 %", seen(state))
+    assert re.search(r"on server's test +40.0 %", seen(state))
+    assert line(state).startswith("round 0/4  accuracy on clients' own data 90.0 %")
+
+
 def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
     state = RunState()
     names = ["[bold red]x[/]", "\x1b[2Jgone", *map(str, range(20))]
@@ -105,10 +121,20 @@ def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
     text = seen(state)
     assert "[bold red]x[/]" in text
     assert "\x1b" not in text
-    assert "and 10 more" in text
+    assert "and 14 more" in text
 
 
-def test_a_torn_line_waits_and_a_resumed_log_starts_anew(tmp_path: Path) -> None:
+def test_long_names_leave_room_for_what_is_said_of_them() -> None:
+    state, name = RunState(), "node-3150492073830745023"
+    state.take([begin(), *play(1, late=(name,)), *play(2, late=(name,))])
+    seconds = {"median": 0.5, "slowest": {name: 4.2}}
+    state.take([{"event": "exchange", "kind": "train", "round": 3, "reply-seconds": seconds}])
+    text = seen(state)
+    assert re.search(r"late so far +node-31\S*… \(2\)", text)
+    assert re.search(r"slowest last +node-31\S*… \(4.2 s\)", text)
+
+
+def test_a_torn_line_waits_and_a_resumed_log_starts_again(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     tail = Tail(path)
     assert tail.read() == ([], False)
@@ -164,7 +190,7 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     )
     assert "round 2/4" in lines[2]
     assert "late: b" in lines[2]
-    assert lines[-1] == "completed after 4 rounds"
+    assert lines[-1].endswith("run: completed after 4 rounds")
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:

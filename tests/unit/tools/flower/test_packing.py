@@ -1,0 +1,32 @@
+"""What Flower is given to pack."""
+
+from pathlib import Path
+
+from forager.tools.flower.env import PROJECT
+from forager.tools.flower.packing import copy_to_pack
+
+
+def test_the_copy_has_what_flower_may_pack_and_nothing_else(tmp_path: Path) -> None:
+    app = tmp_path / "my_app"
+    wanted = ["pyproject.toml", ".gitignore", "LICENSE", "core/a.py", "mine.py", "own/deep/b.json"]
+    others = [
+        *("data.npz", "core/__pycache__/a.pyc", ".venv/lib/x.py", ".git/config.toml"),
+        *("env3/pyvenv.cfg", "env3/lib/y.py", "runs/one/config.json", "site/a.md"),
+    ]
+    for name in [*wanted, *others]:
+        (app / name).parent.mkdir(parents=True, exist_ok=True)
+        (app / name).write_text(name)
+    (app / "linked.py").symlink_to(app / "mine.py")
+    (app / "huge.json").write_bytes(bytes(11 * 1024 * 1024))
+    copy = copy_to_pack(app, tmp_path / "app")
+    found = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
+    assert found == set(wanted)
+    assert (copy / "own/deep/b.json").read_text() == "own/deep/b.json"
+
+
+def test_it_is_small_however_large_the_environment_is(tmp_path: Path) -> None:
+    copy = copy_to_pack(PROJECT, tmp_path / "app")
+    assert (copy / "server_app" / "app.py").read_bytes() == (
+        PROJECT / "server_app" / "app.py"
+    ).read_bytes()
+    assert sum(path.is_file() for path in copy.rglob("*")) < 2000

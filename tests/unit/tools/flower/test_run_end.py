@@ -1,0 +1,42 @@
+"""How the launcher ends."""
+
+from pathlib import Path
+
+import pytest
+from forager.server_app.run_folder import RunFolder
+from forager.tools.flower import run
+from forager.tools.flower.plan import Plan
+
+
+def test_the_next_command_is_about_the_same_data() -> None:
+    asked = {
+        "strategy": "ios",
+        "task": "hf:shop.csv",
+        "data.target-column": "label",
+        "partition": "natural",
+        "num-clients": 4,
+        "data.client-test-share": 0.2,
+        "ios.share": 0.1,
+        "run-name": "csv",
+    }
+    said = run.suggestions(asked, Path("runs/csv"))
+    keys = "task='hf:shop.csv' data.target-column='label' partition='natural' num-clients=4"
+    assert f'compare ios fedavg -c "{keys}"' in said
+
+
+@pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
+def test_a_run_that_was_quicker_than_ctrl_c_is_not_called_stopped(
+    reason: str | None, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    folder = RunFolder.create(tmp_path / "runs", "one")
+    folder.append_event({"event": "run-started", "strategy": "fedavg on digits", "config": {}})
+    if reason:
+        folder.append_event({"event": "run-finished", "reason": reason, "rounds": 3})
+    assert run._interrupted(Plan({}, 2, folder.path), home, "received SIGINT") == code
+    said = capsys.readouterr()
+    assert ("completed before it was stopped" in said.err) == (code == 0)
+    assert ("The run was stopped (received SIGINT)" in said.err) == (code != 0)
+    assert ("Next:" in said.out) == (code == 0)
+    assert not home.exists()
