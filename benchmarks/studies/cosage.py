@@ -60,7 +60,7 @@ def ordered() -> Study:
         "Digits sorted by label and cut into 100 clients in that order, 10 per round; the rest as"
         " above. With ties by id, age takes clients 0 to 9, then 10 to 19, and so on."
     )
-    return Study("cosage-ordered", "cosage", setting, tuple(cells), range(10))
+    return Study("cosage-ordered", "cosage", setting, tuple(cells))
 
 
 def features() -> Study:

@@ -24,7 +24,6 @@ PARTS: dict[str, Settings] = {
     "last layer": {},
     "all layers": {"ode.layers": 0},
     "exact gradient": {"ode.estimator": "exact"},
-    "by lot": {"ode.estimator": "none"},
 }
 
 
@@ -83,15 +82,15 @@ def parts() -> Study:
     cells = [
         Cell(
             f"{rule}: {part}",
-            {**_common(name), "num-server-rounds": 150, **METHODS[rule], **changes},
+            {**_common(name), "num-server-rounds": 100, **METHODS[rule], **changes},
         )
         for rule in ("ode-paper", "ode")
         for part, changes in PARTS.items()
     ]
     setting = (
-        "WISDM as above, 150 rounds. ODE with the gradients of the last layer (the simplified version, our"
-        " default), of all layers, with the exact global gradient in place of its estimate, and"
-        " with samples kept at random within the plan."
+        "WISDM as above, 100 rounds. ODE with the gradients of the last layer (the simplified"
+        " version, our default), of all layers, and with the exact global gradient in place of its"
+        " estimate."
     )
     return Study("ode-parts", "ode", setting, tuple(cells))
 

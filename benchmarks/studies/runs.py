@@ -24,6 +24,7 @@ RUNNERS = {
     "cohorts": "forager.benchmarks.cohort_runs:run_with_cohorts",
     "classes": "forager.benchmarks.worst_class:run_watched",
     "alignment": "forager.benchmarks.studies.alignment:run_alignment",
+    "attacked": "forager.benchmarks.security:run_attacked",
     "values": "forager.benchmarks.studies.values:run_values",
 }
 COMMON: dict[str, Scalar] = {"checkpoint.every": 0, "report": False, "local.threads": 1}
@@ -36,7 +37,7 @@ _KEPT = (
     *("accuracy", "loss", "clients-accuracy-mean", "clients-accuracy-worst-10", "perplexity"),
     *("simulated", "cohorts", "ari", "clean-share", "worst-class", "fewest-holders", "labels"),
     *("clients-perplexity-mean", "class-", "epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
-    *("agreement of", "ms of"),
+    *("agreement of", "ms of", "turns-hostile"),
 )
 
 
