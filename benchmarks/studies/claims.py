@@ -41,6 +41,8 @@ class Trial:
         The difference that the paper reports, in the page's unit.
     baseline_measure : Measure, optional
         Of the baseline, if it is another.
+    unit : str
+        Of the difference, if it is not the page's; the picture leaves such tests out.
     """
 
     where: str
@@ -51,6 +53,7 @@ class Trial:
     scale: float = 100.0
     paper: float | None = None
     baseline_measure: Measure | None = None
+    unit: str = ""
 
     @cached_property
     def found(self) -> Difference:
@@ -68,9 +71,8 @@ class Trial:
         found = self.found
         if not found.count:
             return "not measured"
-        if found.count == 1:
-            return f"{found.mean:+.1f}"
-        return f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+        interval = f" [{found.low:+.1f}, {found.high:+.1f}]" if found.count > 1 else ""
+        return f"{found.mean:+.1f}{interval} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ class Claim:
     says: str
     tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
+
+
+NOTHING = Measure((), lambda rows: 0.0)  # as a baseline: is there anything at all?
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -139,3 +144,18 @@ def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
         word = "no difference shown"
     few = min(test.found.count for test in measured) < ENOUGH_SEEDS
     return f"{word} (preliminary)" if few else word
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """Return the claims with their tests and verdicts, as Markdown."""
+    found = outcomes(claims)
+    shows_papers = any(test.paper is not None for claim in claims for test in claim.tests)
+    heads = ["claim", "tested on", "difference", *(["paper"] if shows_papers else []), "verdict"]
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for claim in claims:
+        for position, test in enumerate(claim.tests):
+            says, word = (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
+            paper = "" if test.paper is None else f"{test.paper:+g}"
+            cells = [says, test.where, test.text(), *([paper] if shows_papers else []), word]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
-from . import auxo, cosage, gcfl, ios, no_harm, ode
+from . import auxo, blocks, cosage, gcfl, ios, no_harm, ode, security
 from .page import Page
 
 FOLDER = ROOT / "docs" / "results"
@@ -52,7 +52,10 @@ def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     lines = "".join(f"- [{p.title}]({p.key}.md): {p.answer[-1]}\n" for p in all_pages)
     found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
-    return {"README.md": found, **made, "no-harm.md": no_harm.markdown()}
+    made |= {"no-harm.md": no_harm.markdown(), "security.md": security.markdown()}
+    tables = blocks.blocks()
+    written = {name: blocks.filled((FOLDER / name).read_text(), tables) for name in blocks.PAGES}
+    return {"README.md": found, **made, **written}
 
 
 def write_pages(folder: Path = FOLDER) -> list[Path]:
