@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from forager.benchmarks.studies import catalogue, pages
-from forager.benchmarks.studies.claims import Claim, Trial, holm, outcomes, verdict
+from forager.benchmarks.studies.claims import NOTHING, Claim, Trial, holm, outcomes, verdict
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -122,6 +122,13 @@ def test_less_can_be_better(study):
     found = Trial("jitter", study, "low", "high", final("a"), scale=-100.0).found
     assert found.mean > 0
     assert found.low < found.mean < found.high
+
+
+def test_a_difference_can_have_a_unit_of_its_own(study):
+    one = Trial("time", study, "low", "high", final("a"), scale=-100.0, unit="s sooner")
+    assert one.text().endswith("] s sooner")
+    existing = Trial("any", study, "low", "low", final("a"), baseline_measure=NOTHING)
+    assert existing.found.mean == pytest.approx(50.4)
 
 
 def test_many_questions_need_stronger_answers():
