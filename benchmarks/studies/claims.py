@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ...tools.experiments.measures import Measure
+from ...tools.experiments.measures import Measure, Rows
 from ...tools.experiments.statistics import Difference, difference
 from .study import Study
 
@@ -43,6 +43,8 @@ class Trial:
         Of the baseline, if it is another.
     unit : str
         Of the difference, if it is not the page's; the picture leaves such tests out.
+    ratio : bool
+        Whether the page shows a ratio: the measures are then logarithms.
     """
 
     where: str
@@ -54,6 +56,7 @@ class Trial:
     paper: float | None = None
     baseline_measure: Measure | None = None
     unit: str = ""
+    ratio: bool = False
 
     @cached_property
     def found(self) -> Difference:
@@ -71,8 +74,12 @@ class Trial:
         found = self.found
         if not found.count:
             return "not measured"
-        interval = f" [{found.low:+.1f}, {found.high:+.1f}]" if found.count > 1 else ""
-        return f"{found.mean:+.1f}{interval} {self.unit}".rstrip()
+        mean, low, high = (self._shown(value) for value in (found.mean, found.low, found.high))
+        interval = f" [{low}, {high}]" if found.count > 1 else ""
+        return f"{mean}{interval} {self.unit}".rstrip()
+
+    def _shown(self, value: float) -> str:
+        return f"{math.exp(value):.2g}" if self.ratio else f"{value:+.1f}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,20 @@ class Claim:
     says: str
     tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
+
+
+def logarithm(measure: Measure) -> Measure:
+    """Return a measure's logarithm, so that differences are ratios.
+
+    >>> round(logarithm(Measure((), lambda rows: 100.0)).of([]), 3)
+    4.605
+    """
+
+    def value(rows: Rows) -> float | None:
+        found = measure.of(rows)
+        return None if found is None else math.log(found)
+
+    return Measure(measure.metrics, value)
 
 
 NOTHING = Measure((), lambda rows: 0.0)  # as a baseline: is there anything at all?

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ....tools.experiments.measures import Measure, final, last_mean, seconds_to, total_bytes
 from ....tools.experiments.tables import Column
 from ..auxo import CORRUPTED, GROUPS, METHODS, TARGETS, corrupted, planted, speed, text, users
-from ..claims import Claim, Trial
+from ..claims import Claim, Trial, logarithm
 from .page import Curves, Page
 
 ACCURACY = last_mean("clients-accuracy-mean")
@@ -51,9 +51,10 @@ def page() -> Page:
     def sooner(first: str, second: str) -> tuple[Trial, ...]:
         return tuple(
             Trial(
-                f"{n}, {first} - {second}, time to {100 * target:.0f} %",
-                *(timed, f"{n}: {first}", f"{n}: {second}", _time_to(target), -1.0),
-                unit="s sooner",
+                f"{n}, {first} : {second}, time to {100 * target:.0f} %",
+                *(timed, f"{n}: {first}", f"{n}: {second}", logarithm(_time_to(target)), -1.0),
+                unit="times as fast",
+                ratio=True,
             )
             for n, target in TARGETS.items()
         )

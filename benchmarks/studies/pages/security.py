@@ -2,9 +2,8 @@
 
 from ....tools.experiments.measures import Measure, final
 from ....tools.experiments.tables import Column, Table
-from ...attacks import UPDATES
 from ..claims import Claim, Trial, claims_table
-from ..security import AFFINITY, DEFENCES, RULES, WAYS, cohorts, summaries, updates
+from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates
 from ..study import Study
 
 ACCURACY, HONEST = final("accuracy"), final("accuracy-honest")
@@ -109,7 +108,7 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
         ),
         Claim(
             "A lie is worth nothing under rules by loss",
-            tuple(map(lied, ("local-loss", "power-of-choice", "oort"))),
+            tuple(map(lied, ("local-loss", "oort"))),
             "not below",
         ),
         Claim(
@@ -137,7 +136,7 @@ def _entry(study: Study, cell: str, by: Measure = ACCURACY) -> str:
 
 def _by_defence(study: Study) -> str:
     rows = [["attack", *DEFENCES]]
-    rows += [[a, *(_entry(study, f"{a}: {d}") for d in DEFENCES)] for a in UPDATES]
+    rows += [[a, *(_entry(study, f"{a}: {d}") for d in DEFENCES)] for a in SPOILT]
     return Table(rows).markdown()
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 from forager.benchmarks.studies import catalogue, pages
-from forager.benchmarks.studies.claims import NOTHING, Claim, Trial, holm, outcomes, verdict
+from forager.benchmarks.studies.claims import (
+    NOTHING,
+    Claim,
+    Trial,
+    holm,
+    logarithm,
+    outcomes,
+    verdict,
+)
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -127,6 +135,9 @@ def test_less_can_be_better(study):
 def test_a_difference_can_have_a_unit_of_its_own(study):
     one = Trial("time", study, "low", "high", final("a"), scale=-100.0, unit="s sooner")
     assert one.text().endswith("] s sooner")
+    logs = logarithm(final("a"))
+    doubled = Trial("time", study, "low", "low", logs, scale=-1.0, unit="times as fast", ratio=True)
+    assert doubled.text() == "1 [1, 1] times as fast"
     existing = Trial("any", study, "low", "low", final("a"), baseline_measure=NOTHING)
     assert existing.found.mean == pytest.approx(50.4)
 
