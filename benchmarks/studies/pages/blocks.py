@@ -11,7 +11,7 @@ from ....tools.experiments.compare.budget import Budget
 from ....tools.experiments.compare.halving import plan, survivors, total_cost
 from ....tools.experiments.measures import Measure, at_round, final
 from ....tools.experiments.tables import Table
-from ...printed import read_printed
+from ...printed import COMMANDS, read_printed
 from ..compare import EVERY, PRESETS, ROUNDS
 from ..compare import studies as compare_studies
 from ..study import Study
@@ -25,7 +25,8 @@ def blocks() -> dict[str, str]:
     """Return all tables by name."""
     (compared,) = compare_studies()
     printed = {name: table.markdown() for name, table in read_printed().items()}
-    return {**printed, "compare": _halving(compared)}
+    made = printed | ({"compare": _halving(compared)} if not compared.missing() else {})
+    return {**dict.fromkeys([*COMMANDS, "compare"], "Not measured yet."), **made}
 
 
 def filled(text: str, tables: Mapping[str, str]) -> str:
