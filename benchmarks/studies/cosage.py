@@ -42,7 +42,7 @@ def ordered() -> Study:
 
     Taking turns in the order of ids is what age does whose ties go to the lower id.
     """
-    policies = {
+    policies: dict[str, Settings] = {
         **{name: POLICIES[name] for name in ("random", "aoi")},
         "aoi, ties by id": {"client-selector": "round-robin"},
         "cosage": POLICIES["cosage"],

@@ -32,10 +32,7 @@ def page() -> Page:
         more = ", clean samples" if by is CLEAN else ""
         return [
             Trial(
-                f"{where}, {first} - {second}{more}",
-                study,
-                *(f"{p}: {m}" for m in (first, second)),
-                by,
+                f"{where}, {first} - {second}{more}", study, f"{p}: {first}", f"{p}: {second}", by
             )
             for where, p in places.items()
         ]
