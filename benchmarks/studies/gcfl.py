@@ -17,6 +17,7 @@ METHODS: dict[str, Settings] = {
 }
 WRONG: Settings = {"noise": "closed-set", "corruption.rate": 0.4}
 NOISES: dict[str, Settings] = {
+    "60 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.6},
     "40 % foreign classes": {"noise": "open-set", "corruption.rate": 0.4},
     "40 % blurred inputs": {"noise": "attribute", "corruption.rate": 0.4},
 }
@@ -53,7 +54,7 @@ def long() -> Study:
 
 
 def noises() -> Study:
-    """Return other kinds of noise."""
+    """Return other kinds and another level of noise."""
     common: Settings = {
         **{**COMMON, **EXPERIMENTS["long"]},
         **{"num-server-rounds": 100, "evaluate-every": 5},
