@@ -87,8 +87,8 @@ def page() -> Page:
         title="GCFL",
         cite=(
             "On CIFAR-10 with 40 % wrong labels the paper reports 47.4 % for GCFL and 34.1 % for"
-            " FedAvg (table 1); its figures give no numbers. Fashion-MNIST and FEMNIST, with 40 % wrong"
-            " labels, are from [eight data sets](no-harm.md)."
+            " FedAvg (table 1); its figures give no numbers. Fashion-MNIST and FEMNIST, with 40 %"
+            " wrong labels, are from [eight data sets](no-harm.md)."
         ),
         answer=ANSWER,
         claims=claims,
