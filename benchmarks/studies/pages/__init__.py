@@ -65,4 +65,5 @@ def write_pages(folder: Path = FOLDER) -> list[Path]:
     for name, text in texts(made).items():
         (folder / name).write_text(text)
         written.append(folder / name)
-    return written + [path for page in made for path in page.draw(folder)]
+    pictures = [path for page in made for path in page.draw(folder)]
+    return [*written, *pictures, security.draw(folder)]

@@ -157,7 +157,8 @@ def _of(measure: Measure) -> str:
 ANSWER = (
     (
         "Where clients fall into groups, `auxo` finds them, gains tens of points over one "
-        "model and is level with FlexCFL, which is given their number."
+        "model and is level with FlexCFL, which is given their number. It gets there sooner "
+        "than FlexCFL, which first waits for all clients."
     ),
     (
         "In runs of this size the paper's letter does not split: what it gains over FedAvg "

@@ -94,7 +94,9 @@ def page() -> Page:
 ANSWER = (
     (
         "With one class per client, CosAge is ahead of taking turns by age and of random "
-        "choice, and it is far ahead of dissimilarity alone everywhere."
+        "choice, and it is far ahead of dissimilarity alone everywhere. Where client ids "
+        "follow labels, age that breaks ties by id falls far behind; `aoi` breaks them at "
+        "random."
     ),
     (
         "With three classes per client it is level with age, and so it is on the features "

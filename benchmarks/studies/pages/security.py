@@ -1,8 +1,11 @@
 """The page on attackers: what they cost under each defence."""
 
+from pathlib import Path
+
 from ....tools.experiments.measures import Measure, final
 from ....tools.experiments.tables import Column, Table
-from ..claims import Claim, Trial, claims_table
+from ..claims import Claim, Trial, claims_table, outcomes
+from ..figures import draw_differences
 from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates
 from ..study import Study
 
@@ -42,6 +45,7 @@ def markdown() -> str:
     spoilt, lies, grouped = updates(), summaries(), cohorts()
     parts = [
         _HEAD,
+        "![Differences with 95 % intervals](security-claims.svg)",
         "## What holds",
         claims_table(_claims(spoilt, lies, grouped)),
         "## Attacks on what is aggregated",
@@ -61,10 +65,19 @@ def markdown() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def draw(folder: Path) -> Path:
+    """Draw the differences."""
+    claims = _claims(updates(), summaries(), cohorts())
+    tests = [test for claim in claims for test in claim.tests]
+    path = folder / "security-claims.svg"
+    return draw_differences(tests, outcomes(claims), "points of accuracy", path)
+
+
 def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
     def defended(attack: str, *defences: str) -> tuple[Trial, ...]:
+        where = "nobody attacks" if attack == "none" else attack
         return tuple(
-            Trial(f"{attack}, {d} - mean", spoilt, f"{attack}: {d}", f"{attack}: mean", ACCURACY)
+            Trial(f"{where}, {d} - mean", spoilt, f"{attack}: {d}", f"{attack}: mean", ACCURACY)
             for d in defences
         )
 
