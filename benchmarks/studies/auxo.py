@@ -117,7 +117,7 @@ def text() -> Study:
     }
     cells = [Cell(method, {**common, **METHODS[method]}) for method in ("fedavg", "auxo")]
     setting = "Poems, next character, a GRU, 10 clients, 5 per round, 20 rounds."
-    return Study("auxo-text", "auxo", setting, tuple(cells), range(3))
+    return Study("auxo-text", "auxo", setting, tuple(cells))
 
 
 def corrupted() -> Study:
