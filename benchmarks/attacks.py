@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
 from ..client_app import app
 from ..client_app.identity import client_key
-from ..client_app.model_cache import received_model
+from ..client_app.model_cache import with_held_models
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import (
@@ -31,7 +31,7 @@ from ..core.wire.keys import (
 from ..core.wire.records import record_at, sent_arrays
 
 Arrays = dict[str, Any]
-Spoil = Callable[[ArrayRecord | None, Message], None]  # changes a reply, given the model received
+Spoil = Callable[[Message, Message], None]  # changes a reply, given the message it answers
 Attack = Callable[[], Any]  # returns a context manager
 
 EVERY = 5  # one client of so many is hostile
@@ -48,15 +48,14 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
     honest = app.HANDLERS[kind]
 
     def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        # Before they are handled: a message may name a model that the client holds until then.
-        models = [received_model(m, c) for m, c in zip(messages, contexts, strict=True)]
         replies = list(honest(messages, contexts))
-        for model, context, reply in zip(models, contexts, replies, strict=True):
+        for message, context, reply in zip(messages, contexts, replies, strict=True):
             if is_hostile(client_key(context)) and not reply.has_error():
-                spoil(model.record if model else None, reply)
+                spoil(message, reply)
         return replies
 
-    app.HANDLERS[kind] = handle
+    # A client that was asked first is sent no model to train from: it holds that already.
+    app.HANDLERS[kind] = with_held_models(handle) if kind == "train" else handle
     try:
         yield
     finally:
@@ -66,10 +65,8 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
 def _sending(change: Callable[[Arrays, Arrays], Arrays]) -> Spoil:
     """Return what replaces the model of a reply, given the one before training and after it."""
 
-    def spoil(received: ArrayRecord | None, reply: Message) -> None:
-        if received is None:  # the client lacks the model and has said so instead of training
-            return
-        before = from_record(received)
+    def spoil(message: Message, reply: Message) -> None:
+        before = from_record(sent_arrays(message, ARRAYS))
         after = from_record(sent_arrays(reply, ARRAYS))
         sent = change(before, after)
         dtypes = {name: array.dtype for name, array in after.items()}
@@ -97,8 +94,8 @@ def _not_a_number(before: Arrays, after: Arrays) -> Arrays:
     return {name: np.full_like(array, np.nan) for name, array in after.items()}
 
 
-def _lie_about_size(received: ArrayRecord | None, reply: Message) -> None:
-    _scaled(-1)(received, reply)
+def _lie_about_size(message: Message, reply: Message) -> None:
+    _scaled(-1)(message, reply)
     metrics = reply.content.metric_records[METRICS]
     metrics[NUM_EXAMPLES] = 100 * int(float(str(metrics[NUM_EXAMPLES])))
 
@@ -107,7 +104,7 @@ def _replay() -> Any:
     """Answer every round with what was trained in the first."""
     first: dict[int, Any] = {}
 
-    def spoil(_received: ArrayRecord | None, reply: Message) -> None:
+    def spoil(message: Message, reply: Message) -> None:
         recorded = first.setdefault(reply.metadata.src_node_id, reply.content[ARRAYS])
         reply.content[ARRAYS] = recorded
 
@@ -155,12 +152,12 @@ UPDATES: dict[str, Attack | None] = {
 def lying_about(wants: str) -> Iterator[None]:
     """Let attackers flip their updates and say whatever gets them chosen."""
 
-    def in_training(received: ArrayRecord | None, reply: Message) -> None:
-        _scaled(-1)(received, reply)
+    def in_training(message: Message, reply: Message) -> None:
+        _scaled(-1)(message, reply)
         metrics = reply.content.metric_records[METRICS]
         metrics[TRAIN_LOSS] = 1e6
 
-    def when_asked(_received: ArrayRecord | None, reply: Message) -> None:
+    def when_asked(message: Message, reply: Message) -> None:
         record = record_at(reply.content, METRICS, MetricRecord)
         if record is not None and wants in record:
             record[wants] = {SIMILARITY: -1.0, LOSS: 1e6}[wants]
@@ -169,7 +166,7 @@ def lying_about(wants: str) -> Iterator[None]:
         yield
 
 
-def _fake_affinity(_received: ArrayRecord | None, reply: Message) -> None:
+def _fake_affinity(message: Message, reply: Message) -> None:
     """Claim to fit best where one fits worst; the update itself is honest."""
     told = record_at(reply.content, AFFINITY, ConfigRecord)
     if told is None:

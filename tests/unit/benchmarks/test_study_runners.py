@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from forager.benchmarks.attacks import is_hostile
 from forager.benchmarks.security import run_attacked
 from forager.benchmarks.studies.data import blobs_file, prepared
 from forager.benchmarks.studies.runs import run_study
@@ -14,27 +15,24 @@ SMALL = {
 }
 
 
-def attacked(folder, attack, **more):
-    """Return a run under attack, and which clients failed."""
-    result = run_attacked({**SMALL, **more, "attack": attack, "output-dir": str(folder / attack)})
-    events = RunFolder.open(result.folder).read_events()
-    return result.rounds[-1], [e["failed"] for e in events if e.get("failed")]
-
-
-@pytest.mark.parametrize("selector", ["all", "cosage"])
-def test_attackers_spoil_the_model_and_do_not_fail(tmp_path, selector):
-    # CosAge asks first, and then the message to train names a model that the client holds.
-    clean, _ = attacked(tmp_path, "none", **{"client-selector": selector})
-    spoilt, failed = attacked(
-        tmp_path, "flipped and boosted ten times", **{"client-selector": selector}
+@pytest.mark.parametrize("selector", ["all", "dissimilarity"])
+def test_attackers_spoil_every_reply_and_do_not_fail(tmp_path, selector):
+    # A rule that asks first sends no model to train from: clients hold it already.
+    settings = {"client-selector": selector, "clients-per-round": 5}
+    result = run_attacked(
+        {**SMALL, **settings, "attack": "not a number", "output-dir": str(tmp_path)}
     )
-    assert failed == []
-    assert spoilt["accuracy"] < clean["accuracy"] - 0.2
+    events = RunFolder.open(result.folder).read_events()
+    chosen = [key for e in events if e["event"] == "selected" for key in e["chosen"]]
+    aside = [e for e in events if e["event"] == "quarantined"]
+    assert [e for e in events if e.get("failed")] == []
+    assert len(aside) == sum(map(is_hostile, chosen)) > 1
 
 
 def test_a_run_under_attack_counts_turns_and_asks_honest_clients(tmp_path):
     more = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2, "client-selector": "all"}
-    row, _ = attacked(tmp_path, "labels turned round", **more)
+    attack = {"attack": "labels turned round", "output-dir": str(tmp_path)}
+    row = run_attacked({**SMALL, **more, **attack}).rounds[-1]
     assert row["turns-hostile"] == pytest.approx(0.2)
     assert row["accuracy-honest"] > row["clients-accuracy-mean"]
 
