@@ -142,12 +142,14 @@ def page() -> Page:
 ANSWER = (
     (
         "On activities and text `ode` is above a reservoir of the same size, most of all "
-        "with little storage, and every label has holders ([eight data sets](no-harm.md))."
+        "with little storage, and every label has holders ([eight data sets](no-harm.md)). "
+        "The last layer ranks samples as all layers do, in less than half of the time."
     ),
     (
         "On images, traffic and synthetic data there is no difference; none of the paper's "
         "own gains was beyond chance after the correction, and its letter falls behind "
-        "where users are very unequal."
+        "where users are very unequal. What a sample is worth to the first model says little "
+        "of what it is worth 30 rounds later."
     ),
     (
         "Use `ode` for streams of sensors or text; for images a reservoir "
