@@ -52,7 +52,8 @@ def measure() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Print the table, one row per case."""
-    print(f"| {' | '.join(COLUMNS).replace('_', ' ')} |\n|{' --- |' * len(COLUMNS)}")
+    titles = " | ".join(COLUMNS).replace("_MB_s", " MB/s").replace("_", " ")
+    print(f"| {titles} |\n|{' --- |' * len(COLUMNS)}")
     for row in measure():
         print(f"| {' | '.join(form.format(row[name]) for name, form in COLUMNS.items())} |")
 
