@@ -125,6 +125,16 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
             "not below",
         ),
         Claim(
+            "Rules by loss bear plain flips",
+            tuple(
+                Trial(
+                    f"{r}, flips - no attack", lies, f"{r}, they flip", f"{r}, no attack", ACCURACY
+                )
+                for r in ("local-loss", "oort")
+            ),
+            "not below",
+        ),
+        Claim(
             "Taking turns bears flips better than lots",
             (compared("they flip", lies, "aoi", "random", ACCURACY),),
         ),
