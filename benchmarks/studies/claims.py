@@ -148,18 +148,22 @@ def outcome(mean: float, p_value: float) -> Outcome:
 def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
     """Return held, held in part, did not hold, or not shown.
 
-    A verdict over fewer than five seeds is preliminary.
+    That something is not worse does not hold where the interval lies below zero, corrected or not:
+    a correction that asks for strong evidence must not hide harm. A verdict over fewer than five
+    seeds is preliminary.
     """
     measured = [test for test in claim.tests if found[test] != "not measured"]
     if not measured:
         return "not measured"
-    results = [found[test] for test in measured]
-    good = [r == "above" if claim.expect == "above" else r != "below" for r in results]
+    if claim.expect == "above":
+        good = [found[test] == "above" for test in measured]
+    else:
+        good = [test.found.high >= 0 for test in measured]
     if all(good):
         word = "held"
     elif any(good):
         word = "held in part"
-    elif "below" in results:
+    elif claim.expect == "not below" or "below" in [found[test] for test in measured]:
         word = "did not hold"
     else:
         word = "no difference shown"

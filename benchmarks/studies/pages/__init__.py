@@ -37,7 +37,8 @@ _TAIL = """## Does a preset harm?
 Each run is a line in `benchmarks/records/`: config, seed, metrics by round, bytes, seconds, commit
 and versions. `make results` makes these pages and pictures from those lines; a test holds that they
 agree. `make results-rerun PAPER=gcfl` does the runs again. Verdicts are paired differences over
-seeds, corrected for the number of comparisons on a page (Holm); with fewer than five seeds they are
+seeds, corrected for the number of comparisons on a page (Holm); that nobody is worse off does not
+hold where an interval lies below zero, corrected or not. With fewer than five seeds verdicts are
 called preliminary.
 """
 

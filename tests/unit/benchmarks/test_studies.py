@@ -118,6 +118,12 @@ def test_verdicts(study, pairs, expect, word):
     assert verdict(one, outcomes([one])) == word
 
 
+def test_a_correction_does_not_hide_harm(study):
+    harm = claim(study, ("low", "high"), expect="not below")
+    corrected = dict.fromkeys(harm.tests, "level")  # as among very many comparisons
+    assert verdict(harm, corrected) == "did not hold"
+
+
 def test_what_was_not_run_is_called_so(study):
     empty = Study("none", "none", "", study.cells, study.seeds)
     one = claim(empty, ("high", "low"))
