@@ -121,8 +121,9 @@ def page() -> Page:
 ANSWER = (
     (
         "In long training, where networks learn wrong labels by heart, `gcfl` on a tenth of "
-        "the samples ends above training on all of them, and its coresets are clean. On the "
-        "paper's blobs it ends between all samples and the clean ones, as in its figure 2."
+        "the samples ends above training on all of them on digits, and level with it on "
+        "Fashion-MNIST. On the paper's blobs it ends between all samples and the clean ones, "
+        "as in its figure 2."
     ),
     (
         "The paper's rule prefers what is already learned: it is below random samples on "
