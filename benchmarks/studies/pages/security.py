@@ -18,8 +18,8 @@ _HEAD = """\
 
 **In short.** Runs with strangers should set `quarantine.norm-factor=3 quarantine.count-factor=5`:
 that costs nothing where nobody attacks, and stops boosted updates and lies about the number of
-samples. Do not choose clients by dissimilarity alone: under CosAge, which also counts ages, a lie is
-worth nothing. What is attacked and what is not defended: [security](../security.md).
+samples. Do not choose clients by dissimilarity alone: under CosAge, which also counts ages, a lie
+is worth nothing. What is attacked and what is not defended: [security](../security.md).
 
 Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
 over seeds, corrected for all comparisons on this page (Holm); that something costs or is worth
