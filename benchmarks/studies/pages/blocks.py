@@ -68,7 +68,8 @@ def _halving(study: Study) -> str:
     return (
         f"{runs} runs (`benchmarks/records/compare.jsonl`). {study.setting} Stopping after"
         f" {' and '.join(f'{s.budget.amount:.0f}' for s in stages[:-1])} rounds takes {spent:.0f}"
-        f" of {whole} rounds per seed, {100 * spent / whole:.0f} % of them.\n\n{Table(rows).markdown()}"
+        f" of {whole} rounds per seed, {100 * spent / whole:.0f} % of them.\n\n"
+        f"{Table(rows).markdown()}"
     )
 
 
