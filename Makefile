@@ -135,7 +135,7 @@ bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 results: $(STAMP) ## Make the pages and pictures of docs/results from benchmarks/records
 	@$(BIN)/python -m forager.benchmarks.studies pages
 
-results-rerun: $(STAMP) ## Do the runs of PAPER=cosage, gcfl, ode, auxo, ios or no-harm again; continues if stopped
+results-rerun: $(STAMP) ## Do the runs of PAPER=cosage, gcfl, ode, auxo, ios, no-harm, security or compare again; continues if stopped
 	$(BIN)/python -m forager.benchmarks.studies rerun $(PAPER)
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running

@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
 from ..client_app import app
 from ..client_app.identity import client_key
+from ..client_app.model_cache import with_held_models
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import (
@@ -53,7 +54,8 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
                 spoil(message, reply)
         return replies
 
-    app.HANDLERS[kind] = handle
+    # A client that was asked first is sent no model to train from: it holds that already.
+    app.HANDLERS[kind] = with_held_models(handle) if kind == "train" else handle
     try:
         yield
     finally:

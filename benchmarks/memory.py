@@ -67,14 +67,13 @@ def main() -> None:
         print(f"{one_round(arguments.way, arguments.replies, arguments.parameters):.0f}")
         return
     dense = 4 * arguments.parameters * arguments.replies / 2**20
-    print(
-        f"{arguments.replies} replies of {arguments.parameters:,} parameters: {dense:.0f} MB dense"
-    )
+    size = f"{arguments.replies} replies of {arguments.parameters:,} parameters, {dense:.0f} MB"
+    print(f"| aggregator | peak memory rises by, with {size} |\n| --- | --- |")
     sizes = ["--replies", str(arguments.replies), "--parameters", str(arguments.parameters)]
     for way in _WAYS:
         command = [sys.executable, "-m", "forager.benchmarks.memory", "--way", way, *sizes]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        print(f"  {way:20} peak rises by {float(output):6.0f} MB")
+        print(f"| {way} | {float(output):.0f} MB |", flush=True)
 
 
 if __name__ == "__main__":

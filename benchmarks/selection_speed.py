@@ -71,11 +71,10 @@ def _peak_megabytes(way: Callable[[], Any]) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("Choosing 100 of 1,000,000 clients; ratios to numpy.argsort of the same scores")
+    print("| 100 of 1,000,000 clients | over argsort of the same scores | peak memory |")
+    print("| --- | --- | --- |")
     for name, cost in measure().items():
-        print(
-            f"  {name:32} {1000 * cost.seconds:8.1f} ms {cost.ratio:6.2f} {cost.megabytes:6.0f} MB"
-        )
+        print(f"| {name} | {cost.ratio:.2f} | {cost.megabytes:.0f} MB |")
 
 
 if __name__ == "__main__":

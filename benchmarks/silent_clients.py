@@ -66,13 +66,13 @@ def rounds_per_hour(selector: str, silent: int, seed: int) -> float:
 def main() -> None:
     """Print a table: selectors down, silent clients across, mean of two seeds."""
     configure_logging(40)
-    print(f"{'':16}" + "".join(f"{silent} silent".rjust(12) for silent in (0, 1, 3)))
+    print("| selector | none silent | 1 of 10 | 3 of 10 |\n| --- | --- | --- | --- |")
     for selector in ("random", "cosage"):
         rates = [
             sum(rounds_per_hour(selector, silent, seed) for seed in range(2)) / 2
             for silent in (0, 1, 3)
         ]
-        print(f"{selector:16}" + "".join(f"{rate:12,.0f}" for rate in rates))
+        print(f"| {selector} | {' | '.join(f'{rate:,.0f}' for rate in rates)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -51,10 +51,11 @@ def measure() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the table, one column a case."""
-    rows = measure()
-    for name, form in COLUMNS.items():
-        print(f"{name:25}" + "".join(f"{form.format(row[name]):>12}" for row in rows))
+    """Print the table, one row per case."""
+    titles = " | ".join(COLUMNS).replace("_MB_s", " MB/s").replace("_", " ")
+    print(f"| {titles} |\n|{' --- |' * len(COLUMNS)}")
+    for row in measure():
+        print(f"| {' | '.join(form.format(row[name]) for name, form in COLUMNS.items())} |")
 
 
 def example_update(support: str, size: int) -> Floats:

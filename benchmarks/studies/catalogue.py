@@ -1,7 +1,7 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import auxo, cosage, gcfl, ios, no_harm, ode, tiny
+from . import auxo, compare, cosage, gcfl, ios, no_harm, ode, security, tiny
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
@@ -11,6 +11,8 @@ PAPERS: dict[str, Studies] = {
     "auxo": auxo.studies,
     "ios": ios.studies,
     "no-harm": no_harm.studies,
+    "security": security.studies,
+    "compare": compare.studies,
     "tiny": tiny.studies,
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ...tools.experiments.measures import Measure
+from ...tools.experiments.measures import Measure, Rows
 from ...tools.experiments.statistics import Difference, difference
 from .study import Study
 
@@ -41,6 +41,10 @@ class Trial:
         The difference that the paper reports, in the page's unit.
     baseline_measure : Measure, optional
         Of the baseline, if it is another.
+    unit : str
+        Of the difference, if it is not the page's; the picture leaves such tests out.
+    ratio : bool
+        Whether the page shows a ratio: the measures are then logarithms.
     """
 
     where: str
@@ -51,6 +55,8 @@ class Trial:
     scale: float = 100.0
     paper: float | None = None
     baseline_measure: Measure | None = None
+    unit: str = ""
+    ratio: bool = False
 
     @cached_property
     def found(self) -> Difference:
@@ -68,9 +74,12 @@ class Trial:
         found = self.found
         if not found.count:
             return "not measured"
-        if found.count == 1:
-            return f"{found.mean:+.1f}"
-        return f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+        mean, low, high = (self._shown(value) for value in (found.mean, found.low, found.high))
+        interval = f" [{low}, {high}]" if found.count > 1 else ""
+        return f"{mean}{interval} {self.unit}".rstrip()
+
+    def _shown(self, value: float) -> str:
+        return f"{math.exp(value):.2g}" if self.ratio else f"{value:+.1f}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,23 @@ class Claim:
     says: str
     tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
+
+
+def logarithm(measure: Measure) -> Measure:
+    """Return a measure's logarithm, so that differences are ratios.
+
+    >>> round(logarithm(Measure((), lambda rows: 100.0)).of([]), 3)
+    4.605
+    """
+
+    def value(rows: Rows) -> float | None:
+        found = measure.of(rows)
+        return None if found is None else math.log(found)
+
+    return Measure(measure.metrics, value)
+
+
+NOTHING = Measure((), lambda rows: 0.0)  # as a baseline: is there anything at all?
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -122,20 +148,39 @@ def outcome(mean: float, p_value: float) -> Outcome:
 def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
     """Return held, held in part, did not hold, or not shown.
 
-    A verdict over fewer than five seeds is preliminary.
+    That something is not worse does not hold where the interval lies below zero, corrected or not:
+    a correction that asks for strong evidence must not hide harm. A verdict over fewer than five
+    seeds is preliminary.
     """
     measured = [test for test in claim.tests if found[test] != "not measured"]
     if not measured:
         return "not measured"
-    results = [found[test] for test in measured]
-    good = [r == "above" if claim.expect == "above" else r != "below" for r in results]
+    if claim.expect == "above":
+        good = [found[test] == "above" for test in measured]
+    else:
+        good = [test.found.high >= 0 for test in measured]
     if all(good):
         word = "held"
     elif any(good):
         word = "held in part"
-    elif "below" in results:
+    elif claim.expect == "not below" or "below" in [found[test] for test in measured]:
         word = "did not hold"
     else:
         word = "no difference shown"
     few = min(test.found.count for test in measured) < ENOUGH_SEEDS
     return f"{word} (preliminary)" if few else word
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """Return the claims with their tests and verdicts, as Markdown."""
+    found = outcomes(claims)
+    shows_papers = any(test.paper is not None for claim in claims for test in claim.tests)
+    heads = ["claim", "tested on", "difference", *(["paper"] if shows_papers else []), "verdict"]
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for claim in claims:
+        for position, test in enumerate(claim.tests):
+            says, word = (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
+            paper = "" if test.paper is None else f"{test.paper:+g}"
+            cells = [says, test.where, test.text(), *([paper] if shows_papers else []), word]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

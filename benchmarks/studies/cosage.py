@@ -37,6 +37,32 @@ def digits() -> Study:
     return Study("cosage-digits", "cosage", setting, tuple(cells), range(10))
 
 
+def ordered() -> Study:
+    """Return clients whose ids follow their labels, where ties between ages can be broken by id.
+
+    Taking turns in the order of ids is what age does whose ties go to the lower id.
+    """
+    policies: dict[str, Settings] = {
+        **{name: POLICIES[name] for name in ("random", "aoi")},
+        "aoi, ties by id": {"client-selector": "round-robin"},
+        "cosage": POLICIES["cosage"],
+    }
+    common: Settings = {**COMMON, **SETTINGS["digits-1"], "study.data": "digits-by-label"}
+    cells = [
+        Cell(
+            f"ordered, {steps} steps: {policy}",
+            {**common, "partition": "natural", "local-steps": steps, **changes},
+        )
+        for steps in STEPS
+        for policy, changes in policies.items()
+    ]
+    setting = (
+        "Digits sorted by label and cut into 100 clients in that order, 10 per round; the rest as"
+        " above. With ties by id, age takes clients 0 to 9, then 10 to 19, and so on."
+    )
+    return Study("cosage-ordered", "cosage", setting, tuple(cells))
+
+
 def features() -> Study:
     """Return the head of a frozen backbone, with one layer and with three as VGG16 has."""
     common: Settings = {
@@ -68,4 +94,4 @@ def features() -> Study:
 
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [digits(), features()]
+    return [digits(), ordered(), features()]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...core.storage.files import replacing
 from ...core.tasks import TaskSpec
-from ...core.tasks.datasets import load_raw, rows
+from ...core.tasks.datasets import blobs, load_raw, rows
 from ...tools.experiments.records import SweepError
 from ..data_part import write_part
 from ..features import features_file
@@ -31,8 +31,10 @@ SOURCES = {
     "wisdm": "WISDM 2019: 51 users, 6 activities, 5,890 and 1,550 windows, standardised",
     "traffic": "NSL-KDD: 10 classes of traffic, at most 500 training samples of each",
     "news": "20 Newsgroups by date: TF-IDF of 5,000 words, 4,000 and 2,000 posts",
+    "digits-by-label": "digits of 100 users in the order of their labels, one or two labels each",
 }
 _PER_CLASS = 500
+_USERS = 100
 
 
 def prepared(name: str, cache: Path) -> Path:
@@ -128,6 +130,49 @@ def _news(cache: Path) -> Arrays:
     return arrays
 
 
+def _digits_by_label(_cache: Path) -> Arrays:
+    """Return digits sorted by label and cut into equal parts: neighbours have the same label."""
+    raw = load_raw(TaskSpec(task="digits"))
+    labels = np.asarray(raw.y_train)
+    order = np.argsort(labels, kind="stable")
+    return {
+        "x_train": rows(raw.x_train, order),
+        "y_train": labels[order],
+        "user_train": np.arange(len(order)) * _USERS // len(order),
+        "x_test": np.asarray(raw.x_test),
+        "y_test": np.asarray(raw.y_test),
+    }
+
+
+def blobs_file(spread: float, seed: int, cache: Path) -> Path:
+    """Return ten blobs of one standard deviation, drawn with a seed; made if not there yet.
+
+    The motivating experiment of GCFL with equal blobs; those of the task ``blobs`` are unequal.
+    """
+    from sklearn.datasets import make_blobs  # takes over a second to import
+
+    target = cache / f"blobs-{spread:g}-{seed}.npz"
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        x, y = make_blobs(
+            n_samples=blobs.SAMPLES,
+            n_features=blobs.DIMENSIONS,
+            centers=blobs.BLOBS,
+            cluster_std=spread,
+            random_state=seed,
+        )
+        tested = int(len(y) * blobs.TEST_POOL_SHARE)  # points are in random order already
+        x = x.astype(np.float32)
+        with replacing(target) as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                **{"x_test": x[:tested], "y_test": y[:tested]},
+                **{"x_train": x[tested:], "y_train": y[tested:]},
+            )
+    return target
+
+
 _MAKERS: dict[str, Callable[[Path], Arrays]] = {
     "fashion": _part("fashion-mnist", "", 6000, 2000),
     "cifar-features": _cifar_features,
@@ -137,4 +182,5 @@ _MAKERS: dict[str, Callable[[Path], Arrays]] = {
     "wisdm": _standardised("wisdm51.npz"),
     "traffic": _capped_traffic,
     "news": _news,
+    "digits-by-label": _digits_by_label,
 }

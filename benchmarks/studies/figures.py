@@ -26,6 +26,7 @@ METHOD_COLOURS = {
     **dict.fromkeys(("random", "reservoir"), COLOURS[1]),
     **dict.fromkeys(("aoi", "fifo", "flexcfl", "nearest", "cosine"), COLOURS[2]),
     **dict.fromkeys(("skyline", "unlimited", "ifca", "dissimilarity"), COLOURS[3]),
+    "aoi, ties by id": COLOURS[4],
     **dict.fromkeys(("oort", "high-loss", "signed-overlap", "fedyogi"), COLOURS[4]),
 }
 GREY = "#808080"

@@ -19,6 +19,12 @@ SHORT = ("reservoir", "fifo", "ode", "ode-paper")
 IMAGES = "Fashion-MNIST"
 LONG = {"synthetic": SHORT, IMAGES: ("reservoir", "ode", "ode-paper")}
 PLACES = (2, 5, 10, 20)
+VALUED = ("activities (WISDM)", "traffic", IMAGES)
+PARTS: dict[str, Settings] = {
+    "last layer": {},
+    "all layers": {"ode.layers": 0},
+    "exact gradient": {"ode.estimator": "exact"},
+}
 
 
 def _common(name: str) -> Settings:
@@ -58,7 +64,7 @@ def images() -> Study:
 
 
 def places() -> Study:
-    """Return the paper's figure 7a: how much storage a device has."""
+    """Return how much storage a device has (section 4.3)."""
     name = "activities (WISDM)"
     cells = [
         Cell(
@@ -70,6 +76,41 @@ def places() -> Study:
     return Study("ode-places", "ode", "WISDM as above, 2 to 20 places per client.", tuple(cells))
 
 
+def parts() -> Study:
+    """Return ODE with more layers and better estimates: the paper's figure 3, and ODE-Exact."""
+    name = "activities (WISDM)"
+    cells = [
+        Cell(part, {**_common(name), "num-server-rounds": 100, **METHODS["ode-paper"], **changes})
+        for part, changes in PARTS.items()
+    ]
+    setting = (
+        "WISDM as above, `ode-paper`, 100 rounds, with the gradients of the last layer (the"
+        " simplified version, our default), of all layers, and with the exact global gradient in"
+        " place of its estimate."
+    )
+    return Study("ode-parts", "ode", setting, tuple(cells))
+
+
+def values() -> Study:
+    """Return how well one layer and an early look tell a sample's value: table 3 and figure 7."""
+    cells = [
+        Cell(
+            name,
+            {
+                **{**_common(name), **METHODS["reservoir"], "study.runner": "values"},
+                **{"num-server-rounds": 30, "evaluate-every": 30},
+            },
+        )
+        for name in VALUED
+    ]
+    setting = (
+        "Values of 500 training samples (eq. 6, exact global gradient) at the first model and after"
+        " 30 rounds with a reservoir; data and networks as above. Times are milliseconds of CPU"
+        " per sample, one sample at a time, on the machine that ran this."
+    )
+    return Study("ode-values", "ode", setting, tuple(cells))
+
+
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [rules(), images(), places()]
+    return [rules(), images(), places(), parts(), values()]

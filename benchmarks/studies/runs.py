@@ -1,8 +1,9 @@
 """The runner of the studies: any of the benchmarks' runners, with rows short enough to keep.
 
-Two keys of a cell are read here and not passed on. ``study.data`` names a prepared data set
-(`data.SOURCES`), so that a record holds no path. ``study.runner`` says which columns are measured
-besides those of ``rounds.csv``.
+Keys of a cell that begin with ``study.`` are read here and not passed on. ``study.data`` names a
+prepared data set (`data.SOURCES`) and ``study.spread`` the standard deviation of blobs, so that a
+record holds no path. ``study.runner`` says which columns are measured besides those of
+``rounds.csv``.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 from ...core.config import Scalar
 from ...tools.engine.local import LocalResult
-from .data import prepared
+from .data import blobs_file, prepared
 
 RUNNER = "forager.benchmarks.studies.runs:run_study"
 RUNNERS = {
@@ -23,6 +24,8 @@ RUNNERS = {
     "cohorts": "forager.benchmarks.cohort_runs:run_with_cohorts",
     "classes": "forager.benchmarks.worst_class:run_watched",
     "alignment": "forager.benchmarks.studies.alignment:run_alignment",
+    "attacked": "forager.benchmarks.security:run_attacked",
+    "values": "forager.benchmarks.studies.values:run_values",
 }
 COMMON: dict[str, Scalar] = {"checkpoint.every": 0, "report": False, "local.threads": 1}
 
@@ -34,6 +37,7 @@ _KEPT = (
     *("accuracy", "loss", "clients-accuracy-mean", "clients-accuracy-worst-10", "perplexity"),
     *("simulated", "cohorts", "ari", "clean-share", "worst-class", "fewest-holders", "labels"),
     *("clients-perplexity-mean", "class-", "epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
+    *("agreement of", "ms of", "turns-hostile"),
 )
 
 
@@ -48,6 +52,9 @@ def run_study(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     config = {**COMMON, **{k: v for k, v in overrides.items() if k not in own}}
     if "study.data" in own:
         path = prepared(own["study.data"], cache_folder())
+        config |= {"task": "npz", "data.path": str(path)}
+    if "study.spread" in own:
+        path = blobs_file(float(own["study.spread"]), int(config["seed"]), cache_folder())
         config |= {"task": "npz", "data.path": str(path)}
     module, _, function = RUNNERS[own.get("study.runner", "plain")].partition(":")
     run = getattr(import_module(module), function)

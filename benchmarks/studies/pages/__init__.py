@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
 from ... import speed_records
-from . import auxo, cosage, gcfl, ios, no_harm, ode
+from . import auxo, blocks, cosage, gcfl, ios, no_harm, ode, security
 from .page import Page
 
 FOLDER = ROOT / "docs" / "results"
@@ -38,7 +38,8 @@ _TAIL = """## Does a preset harm?
 Each run is a line in `benchmarks/records/`: config, seed, metrics by round, bytes, seconds, commit
 and versions. `make results` makes these pages and pictures from those lines; a test holds that they
 agree. `make results-rerun PAPER=gcfl` does the runs again. Verdicts are paired differences over
-seeds, corrected for the number of comparisons on a page (Holm); with fewer than five seeds they are
+seeds, corrected for the number of comparisons on a page (Holm); that nobody is worse off does not
+hold where an interval lies below zero, corrected or not. With fewer than five seeds verdicts are
 called preliminary.
 """
 
@@ -53,8 +54,11 @@ def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     lines = "".join(f"- [{p.title}]({p.key}.md): {p.answer[-1]}\n" for p in all_pages)
     found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
-    speed = speed_records.page_text(speed_records.read_records(), speed_records.PAGE.read_text())
-    return {"README.md": found, **made, "no-harm.md": no_harm.markdown(), "speed.md": speed}
+    made |= {"no-harm.md": no_harm.markdown(), "security.md": security.markdown()}
+    tables = blocks.blocks()
+    written = {name: blocks.filled((FOLDER / name).read_text(), tables) for name in blocks.PAGES}
+    written["speed.md"] = speed_records.page_text(speed_records.read_records(), written["speed.md"])
+    return {"README.md": found, **made, **written}
 
 
 def write_pages(folder: Path = FOLDER) -> list[Path]:
@@ -64,4 +68,5 @@ def write_pages(folder: Path = FOLDER) -> list[Path]:
     for name, text in texts(made).items():
         (folder / name).write_text(text)
         written.append(folder / name)
-    return written + [path for page in made for path in page.draw(folder)]
+    pictures = [path for page in made for path in page.draw(folder)]
+    return [*written, *pictures, security.draw(folder)]

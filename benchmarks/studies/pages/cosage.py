@@ -11,7 +11,7 @@ from ....tools.experiments.measures import (
 )
 from ....tools.experiments.tables import Column
 from ..claims import Claim, Trial
-from ..cosage import POLICIES, digits, features
+from ..cosage import POLICIES, STEPS, digits, features, ordered
 from .page import Curves, Page
 
 HEIGHT = mean_height("accuracy")
@@ -30,7 +30,7 @@ COLUMNS = (
 
 def page() -> Page:
     """Return the page."""
-    small, large = digits(), features()
+    small, large, sorted_ids = digits(), features(), ordered()
 
     def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Trial, ...]:
         return tuple(
@@ -45,9 +45,19 @@ def page() -> Page:
         Trial(f"CIFAR-10, {h}, against aoi", large, f"{h}: cosage", f"{h}: aoi", HEIGHT)
         for h in HEADS
     )
+    by_id = tuple(
+        Trial(
+            f"ids follow labels, {steps} steps, against {other}",
+            *(sorted_ids, f"ordered, {steps} steps: cosage", f"ordered, {steps} steps: {other}"),
+            HEIGHT,
+        )
+        for other in ("aoi, ties by id", "aoi")
+        for steps in reversed(STEPS)
+    )
     claims = (
         Claim("Better than age alone with many clients (figure 3)", (*against("aoi"), *heads)),
         Claim("Better than dissimilarity alone (figures 3 and 4)", against("dissimilarity")),
+        Claim("Better than age alone where client ids follow labels", by_id),
         Claim(
             "A smoother curve than age alone (figure 2)", against("aoi", jitter("accuracy"), -100)
         ),
@@ -65,16 +75,28 @@ def page() -> Page:
                 *(small, "accuracy", "accuracy"),
                 {s: {p: f"{s}: {p}" for p in POLICIES if "," not in p} for s in SETTINGS},
             ),
+            Curves(
+                *(sorted_ids, "accuracy", "accuracy"),
+                {
+                    f"ids follow labels, {steps} steps": {
+                        policy: f"ordered, {steps} steps: {policy}"
+                        for policy in ("cosage", "aoi", "aoi, ties by id", "random")
+                    }
+                    for steps in reversed(STEPS)
+                },
+            ),
         ),
-        tables={small.name: COLUMNS, large.name: COLUMNS},
-        studies=[small, large],
+        tables={study.name: COLUMNS for study in (small, sorted_ids, large)},
+        studies=[small, sorted_ids, large],
     )
 
 
 ANSWER = (
     (
         "With one class per client, CosAge is ahead of taking turns by age and of random "
-        "choice, and it is far ahead of dissimilarity alone everywhere."
+        "choice, and it is far ahead of dissimilarity alone everywhere. Where client ids "
+        "follow labels, age that breaks ties by id falls far behind; `aoi` breaks them at "
+        "random."
     ),
     (
         "With three classes per client it is level with age, and so it is on the features "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ....tools.experiments.tables import Column, summary_table
-from ..claims import Claim, Outcome, Trial, outcomes, verdict
+from ..claims import Claim, Outcome, Trial, claims_table, outcomes
 from ..figures import draw_curves, draw_differences
 from ..study import Study
 
@@ -72,8 +72,9 @@ class Page:
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw its pictures."""
+        shown = [test for test in self.tests() if not test.unit]
         first = draw_differences(
-            self.tests(), self.outcomes(), self.unit, folder / f"{self.key}-claims.svg"
+            shown, self.outcomes(), self.unit, folder / f"{self.key}-claims.svg"
         )
         more = [
             draw_curves(
@@ -107,7 +108,7 @@ class Page:
             self._caption(),
             "## The paper's claims",
             f"{self.cite}",
-            self._claims(),
+            claims_table(self.claims),
             *self._figures(),
             "## Tables",
             *(self._folded(study) for study in self.studies),
@@ -124,18 +125,6 @@ class Page:
             f" shown. Green diamonds: the paper's own. Corrected for {count} comparisons (Holm).*"
         )
 
-    def _claims(self) -> str:
-        found = self.outcomes()
-        lines = ["| claim | tested on | difference | paper | verdict |", "|" + " --- |" * 5]
-        for claim in self.claims:
-            for position, test in enumerate(claim.tests):
-                paper = "" if test.paper is None else f"{test.paper:+g}"
-                says, word = (
-                    (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
-                )
-                lines.append(f"| {says} | {test.where} | {test.text()} | {paper} | {word} |")
-        return "\n".join(lines)
-
     def _figures(self) -> list[str]:
         return [
             f"![{c.label} over rounds]({c.study.name}.svg)\n\n*{c.label[0].upper()}{c.label[1:]}"
@@ -144,12 +133,17 @@ class Page:
         ]
 
     def _folded(self, study: Study) -> str:
-        results = study.results
-        cells = [cell for cell in results.cells if results.runs[cell]]
-        if not cells:
-            return f"`{study.name}`: not measured yet."
-        table = summary_table(results, self.tables[study.name], cells=cells).markdown()
-        runs = sum(len(found) for found in results.runs.values())
-        seconds = sum(run.seconds for found in results.runs.values() for run in found.values())
-        head = f"<summary>{study.name}: {runs} runs, {seconds / 60:.0f} minutes</summary>"
-        return f'<details markdown="1">{head}\n\n{study.setting}\n\n{table}\n\n</details>'
+        return folded(study, self.tables[study.name])
+
+
+def folded(study: Study, columns: Sequence[Column]) -> str:
+    """Return the table of a study, to unfold."""
+    results = study.results
+    cells = [cell for cell in results.cells if results.runs[cell]]
+    if not cells:
+        return f"`{study.name}`: not measured yet."
+    table = summary_table(results, columns, cells=cells).markdown()
+    runs = sum(len(found) for found in results.runs.values())
+    seconds = sum(run.seconds for found in results.runs.values() for run in found.values())
+    head = f"<summary>{study.name}: {runs} runs, {seconds / 60:.0f} minutes</summary>"
+    return f'<details markdown="1">{head}\n\n{study.setting}\n\n{table}\n\n</details>'

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 from forager.benchmarks.studies import catalogue, pages
-from forager.benchmarks.studies.claims import Claim, Trial, holm, outcomes, verdict
+from forager.benchmarks.studies.claims import (
+    NOTHING,
+    Claim,
+    Trial,
+    holm,
+    logarithm,
+    outcomes,
+    verdict,
+)
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -43,10 +51,10 @@ def test_records_stay_small():
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_cell_is_a_config_that_is_allowed(study):
-    own = ("study.", "corrupted", "records-lost")
+    own = ("study.", "corrupted", "records-lost", "attack")
     for cell in study.cells:
         config = {k: v for k, v in cell.config.items() if not k.startswith(own)}
-        if "study.data" in cell.config:
+        if "study.data" in cell.config or "study.spread" in cell.config:
             config |= {"task": "npz", "data.path": "x.npz"}
         read_config(config)
 
@@ -110,6 +118,12 @@ def test_verdicts(study, pairs, expect, word):
     assert verdict(one, outcomes([one])) == word
 
 
+def test_a_correction_does_not_hide_harm(study):
+    harm = claim(study, ("low", "high"), expect="not below")
+    corrected = dict.fromkeys(harm.tests, "level")  # as among very many comparisons
+    assert verdict(harm, corrected) == "did not hold"
+
+
 def test_what_was_not_run_is_called_so(study):
     empty = Study("none", "none", "", study.cells, study.seeds)
     one = claim(empty, ("high", "low"))
@@ -122,6 +136,16 @@ def test_less_can_be_better(study):
     found = Trial("jitter", study, "low", "high", final("a"), scale=-100.0).found
     assert found.mean > 0
     assert found.low < found.mean < found.high
+
+
+def test_a_difference_can_have_a_unit_of_its_own(study):
+    one = Trial("time", study, "low", "high", final("a"), scale=-100.0, unit="s sooner")
+    assert one.text().endswith("] s sooner")
+    logs = logarithm(final("a"))
+    doubled = Trial("time", study, "low", "low", logs, scale=-1.0, unit="times as fast", ratio=True)
+    assert doubled.text() == "1 [1, 1] times as fast"
+    existing = Trial("any", study, "low", "low", final("a"), baseline_measure=NOTHING)
+    assert existing.found.mean == pytest.approx(50.4)
 
 
 def test_many_questions_need_stronger_answers():

@@ -1,0 +1,183 @@
+"""The page on attackers: what they cost under each defence."""
+
+from pathlib import Path
+
+from ....tools.experiments.measures import Measure, final
+from ....tools.experiments.tables import Column, Table
+from ..claims import Claim, Trial, claims_table, outcomes
+from ..figures import draw_differences
+from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates
+from ..study import Study
+
+ACCURACY, HONEST = final("accuracy"), final("accuracy-honest")
+TURNS = Column("their share of turns", final("turns-hostile"), ".0f", 100)
+_LYING = ("no attack", "they flip", "they flip and lie")
+
+_HEAD = """\
+# What attackers cost
+
+**In short.** Runs with strangers should set `quarantine.norm-factor=3 quarantine.count-factor=5`:
+that costs nothing where nobody attacks, and stops boosted updates and lies about the number of
+samples. Do not choose clients by dissimilarity alone: under CosAge, which also counts ages, a lie
+is worth nothing. What is attacked and what is not defended: [security](../security.md).
+
+Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
+over seeds, corrected for all comparisons on this page (Holm); that something costs or is worth
+nothing does not hold where the interval lies below zero."""
+_ON_UPDATES = """\
+Values that are not finite, and updates a million times too large, never reach an aggregator.
+Multi-Krum weighs what it keeps by the claimed numbers of samples, so a liar that it keeps counts
+for many."""
+_ON_LIES = """\
+Rules by loss may suffer from flips alone, without any lie: a flipped model makes losses large. A
+claim to be most dissimilar cannot be told from the truth. Rules without ages choose nobody more
+than twice as often as the average (`clients.at-most`). A loss that is implausible is set aside, so
+that rules by loss leave liars out."""
+_AGAIN = """\
+Every number here comes from `benchmarks/records/security-*.jsonl`.
+
+```
+make results
+make results-rerun PAPER=security
+```"""
+
+
+def markdown() -> str:
+    """Return the page."""
+    spoilt, lies, grouped = updates(), summaries(), cohorts()
+    parts = [
+        _HEAD,
+        "![Differences with 95 % intervals](security-claims.svg)",
+        "## What holds",
+        claims_table(_claims(spoilt, lies, grouped)),
+        "## Attacks on what is aggregated",
+        spoilt.setting,
+        _by_defence(spoilt),
+        _ON_UPDATES,
+        "## Lies about summaries",
+        lies.setting,
+        _by_rule(lies),
+        _ON_LIES,
+        "## Cohorts",
+        grouped.setting,
+        _by_way(grouped),
+        "## Run it again",
+        _AGAIN,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def draw(folder: Path) -> Path:
+    """Draw the differences."""
+    claims = _claims(updates(), summaries(), cohorts())
+    tests = [test for claim in claims for test in claim.tests]
+    path = folder / "security-claims.svg"
+    return draw_differences(tests, outcomes(claims), "points of accuracy", path)
+
+
+def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
+    def defended(attack: str, *defences: str) -> tuple[Trial, ...]:
+        where = "nobody attacks" if attack == "none" else attack
+        return tuple(
+            Trial(f"{where}, {d} - mean", spoilt, f"{attack}: {d}", f"{attack}: mean", ACCURACY)
+            for d in defences
+        )
+
+    def lied(rule: str) -> Trial:
+        before, after = f"{rule}, they flip", f"{rule}, they flip and lie"
+        return Trial(f"{rule}, lies - only flips", lies, after, before, ACCURACY)
+
+    def compared(where: str, study: Study, cell: str, baseline: str, by: Measure) -> Trial:
+        return Trial(
+            f"{where}, {cell} - {baseline}", study, f"{cell}, {where}", f"{baseline}, {where}", by
+        )
+
+    robust = ("median", "trimmed mean", "multi-krum")
+    boosted, many = "flipped and boosted ten times", "flipped, and claims 100 times the data"
+    nobody, barred = AFFINITY
+    return (
+        Claim(
+            "Tight bounds cost nothing where nobody attacks",
+            defended("none", "tight bounds"),
+            "not below",
+        ),
+        Claim(
+            "Robust aggregators cost nothing where nobody attacks",
+            defended("none", *robust),
+            "not below",
+        ),
+        Claim("Tight bounds stop updates ten times too large", defended(boosted, "tight bounds")),
+        Claim("Tight bounds stop lies about the number of samples", defended(many, "tight bounds")),
+        Claim(
+            "Robust aggregators help against a plain sign flip", defended("sign flipped", *robust)
+        ),
+        Claim(
+            "Robust aggregators help against replayed replies",
+            defended("replays its first reply", *robust),
+        ),
+        Claim("A lie is worth nothing under CosAge", (lied("cosage"),), "not below"),
+        Claim(
+            "A lie is worth nothing under dissimilarity alone",
+            (lied("dissimilarity"),),
+            "not below",
+        ),
+        Claim(
+            "A lie is worth nothing under rules by loss",
+            tuple(map(lied, ("local-loss", "oort"))),
+            "not below",
+        ),
+        Claim(
+            "Taking turns bears flips better than lots",
+            (compared("they flip", lies, "aoi", "random", ACCURACY),),
+        ),
+        Claim(
+            "Turned labels: the median and cohorts help honest clients",
+            tuple(
+                compared("attacked", grouped, w, "one model", HONEST)
+                for w in ("median", "auxo", "fl-hc")
+            ),
+        ),
+        Claim(
+            "Barring liars helps honest clients",
+            (compared("attacked", grouped, barred, nobody, HONEST),),
+        ),
+    )
+
+
+def _entry(study: Study, cell: str, by: Measure = ACCURACY) -> str:
+    found = study.results.estimate(cell, by)
+    return f"{found.mean:.3f} ± {found.std:.3f}" if found.count else "-"
+
+
+def _by_defence(study: Study) -> str:
+    rows = [["attack", *DEFENCES]]
+    rows += [[a, *(_entry(study, f"{a}: {d}") for d in DEFENCES)] for a in SPOILT]
+    return Table(rows).markdown()
+
+
+def _by_rule(study: Study) -> str:
+    rows = [["rule", *_LYING, "liars' share of turns"]]
+    for rule in RULES:
+        turns = study.results.estimate(f"{rule}, {_LYING[-1]}", TURNS.measure)
+        rows.append(
+            [
+                rule,
+                *(_entry(study, f"{rule}, {what}") for what in _LYING),
+                f"{TURNS.show(turns.mean)} %",
+            ]
+        )
+    return Table(rows).markdown()
+
+
+def _by_way(study: Study) -> str:
+    rows = [["attack", "way", "no attack", "attacked"]]
+    for attack, ways in (("labels turned round", WAYS), ("faked affinity", AFFINITY)):
+        rows += [
+            [
+                attack,
+                way,
+                *(_entry(study, f"{way}, {what}", HONEST) for what in ("no attack", "attacked")),
+            ]
+            for way in ways
+        ]
+    return Table(rows).markdown()
