@@ -62,8 +62,8 @@ def planted() -> Study:
         for method, changes in METHODS.items()
     ]
     setting = (
-        "Digits, 20 clients, 10 per round (all of them for CFL), softmax, 40 rounds. FlexCFL and IFCA"
-        " are given the number of groups. Accuracy on the clients' own held-out fifth."
+        "Digits, 20 clients, 10 per round (all for CFL), softmax, 40 rounds. FlexCFL and IFCA are"
+        " given the number of groups. Accuracy on the clients' own held-out fifth."
     )
     return Study("auxo-planted", "auxo", setting, tuple(cells))
 
