@@ -60,7 +60,7 @@ def images() -> Study:
         "6,000 images of Fashion-MNIST, LeNet, 50 clients with shards, 5 places, a five-hundredth"
         " of a client's data per round, 5 local epochs of full batches, 500 rounds."
     )
-    return Study("ode-images", "ode", setting, tuple(cells), range(3))
+    return Study("ode-images", "ode", setting, tuple(cells))
 
 
 def places() -> Study:
