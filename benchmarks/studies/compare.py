@@ -23,4 +23,4 @@ def studies() -> list[Study]:
         "Ten presets to the end: digits, softmax, 10 clients, Dirichlet 0.3, 5 per round, 100"
         " rounds. Accuracy on the server's test data."
     )
-    return [Study("compare", "compare", setting, cells, range(3))]
+    return [Study("compare", "compare", setting, cells)]
