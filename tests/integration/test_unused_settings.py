@@ -134,7 +134,7 @@ def test_that_would_show(small):
 
 def test_every_kind_of_method_is_here() -> None:
     assert {m.axis for m in SOME_NOT_READ} == {
-        *("data-selector", "cohorts", "similarity", "client-selector", "aggregator")
+        *("data-selector", "cohorts", "similarity", "client-selector", "aggregator", "uplink")
     }
     for name in ("crust", "agreement", "random", "unlimited"):
         assert methods("data-selector")[name] in SOME_NOT_READ
