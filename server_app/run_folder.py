@@ -225,7 +225,7 @@ class RunFolder:
         lines = self.events_path.read_bytes().split(b"\n")
         events = []
         for number, line in enumerate(lines, start=1):
-            event = _parse(line)
+            event = parsed_event(line)
             if event is not None:
                 events.append(event)
             elif line.strip() and number < len(lines):
@@ -284,7 +284,7 @@ def _line(event: Mapping[str, Any]) -> bytes:
     return json.dumps(to_plain(event), separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _parse(line: bytes) -> Event | None:
+def parsed_event(line: bytes) -> Event | None:
     """Return the event of a line, or None if the line holds none."""
     try:
         event = json.loads(line)
@@ -304,7 +304,7 @@ def _mend_torn_tail(file: BinaryIO | io.FileIO) -> None:
     file.seek(0)
     content = file.read() or b""
     start = content.rfind(b"\n") + 1
-    if _parse(content[start:]) is None:
+    if parsed_event(content[start:]) is None:
         file.truncate(start)
     else:
         _write_all(file, b"\n")

@@ -1,11 +1,10 @@
 """Read a log while it is being written."""
 
-import json
 import os
 import time
 from pathlib import Path
 
-from ...server_app.run_folder import Event
+from ...server_app.run_folder import Event, parsed_event
 
 
 class Tail:
@@ -39,7 +38,7 @@ class Tail:
             return [], False
         whole = data[: data.rfind(b"\n") + 1]
         self._position += len(whole)
-        events = [_parse(line) for line in whole.splitlines()]
+        events = [parsed_event(line) for line in whole.splitlines()]
         return [event for event in events if event is not None], again
 
     def quiet_seconds(self) -> float:
@@ -48,11 +47,3 @@ class Tail:
             return max(0.0, time.time() - self.path.stat().st_mtime)
         except FileNotFoundError:
             return 0.0
-
-
-def _parse(line: bytes) -> Event | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None
