@@ -92,18 +92,19 @@ def blobs() -> Study:
 
 
 def images() -> Study:
-    """Return the paper's network on CIFAR-10."""
+    """Return the paper's main experiment: its network on CIFAR-10 (table 1)."""
     common: Settings = {**COMMON, "study.data": "cifar", "model": "cnn", **WRONG}
-    common |= {"num-server-rounds": 120, "evaluate-every": 10}
-    cells = [
-        Cell(method, {**common, **METHODS[method]}) for method in ("random", "gcfl", "gcfl-paper")
-    ]
+    common |= {"num-server-rounds": 250, "evaluate-every": 10}
+    cells = [Cell(f"CIFAR-10: {method}", {**common, **METHODS[method]}) for method in SHORT]
     setting = (
-        "10,000 images of CIFAR-10, the paper's CNN, learning rate 0.01, batches of 32, one local"
-        " epoch, Dirichlet 0.4, 40 % wrong labels, a tenth of the samples, 120 of the paper's 250"
-        " rounds."
+        "10,000 images of CIFAR-10, the paper's CNN of 3.4 M parameters, 10 clients, Dirichlet 0.4,"
+        " all in every round, 250 rounds of one local epoch, batches of 32, learning rate 0.01 with"
+        " a cosine schedule, momentum 0.9, 40 % wrong labels, a tenth of the samples."
     )
-    return Study("gcfl-cifar", "gcfl", setting, tuple(cells), range(2))
+    # All samples for 250 rounds take the better part of an hour on one core.
+    return Study(
+        "gcfl-cifar", "gcfl", setting, tuple(cells), fewer={"CIFAR-10: fedavg": range(2)}
+    )
 
 
 def studies() -> list[Study]:
