@@ -3,7 +3,8 @@
 ``python -m forager.benchmarks.speed`` prints every number with its target and with how it has
 changed since the last record. With ``--record`` it is kept in ``benchmarks/records/speed.jsonl``
 and shown in ``docs/results/speed.md``. The two sides of a ratio take turns, round by round, so that
-other load on the machine hits both; the ratio of the medians is what counts.
+other load on the machine hits both; the ratio of the medians is what counts. A turn lasts at least
+a tenth of a second: short rounds follow each other, as they do in a run.
 """
 
 import argparse
@@ -53,6 +54,7 @@ IMAGES: dict[str, Scalar] = {
     "batch-size": 32,
 }
 MODES = {"one by one": "serial", "auto": "auto"}
+_TURN = 0.1  # seconds, in which short rounds follow each other as in a run
 
 
 def engine_round(overrides: dict[str, Scalar], folder: str) -> Callable[[], None]:
@@ -96,7 +98,7 @@ def measure(overrides: dict[str, Scalar], repeats: int) -> dict[str, float]:
         rounds = {"bare loop": bare_round(overrides)}
         for name, mode in MODES.items():
             rounds[name] = engine_round({**overrides, "local.trainer": mode}, folder)
-        seconds = side_by_side(rounds, repeats)
+        seconds = side_by_side(rounds, repeats, at_least=_TURN)
     bare = seconds.pop("bare loop")
     return {name: value / bare for name, value in seconds.items()}
 

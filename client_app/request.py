@@ -236,9 +236,9 @@ def all_training_data(contexts: Sequence[Context], task: Task) -> list[Samples]:
         return [training_data(context, task) for context in contexts]
     numbers, total = contexts.numbers, contexts.total
     data = [held.train for held in task.all_client_data(numbers, total)]
-    for number, samples in zip(numbers, data, strict=True):
-        if not len(samples):
-            raise ValueError(f"client '{number}' has no training data")
+    if not all(map(len, data)):
+        empty = next(n for n, samples in zip(numbers, data, strict=True) if not len(samples))
+        raise ValueError(f"client '{empty}' has no training data")
     return data
 
 

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 _PLAIN = frozenset({type(None), bool, int, str})
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _LEASE = ".lease"  # the number of the process that writes here: the highest
 
 
@@ -131,7 +133,7 @@ class RunFolder:
 
     def _which_lease_file(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.path / _LEASE)
+            found = os.stat(self._lease_name)
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_mtime_ns
@@ -141,6 +143,15 @@ class RunFolder:
             return int((self.path / _LEASE).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return 0
+
+    # As text, because every event needs them: to join paths takes longer than to ask the system.
+    @cached_property
+    def _lease_name(self) -> str:
+        return str(self.path / _LEASE)
+
+    @cached_property
+    def _events_name(self) -> str:
+        return str(self.events_path)
 
     @property
     def config_path(self) -> Path:
@@ -208,7 +219,7 @@ class RunFolder:
         """
         self.check_lease()
         try:
-            with self.events_path.open("a+b", buffering=0) as file:
+            with open(self._events_name, "a+b", buffering=0) as file:
                 _mend_torn_tail(file)
                 _write_all(file, _line(event))
         except OSError as error:
@@ -281,7 +292,10 @@ def new_name() -> str:
 
 
 def _line(event: Mapping[str, Any]) -> bytes:
-    return json.dumps(to_plain(event), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    try:
+        return _TO_JSON.encode(event).encode() + b"\n"  # most events are plain already
+    except (TypeError, ValueError):
+        return _TO_JSON.encode(to_plain(event)).encode() + b"\n"
 
 
 def parsed_event(line: bytes) -> Event | None:

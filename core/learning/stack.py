@@ -118,34 +118,38 @@ class _Batches:
     """The mini-batches of a stack of clients, those with most batches first."""
 
     def __init__(self, jobs: Sequence[Job], settings: TrainSettings, device: torch.device) -> None:
-        lengths = [len(job.data) for job in jobs]
+        lengths = [job.data.y.shape[0] for job in jobs]
         seeds = [job.seed for job in jobs]
         plans = batch_plans(lengths, settings.batch_size, settings.epochs, settings.steps, seeds)
-        used = plans != UNUSED
-        steps = used.any(2).sum(1)
-        self.order = np.argsort(-steps, kind="stable")
+        weighted = any(job.weights is not None for job in jobs)
+        alike = not weighted and min(lengths) == max(lengths)
+        used = (plans[:1] if alike else plans) != UNUSED  # one stands for all that are alike
+        steps = np.broadcast_to(used.any(2).sum(1), len(jobs))
+        self.order = np.arange(len(jobs)) if alike else np.argsort(-steps, kind="stable")
         self.sizes, self.steps = np.array(lengths)[self.order], steps[self.order]
-        self.x = torch.cat([jobs[i].data.x for i in self.order]).to(device)
-        self.y = torch.cat([jobs[i].data.y for i in self.order]).to(device)
+        ordered = jobs if alike else [jobs[i] for i in self.order.tolist()]
+        self.x = torch.cat([job.data.x for job in ordered]).to(device)
+        self.y = torch.cat([job.data.y for job in ordered]).to(device)
         offsets = np.cumsum(self.sizes) - self.sizes
         positions = np.maximum(plans[self.order], 0) + offsets[:, None, None]
-        weights = used[self.order] * self._sample_weights(jobs, positions)
+        weights = used if alike else used[self.order]
+        if weighted:
+            weights = weights * self._sample_weights(ordered, positions)
         totals = weights.sum(2, keepdims=True)
         weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
         # By steps, so that a step's are next to each other
         self._positions = torch.from_numpy(np.ascontiguousarray(positions.swapaxes(0, 1)))
         self._weights = torch.from_numpy(weights.swapaxes(0, 1).astype(np.float32, order="C"))
         self._positions, self._weights = self._positions.to(device), self._weights.to(device)
+        self._weights = self._weights.expand(-1, len(jobs), -1)
         # The clients that have such a batch
         self._active = (self.steps > np.arange(self.steps[0])[:, None]).sum(1).tolist()
 
-    def _sample_weights(self, jobs: Sequence[Job], positions: NDArray[np.int64]) -> Any:
-        if all(job.weights is None for job in jobs):
-            return 1.0
-        own = [jobs[i].weights for i in self.order]
-        sizes = self.sizes.tolist()
-        flat = [np.ones(n) if w is None else w for n, w in zip(sizes, own, strict=True)]
-        return np.concatenate(flat)[positions]
+    @staticmethod
+    def _sample_weights(jobs: Sequence[Job], positions: NDArray[np.int64]) -> NDArray[Any]:
+        own = [np.ones(len(job.data)) if job.weights is None else job.weights for job in jobs]
+        weights: NDArray[Any] = np.concatenate(own)[positions]
+        return weights
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Yield inputs, labels and sample weights of the clients that have such a batch."""

@@ -46,12 +46,12 @@ class Classification(Problem):
         """
         if not self.closed_form:
             return super().output_gradients(outputs, targets)
-        log_probabilities = functional.log_softmax(outputs, 1)
+        log_probabilities = outputs.log_softmax(1)
         labels = targets.unsqueeze(1)
         losses = -log_probabilities.gather(1, labels).squeeze(1)
         # Along any axis but the last, softmax takes a fifth of the time of an exponential.
         last = outputs.dim() == 2
-        gradients = log_probabilities.exp_() if last else functional.softmax(outputs, 1)
+        gradients = log_probabilities.exp_() if last else outputs.softmax(1)
         gradients.scatter_add_(1, labels, gradients.new_full(labels.shape, -1.0))
         return losses, gradients
 
