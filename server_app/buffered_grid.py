@@ -62,7 +62,7 @@ class BufferedGrid(PatientGrid):
                     yield reply
                     if exchange.received >= self.buffer:
                         break
-                if exchange.lacking and exchange.received < self.buffer:
+                if exchange.lacking:  # even if the round is over: they train for the next one
                     again, exchange.lacking = exchange.lacking, []
                     exchange.resent += len(again)
                     new |= self._send_out(again, exchange)
