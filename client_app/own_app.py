@@ -40,7 +40,7 @@ from ..selectors.similarities.index_overlap import top_k_support
 from ..selectors.similarities.power_norm import Reference
 from .hooks.coresets import fingerprint
 from .identity import client_key
-from .model_cache import HeldModel, hold, received_model
+from .model_cache import HeldModel, hold, received_models
 from .request import message_config
 from .state import ClientState
 
@@ -130,7 +130,7 @@ def summary(hooks: Hooks, message: Message, context: Context) -> RecordDict:
     """Return the similarity or the loss that the server asks for."""
     asked, data = entries(message_config(message)), hooks.data(context)
     wants = str(asked[WANTS])
-    model = received_model(message, context)
+    (model,) = received_models([message], [context])
     if model is None:
         return _metrics(data, {LACKS_BASE: 1})
     arrays = from_record(model.record)

@@ -27,7 +27,7 @@ from ..core.wire.records import filled, replies_to
 from ..selectors.similarities.power_norm import Reference
 from .hooks.similarity import as_reference, similarity
 from .identity import client_config, client_data, reply_header
-from .model_cache import HeldModel, hold, received_model
+from .model_cache import HeldModel, hold, received_models
 from .request import ClientRequest, client_requests, hooks_of, message_config
 from .training import prepare, trainer_of
 
@@ -64,7 +64,7 @@ def _about_models(
     task: Task,
 ) -> list[float | None]:
     """Return what each client finds; None where it lacks the model that its own builds on."""
-    models = [received_model(m, c) for m, c in zip(messages, contexts, strict=True)]
+    models = received_models(messages, contexts)
     able = [i for i, model in enumerate(models) if model is not None]
     clients = client_requests([messages[i] for i in able], [contexts[i] for i in able], task)
     values: list[float | None] = [None] * len(messages)

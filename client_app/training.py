@@ -200,10 +200,13 @@ def _own_model(message: Message, context: Context) -> dict[str, NDArray[Any]]:
     return train_one(trainer.model, job, settings, Plain(config), trainer.problem).arrays
 
 
-def evaluate_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Evaluate the model each client was sent on the client's own test data."""
+@with_held_models
+def evaluate_clients(
+    messages: Sequence[Message], contexts: Sequence[Context]
+) -> MutableSequence[Message]:
+    """Evaluate the model each client was sent or holds on the client's own test data."""
     task = client_task(contexts[0])
-    replies = []
+    replies: list[Message] = []
     for message, context in zip(messages, contexts, strict=True):
         data = client_data(context, task).test
         if not len(data):

@@ -92,6 +92,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         allowed=config.clients.names(),
         tags=read_tags(config.clients.tags),
         metrics=metrics,
+        keep_models=config.downlink == "changes",
     )
     strategy = build_strategy(config, federation)
     folder, state = _new_or_resumed(config)

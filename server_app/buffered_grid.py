@@ -7,6 +7,7 @@ from typing import Any
 from flwr.app import Message
 
 from .patient_grid import Exchange, PatientGrid
+from .short_messages import in_short
 
 
 class BufferedGrid(PatientGrid):
@@ -29,6 +30,7 @@ class BufferedGrid(PatientGrid):
         self._out: dict[str, int] = {}  # whose replies are awaited, by message
         self._expires: dict[str, float] = {}
         self._arriving: list[tuple[float, Message]] = []  # on a simulated clock, the next first
+        self._whole: dict[int, Message] = {}  # for those that may lack the model of a short message
 
     def stream(
         self,
@@ -48,9 +50,11 @@ class BufferedGrid(PatientGrid):
         exchange = Exchange("train", len(messages))
         self.last = exchange
         started = exchange.started = time.monotonic()
-        new = self._send(messages, self.deadline, exchange) if messages else {}
-        self._out |= new
-        self._expires |= dict.fromkeys(new, started + self.deadline)
+        exchange.whole, new = self._whole, dict[str, int]()
+        if messages:
+            short, whole, exchange.spared = in_short(messages, self.federation)
+            self._whole |= whole
+            new |= self._send_out(list(short), exchange)
         try:
             while self._out and exchange.received < self.buffer:
                 before = len(self._out)
@@ -58,6 +62,10 @@ class BufferedGrid(PatientGrid):
                     yield reply
                     if exchange.received >= self.buffer:
                         break
+                if exchange.lacking:  # even if the round is over: they train for the next one
+                    again, exchange.lacking = exchange.lacking, []
+                    exchange.resent += len(again)
+                    new |= self._send_out(again, exchange)
                 self._drop_late(exchange)
                 if len(self._out) == before and not self._arriving:
                     time.sleep(self.poll)
@@ -65,7 +73,16 @@ class BufferedGrid(PatientGrid):
             exchange.seconds = time.monotonic() - started
             self.federation.busy = set(self._out.values())
             self._expires = {i: when for i, when in self._expires.items() if i in self._out}
+            still = self.federation.busy
+            self._whole = {node: m for node, m in self._whole.items() if node in still}
             self._note(exchange)
+
+    def _send_out(self, messages: list[Message], exchange: Exchange) -> dict[str, int]:
+        """Send training messages, whose replies are awaited from now on."""
+        new = self._send(messages, self.deadline, exchange)
+        self._out |= new
+        self._expires |= dict.fromkeys(new, time.monotonic() + self.deadline)
+        return new
 
     def _arrived(self, new: dict[str, int]) -> Iterable[Message]:
         """Return the replies that are there now; on a simulated clock, the next one."""
@@ -87,7 +104,7 @@ class BufferedGrid(PatientGrid):
             unanswered = [i for i in unanswered if i not in answered]
         new.clear()
         self._arriving.sort(key=lambda arrival: arrival[0])
-        while self._arriving:
+        if self._arriving:  # one at a time: it may lead to another message
             when, reply = self._arriving.pop(0)
             passed = max(0.0, when - devices.clock)
             devices.pass_time(passed)

@@ -129,6 +129,7 @@ class LateReplies:
                 return
         key = self.federation.key(asked.node)
         self.federation.heard(key, now, answered=True)
+        self.federation.held.confirm(asked.node)
         self.federation.times.came_late(key, seconds, asked.round)
         self.federation.note(
             LateReplied(

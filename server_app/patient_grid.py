@@ -27,7 +27,7 @@ from ..strategies.grids import GridWrapper
 from ..strategies.late_reply import LateReply
 from ..strategies.observations import lacks_model
 from .late_replies import LateReplies, most_bytes, too_large
-from .short_messages import in_short
+from .short_messages import BRING_A_MODEL, in_short
 
 _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
@@ -50,7 +50,7 @@ class Exchange:
     late: list[str] = field(default_factory=list)
     bytes_down: int = 0
     bytes_up: int = 0
-    bytes_spared: int = 0
+    spared: dict[int, int] = field(default_factory=dict)  # bytes that a node was not sent
     resent: int = 0
     # What to send to a node if it does not hold the model that its message went without
     whole: dict[int, Message] = field(default_factory=dict)
@@ -182,8 +182,8 @@ class PatientGrid(GridWrapper):
         whole, lives = messages, 1.0
         if exchange.kind == "train":
             exchange.limit = math.inf if devices is None else limit
-            messages, exchange.whole, exchange.bytes_spared = in_short(messages, self.federation)
             lives = _LIVES
+        messages, exchange.whole, exchange.spared = in_short(messages, self.federation)
         waiting = self._send(messages, lives * limit, exchange)
         enough = len(messages) if enough is None else enough
         arrived: list[Message] = []
@@ -378,7 +378,8 @@ class PatientGrid(GridWrapper):
             size, names = sizes_of(reply.content)
             exchange.bytes_up += size
             if node in exchange.whole and lacks_model(reply):
-                self.federation.learn_held([node], "")
+                self.federation.held.learn([node], "")
+                exchange.spared.pop(node, None)
                 exchange.lacking.append(exchange.whole.pop(node))
                 exchange.lost[node] = seconds
                 continue
@@ -392,6 +393,8 @@ class PatientGrid(GridWrapper):
                 continue
             exchange.received += 1
             heard(key_of(node), self.round, answered=True)
+            if exchange.kind in BRING_A_MODEL:
+                self.federation.held.confirm(node)
             yield reply
 
     def _simulated(self, reply: Message) -> float:
@@ -431,7 +434,7 @@ class PatientGrid(GridWrapper):
                 failed=exchange.failed,
                 late=exchange.late,
                 resent=exchange.resent,
-                bytes_spared=exchange.bytes_spared,
+                bytes_spared=sum(exchange.spared.values()),
                 bytes_down=exchange.bytes_down,
                 bytes_up=exchange.bytes_up,
                 seconds=exchange.seconds,

@@ -15,6 +15,7 @@ _FREE_KEYS = {
     "tensorboard",
     "report",
     "strategy",
+    "downlink",
 }
 _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path", "data.cache-dir")
 

@@ -25,6 +25,7 @@ from ..core.wire.records import filled, node_of, record_at, sender_of, sent_arra
 from ..core.wire.text import shorten
 from .admission import Admission
 from .grids import GridWrapper, as_sequence
+from .held_models import HeldModels
 from .questions import Route, question
 from .response_times import ResponseTimes
 from .roster import Roster
@@ -34,7 +35,6 @@ _LONGEST_REST = 64  # most rounds for which a silent client is left alone
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
 _SHOWN, _MOST_NAMED = 5, 100  # clients in one line of the log, and in one event
-_MOST_HELD = 100_000  # nodes whose held model is known; others are sent the whole model
 
 Journal = Callable[[Event], None]
 
@@ -68,6 +68,8 @@ class Federation:
         Only nodes with at least one of these tags may take part.
     metrics : sequence of Metric (default: accuracy)
         What models are judged by; the first is the one that matters.
+    keep_models : bool (default: False)
+        Whether clients are to keep the model of every message, so that the next can be a change.
     route : str (default: "query")
         How questions reach clients: see :mod:`strategies.questions`.
     """
@@ -82,6 +84,7 @@ class Federation:
         allowed: Collection[str] = (),
         tags: Collection[str] = (),
         metrics: Sequence[Metric] = (ACCURACY,),
+        keep_models: bool = False,
         route: Route = "query",
     ) -> None:
         self.roster = Roster(route)
@@ -102,7 +105,7 @@ class Federation:
         self._sent_for: dict[int, str | None] = {}  # the cohort that each of them is of
         self._cohort: str | None = None
         self.times = ResponseTimes()
-        self._held: dict[int, str] = {}  # the tag of the model that a node was last asked about
+        self.held = HeldModels(every_message=keep_models)
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
 
@@ -208,24 +211,6 @@ class Federation:
     def cohort_of(self, node_id: int) -> str | None:
         """Return the cohort whose model a client was sent last; None if there are no cohorts."""
         return self._sent_for.get(node_id)
-
-    def holds(self, node_id: int) -> str:
-        """Return the tag of the model that a node keeps; empty if it is not known to keep one."""
-        return self._held.get(node_id, "")
-
-    def anybody_holds(self) -> bool:
-        """Return whether any node is known to keep a model."""
-        return bool(self._held)
-
-    def learn_held(self, nodes: Iterable[int], tag: str) -> None:
-        """Learn that nodes keep the model of a tag, or with an empty one that they keep none."""
-        if len(self._held) > _MOST_HELD:  # nodes come and go under new ids
-            self._held.clear()
-        for node in nodes:
-            if tag:
-                self._held[node] = tag
-            else:
-                self._held.pop(node, None)
 
     def sent_round(self, node_id: int) -> int:
         """Return the round in which a client was sent its model."""

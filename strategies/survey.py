@@ -13,10 +13,11 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ..core.wire import sparse
-from ..core.wire.arrays import flat_floats, from_record
-from ..core.wire.changes import BASE, CHANGE, TAG, encode_change, tag_of
+from ..core.wire.arrays import flat_change, flat_floats, from_record
+from ..core.wire.changes import BASE, CHANGE, TAG, encode_change, encode_shortest, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
 from .federation import Federation
+from .held_models import Arrays
 from .observations import answered, lacks_model
 
 
@@ -37,8 +38,7 @@ class Survey:
         self.bounded = bounded
         self.labels = labels
         self.resend = resend
-        self._model: dict[str, NDArray[Any]] = {}  # of the last question
-        self._tag = ""
+        self._last: dict[str, Arrays] = {}  # the model of the last question, by its tag
 
     def ask(
         self,
@@ -74,46 +74,52 @@ class Survey:
         if wants == HISTOGRAM:
             answers = federation.ask(grid, server_round, SUMMARY, nodes, {CONFIG: asked})
             return federation.readable(server_round, answers, read)
-        model = from_record(arrays)
+        model, held = from_record(arrays), federation.held
         tag = "" if self.resend else tag_of(model)
         whole: dict[str, Any] = asked | ({TAG: tag} if tag else {})
         if reference is not None:
             whole[REFERENCE] = encode_update(reference)
         in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}
-        holders = {node for node in nodes if tag and federation.holds(node) == self._tag != ""}
-        in_short = self._in_short(asked, tag, model, reference) if holders else None
+        known = held.models if held.every_message else self._last
+        encode = encode_shortest if held.every_message else encode_change
+        in_short: dict[str, dict[str, Any]] = {}  # by the model that a client holds
+        for base in {held.of(node) for node in nodes} & known.keys() if tag else ():
+            short = whole | {BASE: base, CHANGE: encode(known[base], model)}
+            if _is_shorter(short, known[base], model, reference):
+                in_short[base] = {CONFIG: short}
 
         def content(node: int) -> dict[str, Any]:
-            return in_short if in_short is not None and node in holders else in_full
+            return in_short.get(held.of(node), in_full)
 
         answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
         lacking = [node for node, answer in answers.items() if lacks_model(answer)]
         answers |= federation.ask(grid, server_round, SUMMARY, lacking, in_full)
         found = federation.readable(server_round, answers, read)
-        self._model, self._tag = model, tag
-        federation.learn_held(set(nodes) - set(found), "")
-        federation.learn_held(found, tag)
+        self._last = {tag: model}
+        if tag and held.every_message:
+            held.keep(tag, model)
+        held.learn(set(nodes) - set(found), "")
+        held.learn(found, tag)
         return found
 
-    def _in_short(
-        self,
-        asked: dict[str, Any],
-        tag: str,
-        model: dict[str, NDArray[Any]],
-        reference: Mapping[str, NDArray[Any]] | None,
-    ) -> dict[str, Any] | None:
-        """Return the question for those who hold the last model, if that is shorter."""
-        change = encode_change(self._model, model)
-        if change is None:
-            return None
-        short = asked | {TAG: tag, BASE: self._tag, CHANGE: change}
-        if reference is None:
-            shorter = sum(map(len, change)) < flat_floats(model).nbytes
-            return {CONFIG: short} if shorter else None
-        difference = flat_floats(model) - flat_floats(self._model)
-        if not np.array_equal(difference, flat_floats(reference)):  # a round was tried again
-            short[REFERENCE] = encode_update(reference)
-        return {CONFIG: short}
+
+def _is_shorter(
+    short: dict[str, Any],
+    before: Arrays,
+    after: Arrays,
+    reference: Mapping[str, NDArray[Any]] | None,
+) -> bool:
+    """Return whether a question with a change is shorter than one with the model.
+
+    A reference that is the change itself is taken out of it.
+    """
+    if short[CHANGE] is None:
+        return False
+    spared = flat_floats(after).nbytes
+    # It is not where a round was tried again, or where a client holds an older model.
+    if reference is not None and np.array_equal(flat_change(before, after), flat_floats(reference)):
+        spared += len(short.pop(REFERENCE))
+    return sum(map(len, short[CHANGE])) < spared
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, create_model
 
@@ -42,6 +42,11 @@ class General(Settings):
     aggregator: str = Field(default="fedavg", description="how updates become a model")
     objective: str = Field(default="sgd", description="what clients minimise")
     uplink: str = Field(default="dense", description="what clients send")
+    downlink: Literal["whole", "changes"] = Field(
+        default="whole",
+        description="what clients are sent: whole models, or only the changes since the last one, "
+        "which they then keep; the result is the same",
+    )
     privacy: str = Field(default="none", description="who adds noise")
     weighting: str = Field(default="examples", description="how much a client counts")
     task: str = Field(

@@ -1,8 +1,9 @@
 """A model as what has changed in it since another one that the receiver holds.
 
-The new values travel, not the differences: ``before + (after - before)`` is not always ``after`` in
-floating point, and both sides must hold the same model bit by bit. The difference, which a
-similarity is relative to, comes for free.
+Where few entries have changed, these and their new values travel; not the differences: ``before +
+(after - before)`` is not always ``after`` in floating point, and both sides must hold the same
+model bit by bit. Where almost all have, their bits are compressed: see
+:mod:`~core.wire.byte_planes`.
 """
 
 import hashlib
@@ -13,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import flat_floats
+from .byte_planes import Arrays, decode_planes, encode_planes
 from .subsets import MalformedUpdate, decode_subset, encode_subset
 
-Arrays = dict[str, NDArray[Any]]
-
-# Entries of a query's CONFIG: what the model is called that the receiver may keep, what the one is
-# called that it has changed from, and the change. Entry of METRICS in the answer of who lacks that.
+# Entries of a message's CONFIG: what the model is called that the receiver may keep, what the one
+# is called that it has changed from, and the change. The first is also the checksum of what comes
+# of it. Entry of METRICS in the answer of who lacks that.
 TAG = "model-tag"
 BASE = "base-tag"
 CHANGE = "change"
@@ -56,38 +57,54 @@ def encode_change(
     return [encode_subset(positions, new.size), new[positions].astype("<f4").tobytes()]
 
 
+def encode_shortest(
+    before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]
+) -> list[bytes] | None:
+    """Return a change in the form that takes fewer bytes; None for other names, types or shapes.
+
+    >>> before = {"w": np.ones(1000, np.float32)}
+    >>> few = {"w": np.where(np.arange(1000) == 7, np.float32(0.1), before["w"])}
+    >>> len(encode_shortest(before, few)), len(encode_shortest(before, {"w": few["w"] + 1}))
+    (2, 1)
+    """
+    if not _alike(before, after):
+        return None
+    by_entry, by_bit = encode_change(before, after), [encode_planes(before, after)]
+    if by_entry is None or sum(map(len, by_entry)) > len(by_bit[0]):
+        return by_bit
+    return by_entry
+
+
+def _alike(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> bool:
+    kinds = [[(n, a.dtype, a.shape) for n, a in arrays.items()] for arrays in (before, after)]
+    return kinds[0] == kinds[1]
+
+
 def _comparable(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> bool:
-    if list(before) != list(after):
-        return False
-    for name, new in after.items():
-        old = before[name]
-        if (old.dtype, old.shape) != (new.dtype, new.shape):
-            return False
-        if new.dtype != np.float32 and (new.dtype.kind == "f" or not np.array_equal(old, new)):
-            return False
-    return True
+    return _alike(before, after) and all(
+        new.dtype == np.float32 or (new.dtype.kind != "f" and np.array_equal(before[name], new))
+        for name, new in after.items()
+    )
 
 
-def apply_change(
-    before: Mapping[str, NDArray[Any]], change: Any
-) -> tuple[Arrays, NDArray[np.float32]]:
-    """Return the changed arrays, and the difference of their floats as one vector.
+def apply_change(before: Mapping[str, NDArray[Any]], change: Any) -> Arrays:
+    """Return the changed arrays.
 
     >>> before, after = {"w": np.float32([1, 2, 3])}, {"w": np.float32([1, 5, 3])}
     >>> apply_change(before, encode_change(before, after))
-    ({'w': array([1., 5., 3.], dtype=float32)}, array([0., 3., 0.], dtype=float32))
+    {'w': array([1., 5., 3.], dtype=float32)}
     """
-    if not isinstance(change, list) or [type(part) for part in change] != [bytes, bytes]:
-        raise MalformedUpdate("a change is two byte strings: positions and values")
+    kinds = [type(part) for part in change] if isinstance(change, list) else []
+    if kinds == [bytes]:
+        return decode_planes(before, change[0])
+    if kinds != [bytes, bytes]:
+        raise MalformedUpdate("a change is one byte string, or two: positions and values")
     flat = flat_floats(before).copy()
     positions = decode_subset(change[0], flat.size)
     if len(change[1]) != 4 * positions.size:
         raise MalformedUpdate(f"{len(change[1])} bytes are not {positions.size} float32 values")
-    values = np.frombuffer(change[1], dtype="<f4")
-    difference = np.zeros_like(flat)
-    difference[positions] = values - flat[positions]
-    flat[positions] = values
-    return _shaped_like(before, flat), difference
+    flat[positions] = np.frombuffer(change[1], dtype="<f4")
+    return _shaped_like(before, flat)
 
 
 def _shaped_like(before: Mapping[str, NDArray[Any]], flat: NDArray[np.float32]) -> Arrays:

@@ -1,6 +1,7 @@
 """Every decoder takes any bytes: it returns something sound or refuses, and never grows large."""
 
 import io
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from forager.client_app.sample_store import DiskStore
 from forager.core.storage import tree
 from forager.core.wire import sparse
 from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, to_record
+from forager.core.wire.byte_planes import decode_planes, encode_planes
 from forager.core.wire.changes import apply_change, encode_change
 from forager.core.wire.sizes import record_bytes
 from forager.core.wire.subsets import MAX_SIZE, MalformedUpdate, decode_subset, encode_subset
@@ -156,13 +158,32 @@ changed = hnp.arrays(np.float32, (30, 20), elements=st.floats(-9, 9, width=32)).
 def test_changes(parts: Any) -> None:
     try:
         with little_memory(MEMORY):
-            after, difference = apply_change(BEFORE, list(parts))
+            after = apply_change(BEFORE, list(parts))
     except MalformedUpdate:
         return
     assert {n: (a.shape, a.dtype) for n, a in after.items()} == {
         n: (a.shape, a.dtype) for n, a in BEFORE.items()
     }
-    assert difference.shape == (600,)
+
+
+planes = hnp.arrays(np.uint32, (30, 20), elements=st.integers(0, 2**32 - 1)).map(
+    lambda w: encode_planes(BEFORE, {"w": w.view(np.float32), "n": np.array(4)})
+)
+# Streams of any length, as a forger may put in place of any plane.
+streams = st.lists(st.integers(0, 2**16).map(lambda n: zlib.compress(bytes(n))), max_size=13)
+
+
+@fuzz
+@given(st.one_of(st.binary(max_size=300), spoilt(planes), streams.map(b"".join)))
+def test_planes(data: bytes) -> None:
+    try:
+        with little_memory(MEMORY):
+            after = decode_planes(BEFORE, data)
+    except MalformedUpdate:
+        return
+    assert {n: (a.shape, a.dtype) for n, a in after.items()} == {
+        n: (a.shape, a.dtype) for n, a in BEFORE.items()
+    }
 
 
 LEAVES = st.one_of(

@@ -130,7 +130,7 @@ def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
 def test_who_is_chosen_is_not_sent_the_model_that_it_holds(small, monkeypatch, selector, wire):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": wire})
-    monkeypatch.setattr(patient_grid, "in_short", lambda messages, federation: (messages, {}, 0))
+    monkeypatch.setattr(patient_grid, "in_short", lambda messages, federation: (messages, {}, {}))
     whole = run_local(settings)
     assert last_model(short) == last_model(whole)
     first = 2 if selector == "cosage" else 1

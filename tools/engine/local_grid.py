@@ -21,6 +21,7 @@ from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
 from ...core.wire.broadcast import Broadcast, Messages, ReplyStack
+from ...core.wire.changes import TAG
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import (
     ARRAYS,
@@ -118,6 +119,7 @@ class LocalGrid(Grid):
         self._pending: dict[str, Message | Broadcast] = {}
         self._ids = count(1)
         self._stateful: set[int] = set()  # nodes that keep something
+        self._model_bytes = 0  # of the last model that was sent
 
     def set_run(self, run: Run) -> None:
         """Set the run."""
@@ -175,7 +177,7 @@ class LocalGrid(Grid):
             message = self._waiting(message_id)
             content = message.content
             if id(content) not in sizes:
-                sizes[id(content)] = sum(map(record_bytes, records_of(content, ArrayRecord)))
+                sizes[id(content)] = self._answer_bytes(content)
             size += sizes[id(content)]
             full = size > _PULL_BYTES and self.devices is None  # who is first is known at the end
             if batch and (full or _kind(message) != kind):
@@ -185,6 +187,15 @@ class LocalGrid(Grid):
         for message_id in waiting[: len(batch)]:
             del self._pending[message_id]
         return self._answers(kind, batch) if batch else []
+
+    def _answer_bytes(self, content: RecordDict) -> int:
+        """Return about how large an answer is: as the models of the message, sent or only named."""
+        if ARRAYS in entries(content):
+            self._model_bytes = record_bytes(entries(content)[ARRAYS])
+        config = record_at(content, CONFIG, ConfigRecord)
+        named = ARRAYS not in entries(content) and config is not None and TAG in config
+        sent = sum(map(record_bytes, records_of(content, ArrayRecord)))
+        return sent + (self._model_bytes if named else 0)
 
     def _waiting(self, message_id: str) -> Message:
         """Return a message that was not answered yet."""

@@ -24,6 +24,7 @@ from forager.core.config import default_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks.models import build_model
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.changes import BASE, CHANGE, TAG, encode_shortest, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG, ROUND
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.processes import process_table
@@ -125,6 +126,26 @@ def test_what_the_device_remembers_goes_to_and_fro(device: Callable[..., Context
     assert "sparse" in reply.content
     assert context.state["mine"] == ConfigRecord({"a": 1})
     assert "residual" in ClientState(context)
+
+
+def test_a_model_that_came_whole_is_changed_by_the_next_message(
+    device: Callable[..., Context], tmp_path: Path
+) -> None:
+    context, first, second = device(), training(1), training(2)
+    before = from_record(first.content.array_records[ARRAYS])
+    after = {name: array + np.float32(0.001) for name, array in before.items()}
+    first.content.config_records[CONFIG][TAG] = tag_of(before)
+    assert app(first, context).has_content()
+    alone = device(**{"resident-seconds": 0, "state-dir": str(tmp_path / "other")})
+    second.content[ARRAYS] = to_record(after)
+    wanted = from_record(app(second, alone).content.array_records[ARRAYS])
+    short = training(2)
+    del short.content[ARRAYS]
+    change = encode_shortest(before, after)
+    short.content[CONFIG].update({TAG: tag_of(after), BASE: tag_of(before), CHANGE: change})
+    reply = app(short, context)
+    assert tag_of(from_record(reply.content.array_records[ARRAYS])) == tag_of(wanted)
+    assert len(workers(tmp_path)) == 1
 
 
 def test_a_worker_is_replaced_when_data_change_and_when_it_was_killed(
