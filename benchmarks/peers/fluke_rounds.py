@@ -1,7 +1,15 @@
 # mypy: ignore-errors
 """A round of fluke: ``python benchmarks/peers/fluke_rounds.py``."""
 
-from fluke import FlukeENV
+import torch
+
+# fluke imports torchvision, whose wheel on PyPI cannot load its operators beside a torch for the CPU
+# only, and then fails while it describes them. fluke needs none of them.
+_OPERATORS = torch.library.Library("torchvision", "DEF")
+for _name in ("nms", "qnms"):
+    _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+from fluke import FlukeENV  # noqa: E402
 from fluke.algorithms.fedavg import FedAVG
 from fluke.client import Client
 from fluke.config import OptimizerConfigurator
