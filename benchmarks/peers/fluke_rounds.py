@@ -1,15 +1,8 @@
 # mypy: ignore-errors
 """A round of fluke: ``python benchmarks/peers/fluke_rounds.py``."""
 
-import torch
-
-# fluke imports torchvision, whose wheel on PyPI cannot load its operators beside a torch for the CPU
-# only, and then fails while it describes them. fluke needs none of them.
-_OPERATORS = torch.library.Library("torchvision", "DEF")
-for _name in ("nms", "qnms"):
-    _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-from fluke import FlukeENV  # noqa: E402
+import torchvision_on_cpu  # noqa: F401  (first: fluke imports torchvision)
+from fluke import FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.client import Client
 from fluke.config import OptimizerConfigurator
