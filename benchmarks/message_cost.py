@@ -3,9 +3,9 @@
 ``python -m forager.benchmarks.message_cost processes|federation``
 
 Flower starts a process for every message. ``processes``: seconds of CPU of such a process, by kind
-of message, against the floor, a process that imports what Flower's own program does and nothing of
-ours. ``federation``: seconds from message to reply at a real SuperLink and SuperNode on this
-machine, Flower's waiting between looks included. Both with and without a resident worker.
+of message, and of one that only starts and ends: Flower's own program, that of ``docker/lean``,
+which devices use, and the latter with a resident worker. ``federation``: seconds from message to
+reply at a real SuperLink and SuperNode on this machine, Flower's waiting between looks included.
 """
 
 import argparse
@@ -17,19 +17,23 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..core.config import Scalar
+from ..core.config import Scalar, default_config
 from ..core.wire.events import Exchanged, as_events
 from ..core.wire.keys import IDENTIFY, SUMMARY
 from ..server_app.run_folder import RunFolder
-from ..tools.flower.env import PROJECT
+from ..tools.experiments.tables import Table
+from ..tools.flower.env import PROGRAMS, PROJECT
 from ..tools.flower.run import wait_for_end
 from .federation import Federation
+from .watched import cpu_of_process, memory_of_process
 
+_NOTHING = "none"  # the program starts, reads its options and ends
 KINDS = (IDENTIFY, SUMMARY, "train", "evaluate")
 RUN: dict[str, Scalar] = {
     "task": "npz",
@@ -37,7 +41,7 @@ RUN: dict[str, Scalar] = {
     "data.client-test-share": 0.2,
     "model": "softmax",
 }
-_FLOOR = "import flwr.supernode.cli"  # what the program flwr-clientapp does first
+FLOWERS, LEAN = PROGRAMS / "flwr-clientapp", PROJECT / "docker" / "lean" / "flwr-clientapp"
 
 
 def write_data(folder: Path) -> Path:
@@ -52,7 +56,8 @@ def write_data(folder: Path) -> Path:
 def cpu_of(command: Sequence[str]) -> float:
     """Return the seconds of CPU that a command takes, its children included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=PROJECT)
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, env=env, cwd=PROJECT, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -74,42 +79,48 @@ def cpu_of_worker(state: Path) -> float:
     worker = worker_of(state)
     if worker is None:
         return 0.0
-    fields = (worker / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_of_process(worker)
 
 
 def memory_of_worker(state: Path) -> int:
     """Return the resident memory of the worker in bytes."""
     worker = worker_of(state)
-    pages = 0 if worker is None else int((worker / "statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0 if worker is None else memory_of_process(worker)
 
 
 def processes(repeats: int) -> None:
-    """Print CPU seconds a message, as they are and as a multiple of the floor."""
+    """Print seconds of CPU per message, the median of some repeats."""
     with tempfile.TemporaryDirectory() as folder:
         own, state = write_data(Path(folder)), Path(folder, "state")
         node = {"client-id": "camera", "data-path": str(own), "state-dir": str(state)}
-        itself = [sys.executable, "-m", "forager.benchmarks.one_message", json.dumps(RUN)]
-        stays = {**node, "resident-seconds": 600}
-        ways = {"a process": {**node, "resident-seconds": 0}, "with a resident worker": stays}
-        cpu_of([*itself, "train", json.dumps(stays)])  # starts the worker
+        alone, stays = {**node, "resident-seconds": 0}, {**node, "resident-seconds": 600}
+        ways = {
+            "Flower's program": (FLOWERS, alone),
+            "lean program": (LEAN, alone),
+            "lean program, resident worker": (LEAN, stays),
+        }
+        cpu_of(_answering(LEAN, "train", stays))  # starts the worker
         found: dict[tuple[str, str], list[float]] = defaultdict(list)
         for _ in range(repeats):  # in turn, so that a busy machine is busy for all of them
-            found["floor", ""].append(cpu_of([sys.executable, "-c", _FLOOR]))
-            for kind in KINDS:
-                for way, config in ways.items():
+            for way, (program, config) in ways.items():
+                found[_NOTHING, way].append(cpu_of([sys.executable, str(program), "--help"]))
+                for kind in KINDS:
                     before = cpu_of_worker(state)
-                    spent = cpu_of([*itself, kind, json.dumps(config)])
+                    spent = cpu_of(_answering(program, kind, config))
                     found[kind, way].append(spent + cpu_of_worker(state) - before)
         memory = memory_of_worker(state)
-    floor = statistics.median(found["floor", ""])
-    print(f"floor: {floor:.2f} s of CPU; memory of the worker: {memory / 1e6:.0f} MB\n")
-    print("| message | " + " | ".join(f"{way}: s, times the floor" for way in ways) + " |")
-    print("| --- |" + " --- |" * len(ways))
-    for kind in KINDS:
-        cells = [statistics.median(found[kind, way]) for way in ways]
-        print(f"| {kind} | " + " | ".join(f"{c:.2f}, {c / floor:.2f}" for c in cells) + " |")
+    print(f"seconds of CPU; memory of the worker: {memory / 1e6:.0f} MB\n")
+    rows = [["message", *ways]]
+    for kind in (_NOTHING, *KINDS):
+        rows.append([kind, *(f"{statistics.median(found[kind, way]):.2f}" for way in ways)])
+    print(Table(rows).markdown())
+
+
+def _answering(program: Path, kind: str, node: Mapping[str, Any]) -> list[str]:
+    """Return the command that answers one message."""
+    run = json.dumps({**default_config(), **RUN})
+    module = [sys.executable, "-m", "forager.benchmarks.one_message"]
+    return [*module, str(program), run, kind, json.dumps(node)]
 
 
 def federation(rounds: int) -> None:

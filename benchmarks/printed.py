@@ -21,7 +21,9 @@ from ..tools.experiments.tables import Table
 
 RECORDS = ROOT / "benchmarks" / "records" / "printed.jsonl"
 COMMANDS = {
-    "message-cost": "python -m forager.benchmarks.message_cost processes --repeats 1",
+    "message-cost": "python -m forager.benchmarks.message_cost processes --repeats 3",
+    "load": "python -m forager.benchmarks.load --clients 50 200 --rounds 5",
+    "compiled": "python -m forager.benchmarks.compiled",
     "silent-clients": "python -m forager.benchmarks.silent_clients",
     "report-size": "python -m forager.benchmarks.report_size 100x200 1000x500",
     "memory": "python -m forager.benchmarks.memory --replies 100",

@@ -26,7 +26,7 @@ from ..core.tasks.metrics import Metric
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.events import Event, JudgedBy, RunStarted
-from ..core.wire.flower_private import is_simulation
+from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation import Federation
@@ -44,6 +44,7 @@ from .loop import Evaluate, Loop
 from .patient_grid import PatientGrid
 from .resume import check_same_run
 from .run_folder import RunFolder
+from .side_by_side import SideBySide
 from .title import run_title
 
 _log = logging.getLogger("forager")
@@ -166,6 +167,8 @@ def _check_target(target: float, metric: Metric) -> None:
 
 def _patient(grid: Grid, federation: Federation, config: RunConfig) -> PatientGrid:
     waits = {"deadline": config.round.deadline, "poll": config.round.poll}
+    if is_remote(grid):
+        grid = SideBySide(grid, wait=config.round.poll)
     if config[Aggregation].buffer:
         return BufferedGrid(grid, federation, buffer=config[Aggregation].buffer, **waits)
     return PatientGrid(grid, federation, **waits)

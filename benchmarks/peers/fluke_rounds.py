@@ -1,6 +1,7 @@
 # mypy: ignore-errors
 """A round of fluke: ``python benchmarks/peers/fluke_rounds.py``."""
 
+import torchvision_on_cpu  # noqa: F401  (first: fluke imports torchvision)
 from fluke import FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.client import Client

@@ -27,6 +27,7 @@ __all__ = [
     "context_from_bytes",
     "context_to_bytes",
     "empty_run",
+    "is_remote",
     "is_simulation",
     "message_from_bytes",
     "message_to_bytes",
@@ -54,6 +55,11 @@ def empty_run() -> Any:
 def is_simulation(grid: Any) -> bool:
     """Return whether a grid is that of Flower's simulation; no where its name has changed."""
     return type(grid).__name__ == "InMemoryGrid"
+
+
+def is_remote(grid: Any) -> bool:
+    """Return whether a grid talks to a SuperLink elsewhere; no where its name has changed."""
+    return type(grid).__name__ == "HttpGrid"
 
 
 def message_to_bytes(message: Message) -> bytes:

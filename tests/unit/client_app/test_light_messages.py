@@ -8,10 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forager.core.config import default_config
 from forager.tools.flower.env import PROJECT
 
 LEAN = PROJECT / "docker" / "lean" / "flwr-clientapp"
-HEAVY = ("torch", "torchvision", "sklearn", "scipy", "matplotlib", "pandas", "datasets")
+HEAVY = (
+    "forager.core.config",
+    "torch",
+    "torchvision",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "pandas",
+    "datasets",
+)
 SCRIPT = """
 import json, sys
 from forager.benchmarks.one_message import answer_one
@@ -29,18 +39,20 @@ try:
     runpy.run_path(program, run_name="__main__")
 except SystemExit:
     import forager.client_app.app, forager.client_app.resident
-    heavy = ("sqlalchemy", "alembic", "torch", "forager.core.config")
+    heavy = ("sqlalchemy", "alembic", "fastapi", "pydantic", "torch", "forager.core.config")
     print([name for name in heavy if name in sys.modules])
 """
 
 
 @pytest.mark.parametrize(
-    ("kinds", "allowed"), [("query.identify", set()), ("train,evaluate", {"torch"})]
+    ("kinds", "allowed"),
+    [("query.identify", set()), ("train,evaluate", {"forager.core.config", "torch"})],
 )
 def test_what_a_message_imports(kinds: str, allowed: set[str], tmp_path: Path) -> None:
     own = tmp_path / "own.npz"
     np.savez(own, x_train=np.ones((30, 64), np.float32), y_train=np.arange(30) % 10)
-    run = {"task": "npz", "data.num-classes": 10, "data.client-test-share": 0.2}
+    npz = {"task": "npz", "data.num-classes": 10, "data.client-test-share": 0.2}
+    run = {**default_config(), **npz}
     node = {"client-id": "camera", "data-path": str(own)}
     arguments = [json.dumps(run), kinds, json.dumps(node), json.dumps(HEAVY)]
     path = os.pathsep.join([str(PROJECT), str(PROJECT / "selectors")])
