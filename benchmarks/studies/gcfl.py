@@ -102,9 +102,7 @@ def images() -> Study:
         " a cosine schedule, momentum 0.9, 40 % wrong labels, a tenth of the samples."
     )
     # All samples for 250 rounds take the better part of an hour on one core.
-    return Study(
-        "gcfl-cifar", "gcfl", setting, tuple(cells), fewer={"CIFAR-10: fedavg": range(2)}
-    )
+    return Study("gcfl-cifar", "gcfl", setting, tuple(cells), fewer={"CIFAR-10: fedavg": range(2)})
 
 
 def studies() -> list[Study]:
