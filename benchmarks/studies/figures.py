@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ...tools.experiments.results import Results
-from .claims import Outcome, Trial
+from .claims import ENOUGH_SEEDS, Outcome, Trial
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
@@ -48,19 +48,25 @@ _STYLE: dict[Any, Any] = {
 def draw_differences(
     tests: Sequence[Trial], found: Mapping[Trial, Outcome], unit: str, path: Path
 ) -> Path:
-    """Draw each test's difference with its 95 % interval, and the paper's as a diamond."""
+    """Draw each test's difference with its 95 % interval, and the paper's as a diamond.
+
+    Those with few seeds are hollow and have no interval.
+    """
     shown = [test for test in tests if test.found.count]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.4, 1.0 + 0.34 * len(shown)), layout="constrained")
         axes = figure.subplots()
         for height, test in enumerate(reversed(shown)):
             value, colour = test.found, OUTCOME_COLOURS[found[test]]
-            axes.plot([value.low, value.high], [height] * 2, color=colour, linewidth=2)
-            axes.plot(value.mean, height, "o", color=colour)
+            if test.few:  # whose interval would dwarf all others
+                axes.plot(value.mean, height, "o", markerfacecolor="none", color=GREY)
+            else:
+                axes.plot([value.low, value.high], [height] * 2, color=colour, linewidth=2)
+                axes.plot(value.mean, height, "o", color=colour)
             if test.paper is not None:
                 axes.plot(test.paper, height, "D", markerfacecolor="none", color="#009E73")
         axes.axvline(0, color=GREY, linewidth=1)
-        axes.set_yticks(range(len(shown)), [test.where for test in reversed(shown)])
+        axes.set_yticks(range(len(shown)), [test.where + test.seeds for test in reversed(shown)])
         axes.set_ylim(-0.6, len(shown) - 0.4)
         axes.set_xlabel(unit)
         axes.grid(axis="x", alpha=0.3)
@@ -77,6 +83,8 @@ def draw_curves(
 ) -> Path:
     """Draw a metric over rounds with 95 % bands; a panel per setting, a curve per method.
 
+    A curve of few seeds has no band, which would hide the others.
+
     ``panels`` has the cells by the title of their panel and by the method that they show.
     """
     with matplotlib.rc_context(_STYLE):
@@ -91,7 +99,8 @@ def draw_curves(
                 colour = METHOD_COLOURS.get(method, COLOURS[position % len(COLOURS)])
                 (line,) = axes.plot(rounds, [p.mean for p in points], color=colour, linewidth=1.6)
                 low, high = ([getattr(p, end) for p in points] for end in ("low", "high"))
-                axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+                if min((p.count for p in points), default=0) >= ENOUGH_SEEDS:
+                    axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
                 drawn[method] = line
             axes.set_title(title, fontsize=10, color=GREY)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
