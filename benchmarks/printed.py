@@ -26,6 +26,7 @@ COMMANDS = {
     "report-size": "python -m forager.benchmarks.report_size 100x200 1000x500",
     "memory": "python -m forager.benchmarks.memory --replies 100",
     "sparse-uplink": "python -m forager.benchmarks.sparse_uplink",
+    "buffered": "python -m forager.benchmarks.buffered",
     "selection-speed": "python -m forager.benchmarks.selection_speed",
 }
 
