@@ -128,7 +128,9 @@ def page() -> Page:
         title="ODE",
         cite=(
             "The paper's differences are those of ODE-Est and the reservoir (RS) in table 2, on its"
-            " own data: HARBOX instead of WISDM, and an industrial data set of traffic."
+            " own data: HARBOX instead of WISDM, and an industrial data set of traffic. On its"
+            " devices the simplified version takes 0.5 to 11 ms per sample and 12 to 17 MB, the"
+            " reservoir 0.05 ms and 1 to 2 MB (table 3)."
         ),
         answer=ANSWER,
         claims=claims,
@@ -168,15 +170,16 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "On activities and text `ode` is above a reservoir of the same size, most of all "
-        "with little storage, and every label has holders ([eight data sets](no-harm.md)). "
-        "The last layer ranks samples as all layers do, in less than half of the time."
+        "On activities and text `ode` gained over a reservoir of the same size, most with "
+        "little storage ([eight data sets](no-harm.md)), and every label has holders; over five "
+        "seeds that does not stand after the correction for all comparisons here. The last layer "
+        "ranks samples as all layers do, at a fraction of the time and memory."
     ),
     (
-        "On images, traffic and synthetic data there is no difference; none of the paper's "
-        "own gains was beyond chance after the correction, and its letter falls behind "
-        "where users are very unequal. What a sample is worth to the first model says little "
-        "of what it is worth 30 rounds later."
+        "On images, traffic and synthetic data there is no difference. None of the paper's "
+        "gains is beyond chance, and on synthetic users, who are very unequal, the interval of "
+        "its letter lies below zero. What a sample is worth to the first model says little of "
+        "what it is worth 30 rounds later."
     ),
     (
         "Use `ode` for streams of sensors or text; for images a reservoir "
