@@ -200,12 +200,12 @@ def claims_table(claims: Sequence[Claim]) -> str:
     """Return the claims with their tests and verdicts, as Markdown."""
     found = outcomes(claims)
     shows_papers = any(test.paper is not None for claim in claims for test in claim.tests)
-    heads = ["claim", "tested on", "difference", *(["paper"] if shows_papers else []), "verdict"]
+    heads = ["claim", "verdict", "tested on", "difference", *(["paper"] if shows_papers else [])]
     lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for claim in claims:
         for position, test in enumerate(claim.tests):
             says, word = (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
             paper = "" if test.paper is None else f"{test.paper:+g}"
-            cells = [says, test.where, test.text(), *([paper] if shows_papers else []), word]
+            cells = [says, word, test.where, test.text(), *([paper] if shows_papers else [])]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

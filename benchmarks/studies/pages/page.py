@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....tools.experiments.tables import Column, summary_table
 from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule
-from ..figures import draw_curves, draw_differences
+from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study
 
 _DIAMONDS = " Green diamonds: the paper's own."
@@ -89,10 +89,11 @@ class Page:
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw its pictures."""
-        shown = [test for test in self.tests() if not test.unit]
-        first = draw_differences(
-            shown, self.outcomes(), self.unit, folder / f"{self.key}-claims.svg"
-        )
+        found = self.outcomes()
+        whole = [
+            draw(self.claims, found, self.unit, folder / f"{self.key}-{name}.svg")
+            for draw, name in ((draw_differences, "claims"), (draw_claims, "short"))
+        ]
         more = [
             draw_curves(
                 c.study.results, c.panels, c.metric, c.label, folder / f"{c.study.name}.svg"
@@ -100,7 +101,7 @@ class Page:
             for c in self.curves
             if c.counts
         ]
-        return [first, *more]
+        return [*whole, *more]
 
     def short(self) -> str:
         """Return the section on "What we found"."""
@@ -109,7 +110,7 @@ class Page:
             "",
             " ".join(self.answer),
             "",
-            f"![{self.title}: differences with 95 % intervals]({self.key}-claims.svg)",
+            f"![{self.title}: differences with 95 % intervals]({self.key}-short.svg)",
             "",
             f"[All claims and tables]({self.key}.md); [how it works](../methods/{self.key}.md).",
         ]

@@ -71,9 +71,8 @@ def markdown() -> str:
 def draw(folder: Path) -> Path:
     """Draw the differences."""
     claims = _claims(updates(), summaries(), cohorts())
-    tests = [test for claim in claims for test in claim.tests]
     path = folder / "security-claims.svg"
-    return draw_differences(tests, outcomes(claims), "points of accuracy", path)
+    return draw_differences(claims, outcomes(claims), "points of accuracy", path)
 
 
 def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
