@@ -6,7 +6,7 @@ questions finds something by chance.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -156,7 +156,7 @@ def outcome(mean: float, p_value: float) -> Outcome:
     return "above" if mean > 0 else "below"
 
 
-def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
+def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
     """Return held, held in part, did not hold, or not shown.
 
     That something is not worse does not hold where the interval lies below zero, corrected or not:
