@@ -1,16 +1,18 @@
 """Time to an accuracy on slow and fast devices: wait for all, over-commit, or a buffer (FedBuff).
 
 ``python -m forager.benchmarks.buffered`` prints a row per way and selector: simulated seconds until
-the test accuracy is reached, uploads until then, and in how many seeds it was reached at all.
+the test accuracy is reached, the updates used until then, and in how many seeds it was reached.
 """
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from statistics import mean, stdev
 
 from ..core.wire.events import Evaluated, Exchanged, read_event
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
+from ..tools.experiments.tables import Table
 
 TARGET = 0.85
 CLIENTS, AT_A_TIME = 60, 10
@@ -59,6 +61,17 @@ def time_to_target(seed: int, **keys: int | float | str | bool) -> tuple[float, 
     return None
 
 
+def row(selector: str, way: str, seeds: Sequence[int]) -> list[str]:
+    """Return what one way of one selector took, over seeds."""
+    found = [time_to_target(seed, **SELECTORS[selector], **WAYS[way]) for seed in seeds]
+    done = [result for result in found if result is not None]
+    times = [seconds for seconds, _ in done]
+    spread = f" ± {stdev(times):.0f}" if len(times) > 1 else ""
+    took = f"{mean(times):.0f}{spread}" if times else "never"
+    updates = f"{mean(n for _, n in done):.0f}" if done else "-"
+    return [selector, way, took, updates, f"{len(done)} of {len(found)}"]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -66,17 +79,9 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=10)
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    print(f"{'':40s} seconds to {TARGET:.0%}     uploads   reached")
-    for selector, chosen in SELECTORS.items():
-        for way, how in WAYS.items():
-            found = [time_to_target(seed, **chosen, **how) for seed in seeds]
-            done = [result for result in found if result is not None]
-            times = [seconds for seconds, _ in done]
-            spread = stdev(times) if len(times) > 1 else 0.0
-            told = f"{mean(times):8.0f} +- {spread:4.0f}" if times else "   never        "
-            uploads = f"{mean(n for _, n in done):8.0f}" if done else "       -"
-            row = f"{selector + ': ' + way:40s} {told} {uploads}"
-            print(f"{row}   {len(done)} of {len(found)}", flush=True)
+    heads = ["who", "how", f"simulated s to {100 * TARGET:.0f} %", "updates used", "reached"]
+    rows = [row(selector, way, seeds) for selector in SELECTORS for way in WAYS]
+    print(Table([heads, *rows]).markdown())
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ COMMANDS = {
     "memory": "python -m forager.benchmarks.memory --replies 100",
     "sparse-uplink": "python -m forager.benchmarks.sparse_uplink",
     "downlink": "python -m forager.benchmarks.downlink",
+    "buffered": "python -m forager.benchmarks.buffered",
     "selection-speed": "python -m forager.benchmarks.selection_speed",
 }
 

@@ -34,6 +34,12 @@ GROUPS: dict[str, Settings] = {
     "no groups": {"partition": "dirichlet", "split.alpha": 0.3},
 }
 CORRUPTED = (0.05, 0.1, 0.15)
+LOST = (0.0, 0.05, 0.1, 0.2)  # figure 14c
+TWO = ("turned images, 2 groups", "permuted labels, 2 groups")
+# The paper's thresholds are for hundreds of participants.
+EAGER: Settings = {
+    **{"cohort.first-clustering": 2, "cohort.first-split": 4, "cohort.min-participants": 3}
+}
 # An accuracy that one model reaches in each setting, with whatever aggregator
 TARGETS = {
     "turned images, 2 groups": 0.70,
@@ -145,6 +151,31 @@ def corrupted() -> Study:
     return Study("auxo-corrupted", "auxo", setting, tuple(cells))
 
 
+def forgetful() -> Study:
+    """Return clients that lose their affinity records, among planted groups (figure 14c)."""
+    common: Settings = {
+        **{**COMMON, "num-clients": 20, "clients-per-round": 10},
+        **{"num-server-rounds": 40, "evaluate-every": 4},
+    }
+    letter: Settings = {**METHODS["auxo-paper"], **EAGER}
+    cells = []
+    for name in TWO:
+        cells.append(Cell(f"{name}: fedyogi", {**common, **GROUPS[name], **METHODS["fedyogi"]}))
+        cells += [
+            Cell(
+                f"{name}: {share:.0%} lost",
+                {**common, **GROUPS[name], **letter, "records-lost": share},
+            )
+            for share in LOST
+        ]
+    setting = (
+        "Planted groups as above, `auxo-paper` with low thresholds (clusters from round 2, splits"
+        " from round 4, 3 participants per part), so that it splits in a run of this size. Before"
+        " each training a client has lost its affinity records with this probability."
+    )
+    return Study("auxo-lost", "auxo", setting, tuple(cells))
+
+
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [planted(), speed(), users(), corrupted(), text()]
+    return [planted(), speed(), users(), corrupted(), forgetful(), text()]

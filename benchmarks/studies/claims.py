@@ -6,7 +6,7 @@ questions finds something by chance.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -69,14 +69,25 @@ class Trial:
         low, high = sorted((plain.low * self.scale, plain.high * self.scale))
         return Difference(plain.mean * self.scale, low, high, plain.p_value, plain.count)
 
+    @property
+    def few(self) -> bool:
+        """Whether there are too few seeds for a verdict."""
+        return 0 < self.found.count < ENOUGH_SEEDS
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds there are, if they are few."""
+        count = self.found.count
+        return f" ({count} seed{'s' * (count > 1)})" if self.few else ""
+
     def text(self) -> str:
-        """Return the difference with its 95 % interval."""
+        """Return the difference with its 95 % interval, and the number of seeds if it is low."""
         found = self.found
         if not found.count:
             return "not measured"
         mean, low, high = (self._shown(value) for value in (found.mean, found.low, found.high))
         interval = f" [{low}, {high}]" if found.count > 1 else ""
-        return f"{mean}{interval} {self.unit}".rstrip()
+        return f"{mean}{interval} {self.unit}".rstrip() + self.seeds
 
     def _shown(self, value: float) -> str:
         return f"{math.exp(value):.2g}" if self.ratio else f"{value:+.1f}"
@@ -145,14 +156,15 @@ def outcome(mean: float, p_value: float) -> Outcome:
     return "above" if mean > 0 else "below"
 
 
-def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
+def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
     """Return held, held in part, did not hold, or not shown.
 
     That something is not worse does not hold where the interval lies below zero, corrected or not:
-    a correction that asks for strong evidence must not hide harm. A verdict over fewer than five
-    seeds is preliminary.
+    a correction that asks for strong evidence must not hide harm. Tests with fewer than five seeds
+    do not count where others have as many; a verdict on nothing else is preliminary.
     """
-    measured = [test for test in claim.tests if found[test] != "not measured"]
+    tested = [test for test in claim.tests if found[test] != "not measured"]
+    measured = [test for test in tested if not test.few] or tested
     if not measured:
         return "not measured"
     if claim.expect == "above":
@@ -167,20 +179,33 @@ def verdict(claim: Claim, found: dict[Trial, Outcome]) -> str:
         word = "did not hold"
     else:
         word = "no difference shown"
-    few = min(test.found.count for test in measured) < ENOUGH_SEEDS
-    return f"{word} (preliminary)" if few else word
+    return f"{word} (preliminary)" if measured[0].few else word
+
+
+def rule(claims: Sequence[Claim]) -> str:
+    """Return how verdicts follow from differences, in words."""
+    found = outcomes(claims)
+    count = sum(each != "not measured" for each in found.values())
+    few = any(test.few for test in found)
+    return (
+        f"Intervals are of single differences. A verdict asks more, because {count} comparisons"
+        " find something by chance: a difference counts if it stands after Holm's correction for"
+        " all of them. So no difference may be shown where some intervals exclude zero. *Held*: in"
+        " every place; *held in part*: in some; *did not hold*: in none, and worse in at least one."
+        " That nothing is worse holds where no interval lies below zero, without a correction."
+    ) + (" Places with fewer than five seeds do not count for a verdict." if few else "")
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
     """Return the claims with their tests and verdicts, as Markdown."""
     found = outcomes(claims)
     shows_papers = any(test.paper is not None for claim in claims for test in claim.tests)
-    heads = ["claim", "tested on", "difference", *(["paper"] if shows_papers else []), "verdict"]
+    heads = ["claim", "verdict", "tested on", "difference", *(["paper"] if shows_papers else [])]
     lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for claim in claims:
         for position, test in enumerate(claim.tests):
             says, word = (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
             paper = "" if test.paper is None else f"{test.paper:+g}"
-            cells = [says, test.where, test.text(), *([paper] if shows_papers else []), word]
+            cells = [says, word, test.where, test.text(), *([paper] if shows_papers else [])]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

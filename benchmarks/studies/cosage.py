@@ -17,6 +17,7 @@ POLICIES: dict[str, Settings] = {
 }
 COMMON: Settings = {**PAPER, "study.runner": "classes", "num-server-rounds": 60}
 STEPS = (2, 8)
+SEEDS = range(10)
 
 
 def digits() -> Study:
@@ -34,7 +35,7 @@ def digits() -> Study:
         "Digits, 100 clients with 1 or 3 shards each, 10 per round, softmax, batches of 8, 2 or 8"
         " local steps, a tenth of the update sent, 60 rounds."
     )
-    return Study("cosage-digits", "cosage", setting, tuple(cells), range(10))
+    return Study("cosage-digits", "cosage", setting, tuple(cells), SEEDS)
 
 
 def ordered() -> Study:
@@ -60,7 +61,7 @@ def ordered() -> Study:
         "Digits sorted by label and cut into 100 clients in that order, 10 per round; the rest as"
         " above. With ties by id, age takes clients 0 to 9, then 10 to 19, and so on."
     )
-    return Study("cosage-ordered", "cosage", setting, tuple(cells))
+    return Study("cosage-ordered", "cosage", setting, tuple(cells), SEEDS)
 
 
 def features() -> Study:
@@ -89,7 +90,7 @@ def features() -> Study:
         " each, 10 per round, batches of 32, 8 local steps, learning rate 0.01, a tenth of the"
         " head sent, 60 rounds."
     )
-    return Study("cosage-features", "cosage", setting, tuple(cells))
+    return Study("cosage-features", "cosage", setting, tuple(cells), SEEDS)
 
 
 def studies() -> list[Study]:

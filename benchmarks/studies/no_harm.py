@@ -79,7 +79,7 @@ NOISE: dict[str, Settings] = {
     "clean": {"noise": "none"},
 }
 
-ALL_SAMPLES = ("Fashion-MNIST",)  # where coresets are also compared with all samples
+ALL_SAMPLES = ("Fashion-MNIST", "FEMNIST")  # where coresets are also compared with all samples
 
 
 def _data(name: str) -> tuple[Settings, Settings, float, float, float]:

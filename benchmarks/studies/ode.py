@@ -25,6 +25,10 @@ PARTS: dict[str, Settings] = {
     "all layers": {"ode.layers": 0},
     "exact gradient": {"ode.estimator": "exact"},
 }
+COSTS: dict[str, Settings] = {
+    **{rule: METHODS[rule] for rule in ("reservoir", "high-loss", "gradient-norm", "ode")},
+    "ode, all layers": {**METHODS["ode"], "ode.layers": 0},
+}
 
 
 def _common(name: str) -> Settings:
@@ -111,6 +115,24 @@ def values() -> Study:
     return Study("ode-values", "ode", setting, tuple(cells))
 
 
+def costs() -> Study:
+    """Return what each rule takes of a device: table 3."""
+    cells = [
+        Cell(f"{name}: {rule}", {**_common(name), **changes, "study.runner": "devices"})
+        for name in VALUED
+        for rule, changes in COSTS.items()
+    ]
+    setting = (
+        "400 samples, offered one at a time to a device with an untrained network; data and"
+        " networks as above. Held: the model, the estimate of the global gradient, the device's"
+        " own mean gradient and the rule's values and places, without the stored samples."
+        " Looking: the most that tensors take besides during an offer. Milliseconds are of CPU"
+        " on the machine that ran this. `high-loss` and `gradient-norm` look at the last layer,"
+        " as `ode` does."
+    )
+    return Study("ode-costs", "ode", setting, tuple(cells))
+
+
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [rules(), images(), places(), parts(), values()]
+    return [rules(), images(), places(), parts(), values(), costs()]

@@ -63,7 +63,7 @@ def page() -> Page:
     )
     sent = [
         Column(f"{score} of {short}", final(f"{score} of {short}"), ".2f")
-        for score in ("R@8", "tau")
+        for score in ("R@8", "tau", "JS")
         for short in SHOWN
     ]
     sizes = [
@@ -76,7 +76,8 @@ def page() -> Page:
         cite=(
             "The paper's differences are those of IOS and cosine on Fashion-MNIST with a CNN (table"
             " 1). R@8 is the share of a client's 8 nearest by labels that a similarity finds; tau"
-            " is Kendall's agreement of the two orders."
+            " is Kendall's agreement of the two orders; JS is how far the labels of a client's"
+            " neighbours, mixed by similarity, are from its own (Jensen-Shannon, less is better)."
         ),
         answer=ANSWER,
         claims=claims,

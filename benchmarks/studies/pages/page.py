@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ....tools.experiments.tables import Column, summary_table
-from ..claims import Claim, Outcome, Trial, claims_table, outcomes
-from ..figures import draw_curves, draw_differences
+from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule
+from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study
 
+_DIAMONDS = " Green diamonds: the paper's own."
 _AGAIN = """\
 Every number here comes from `benchmarks/records/{key}-*.jsonl`.
 
@@ -26,6 +27,22 @@ class Curves:
     metric: str
     label: str
     panels: Mapping[str, Mapping[str, str]]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many runs each cell has; those without are left out."""
+        cells = {cell for panel in self.panels.values() for cell in panel.values()}
+        return [
+            len(self.study.results.runs[cell]) for cell in cells if self.study.results.runs[cell]
+        ]
+
+    def caption(self) -> str:
+        """Return what the picture shows."""
+        few = min(self.counts) < ENOUGH_SEEDS
+        return (
+            f"*{self.label[0].upper()}{self.label[1:]} over rounds, mean and 95 % interval"
+            f"{' (none with fewer than five seeds)' if few else ''}. {self.study.setting}*"
+        )
 
 
 @dataclass(frozen=True)
@@ -72,17 +89,19 @@ class Page:
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw its pictures."""
-        shown = [test for test in self.tests() if not test.unit]
-        first = draw_differences(
-            shown, self.outcomes(), self.unit, folder / f"{self.key}-claims.svg"
-        )
+        found = self.outcomes()
+        whole = [
+            draw(self.claims, found, self.unit, folder / f"{self.key}-{name}.svg")
+            for draw, name in ((draw_differences, "claims"), (draw_claims, "short"))
+        ]
         more = [
             draw_curves(
                 c.study.results, c.panels, c.metric, c.label, folder / f"{c.study.name}.svg"
             )
             for c in self.curves
+            if c.counts
         ]
-        return [first, *more]
+        return [*whole, *more]
 
     def short(self) -> str:
         """Return the section on "What we found"."""
@@ -91,7 +110,7 @@ class Page:
             "",
             " ".join(self.answer),
             "",
-            f"![{self.title}: differences with 95 % intervals]({self.key}-claims.svg)",
+            f"![{self.title}: differences with 95 % intervals]({self.key}-short.svg)",
             "",
             f"[All claims and tables]({self.key}.md); [how it works](../methods/{self.key}.md).",
         ]
@@ -108,6 +127,7 @@ class Page:
             self._caption(),
             "## The paper's claims",
             f"{self.cite}",
+            rule(self.claims),
             claims_table(self.claims),
             *self._figures(),
             "## Tables",
@@ -118,18 +138,23 @@ class Page:
         return "\n\n".join(parts) + "\n"
 
     def _caption(self) -> str:
-        count = sum(outcome != "not measured" for outcome in self.outcomes().values())
+        found = self.outcomes()
+        count = sum(outcome != "not measured" for outcome in found.values())
+        few = any(test.few for test in found)
+        papers = any(test.paper is not None for test in found)
         return (
             f"*{self.unit[0].upper()}{self.unit[1:]}: mean and 95 % interval of paired differences"
             " over seeds. Blue: better by more than chance. Orange: worse. Grey: no difference"
-            f" shown. Green diamonds: the paper's own. Corrected for {count} comparisons (Holm).*"
+            f" shown.{' Hollow: fewer than five seeds.' if few else ''}"
+            f"{_DIAMONDS if papers else ''}"
+            f" Corrected for {count} comparisons (Holm).*"
         )
 
     def _figures(self) -> list[str]:
         return [
-            f"![{c.label} over rounds]({c.study.name}.svg)\n\n*{c.label[0].upper()}{c.label[1:]}"
-            f" over rounds, mean and 95 % interval. {c.study.setting}*"
+            f"![{c.label} over rounds]({c.study.name}.svg)\n\n{c.caption()}"
             for c in self.curves
+            if c.counts
         ]
 
     def _folded(self, study: Study) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ....tools.experiments.measures import Measure, final
 from ....tools.experiments.tables import Column, Table
-from ..claims import Claim, Trial, claims_table, outcomes
+from ..claims import Claim, Trial, claims_table, outcomes, rule
 from ..figures import draw_differences
 from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates
 from ..study import Study
@@ -22,8 +22,7 @@ samples. Do not choose clients by dissimilarity alone: under CosAge, which also 
 is worth nothing. What is attacked and what is not defended: [security](../security.md).
 
 Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
-over seeds, corrected for all comparisons on this page (Holm); that something costs or is worth
-nothing does not hold where the interval lies below zero."""
+over seeds."""
 _ON_UPDATES = """\
 Values that are not finite, and updates a million times too large, never reach an aggregator.
 Multi-Krum weighs what it keeps by the claimed numbers of samples, so a liar that it keeps counts
@@ -45,11 +44,13 @@ make results-rerun PAPER=security
 def markdown() -> str:
     """Return the page."""
     spoilt, lies, grouped = updates(), summaries(), cohorts()
+    claims = _claims(spoilt, lies, grouped)
     parts = [
         _HEAD,
         "![Differences with 95 % intervals](security-claims.svg)",
         "## What holds",
-        claims_table(_claims(spoilt, lies, grouped)),
+        rule(claims),
+        claims_table(claims),
         "## Attacks on what is aggregated",
         spoilt.setting,
         _by_defence(spoilt),
@@ -70,9 +71,8 @@ def markdown() -> str:
 def draw(folder: Path) -> Path:
     """Draw the differences."""
     claims = _claims(updates(), summaries(), cohorts())
-    tests = [test for claim in claims for test in claim.tests]
     path = folder / "security-claims.svg"
-    return draw_differences(tests, outcomes(claims), "points of accuracy", path)
+    return draw_differences(claims, outcomes(claims), "points of accuracy", path)
 
 
 def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
@@ -83,9 +83,9 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
             for d in defences
         )
 
-    def lied(rule: str) -> Trial:
-        before, after = f"{rule}, they flip", f"{rule}, they flip and lie"
-        return Trial(f"{rule}, lies - only flips", lies, after, before, ACCURACY)
+    def lied(chosen_by: str) -> Trial:
+        before, after = f"{chosen_by}, they flip", f"{chosen_by}, they flip and lie"
+        return Trial(f"{chosen_by}, lies - only flips", lies, after, before, ACCURACY)
 
     def compared(where: str, study: Study, cell: str, baseline: str, by: Measure) -> Trial:
         return Trial(
@@ -157,12 +157,12 @@ def _by_defence(study: Study) -> str:
 
 def _by_rule(study: Study) -> str:
     rows = [["rule", *_LYING, "liars' share of turns"]]
-    for rule in RULES:
-        turns = study.results.estimate(f"{rule}, {_LYING[-1]}", TURNS.measure)
+    for chosen_by in RULES:
+        turns = study.results.estimate(f"{chosen_by}, {_LYING[-1]}", TURNS.measure)
         rows.append(
             [
-                rule,
-                *(_entry(study, f"{rule}, {what}") for what in _LYING),
+                chosen_by,
+                *(_entry(study, f"{chosen_by}, {what}") for what in _LYING),
                 f"{TURNS.show(turns.mean)} %",
             ]
         )

@@ -13,8 +13,11 @@ from forager.benchmarks.studies.claims import (
     holm,
     logarithm,
     outcomes,
+    rule,
     verdict,
 )
+from forager.benchmarks.studies.gcfl import images as gcfl_images
+from forager.benchmarks.studies.pages.gcfl import page as gcfl_page
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -111,11 +114,47 @@ def claim(study, *pairs, expect="above"):
         ([("any", "low")], "not below", "held"),
         ([("low", "high")], "not below", "did not hold"),
         ([("few", "low")], "not below", "held (preliminary)"),
+        ([("high", "low"), ("few", "low")], "above", "held"),
+        ([("low", "high"), ("few", "low")], "not below", "did not hold"),
     ],
 )
 def test_verdicts(study, pairs, expect, word):
     one = claim(study, *pairs, expect=expect)
     assert verdict(one, outcomes([one])) == word
+
+
+def test_few_seeds_are_named(study):
+    assert claim(study, ("few", "low")).tests[0].text().endswith("] (2 seeds)")
+    assert "seeds" not in claim(study, ("high", "low")).tests[0].text()
+    assert "fewer than five seeds" in rule([claim(study, ("high", "low"), ("few", "low"))])
+    assert "fewer than five seeds" not in rule([claim(study, ("high", "low"))])
+
+
+@pytest.mark.parametrize("seeds", [0, 1, 5])
+def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, seeds):
+    monkeypatch.setattr("forager.benchmarks.studies.study.RECORDS", tmp_path)
+    study, timed = gcfl_images(), {"choose-seconds": 1.0, "train-seconds": 2.0}
+
+    def rows(n, seed):
+        score = 0.3 + n / 10 + seed * n / 100
+        return [{"round": 250, "accuracy": score, "clean-share": n / 10, **timed}]
+
+    lines = [
+        Record(
+            *(c.name, seed, c.digest, "completed", "", "", 1.0, c.config, rows(n, seed)),
+        ).line()
+        for n, c in enumerate(study.cells)
+        for seed in range(min(seeds, 2 if c.name in study.fewer else 5))
+    ]
+    if seeds:
+        study.path.write_bytes(b"".join(lines))
+    page = gcfl_page()
+    text = page.markdown()
+    (row,) = [line for line in text.splitlines() if "CNN, gcfl-paper - fedavg" in line]
+    assert "| +13.3 |" in row
+    assert ("| not measured |" in row, "(2 seeds)" in row) == (seeds == 0, seeds == 5)
+    drawn = {path.name for path in page.draw(tmp_path / "pictures")}
+    assert ("gcfl-cifar.svg" in drawn) == ("gcfl-cifar.svg" in text) == (seeds > 0)
 
 
 def test_a_correction_does_not_hide_harm(study):

@@ -50,6 +50,23 @@ def test_values_of_samples_are_compared_and_timed(tmp_path):
     assert 0 < row["ms of the loss"] < row["ms of all layers"]
 
 
+def test_a_device_that_values_samples_pays_for_it(tmp_path):
+    def cost(**changes):
+        settings = {**SMALL, "model": "mlp", "study.runner": "devices", **changes}
+        (row,) = run_study({**settings, "seed": 0, "output-dir": str(tmp_path)}).rounds
+        return row
+
+    plain = cost(**{"data-selector": "reservoir"})
+    loss = cost(**{"data-selector": "high-loss"})
+    head = cost(**{"data-selector": "ode"})
+    every = cost(**{"data-selector": "ode", "ode.layers": 0})
+    assert plain["bytes of a look"] == 0
+    for name in ("bytes of what is held", "bytes of a look"):
+        assert plain[name] < loss[name] <= head[name] < every[name]
+    assert loss["bytes of what is held"] < head["bytes of what is held"]
+    assert plain["ms of an offer"] < head["ms of an offer"]
+
+
 def test_blobs_have_one_width_and_depend_on_the_seed(tmp_path):
     with np.load(blobs_file(2.0, 0, tmp_path)) as file:
         first = dict(file)
