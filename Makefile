@@ -18,7 +18,7 @@ PACKAGES := core strategies client_app server_app tools benchmarks
 # The package as a wheel has it: the type checker and the import linter go by the file system
 NAMED := $(CURDIR)/.cache/import-name
 # These start real Flower processes, which have deadlines: they run by themselves. They wait for each
-# other half of the time, so that two cores are enough for three files at a time.
+# other most of the time, so that two cores are enough for four files at a time.
 FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
@@ -89,10 +89,9 @@ doctor: $(STAMP) ## What works on this machine, and how to fix the rest
 # Workers that share cores must not each start threads for all of them.
 test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(FLOWER_TESTS))
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(FLOWER_TESTS)
-	@if $(HAS_BROWSER); then \
-		$(MAKE) --no-print-directory test-browser; \
-		else echo 'Chromium is not installed: the pages were not opened in a browser'; fi
+	@if $(HAS_BROWSER); then pages=tests/browser; \
+		else pages=; echo 'Chromium is not installed: the pages are not opened in a browser'; fi; \
+		set -x; $(BIN)/python -m pytest -n 4 --dist loadfile $(FLOWER_TESTS) $$pages
 
 test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed if missing), sort and hover
 	@$(HAS_BROWSER) || $(GET_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
