@@ -19,7 +19,7 @@ PACKAGES := core strategies client_app server_app tools benchmarks
 NAMED := $(CURDIR)/.cache/import-name
 # These start real Flower processes, which have deadlines: they run by themselves. They wait for each
 # other most of the time, so that two cores are enough for four files at a time.
-FLOWER_TESTS := tests/deployment tests/integration/test_flwr_run.py
+FLOWER_TESTS := tests/deployment $(wildcard tests/integration/test_flwr_run*.py)
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
 HAS_BROWSER := command -v $(BROWSERS) > /dev/null

@@ -30,13 +30,19 @@ def run(
     local: Annotated[
         bool, typer.Option("--local", help="Run in this process: starts at once, no Flower.")
     ] = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            envvar="RAY_ADDRESS", help="Let Flower simulate the clients on this Ray cluster."
+        ),
+    ] = "",
 ) -> None:
     """Train once; print a summary and where the report is.
 
     By default Flower simulates the clients, with the same apps as on real devices.
     """
     with errors_in_words():
-        start(judged_where_it_counts(read_overrides(run_config)), local=local)
+        start(judged_where_it_counts(read_overrides(run_config)), local=local, cluster=cluster)
 
 
 def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
@@ -58,7 +64,7 @@ def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
     return {**overrides, **OWN_DATA}
 
 
-def start(overrides: dict[str, Scalar], *, local: bool) -> None:
+def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> None:
     """Train with these keys set, and end the command with the run's exit code."""
     from ..flower.env import app_folder
     from ..flower.plan import plan
@@ -76,7 +82,7 @@ def start(overrides: dict[str, Scalar], *, local: bool) -> None:
     from ..flower.run import launch
 
     assert folder is not None
-    planned = plan(overrides, folder)
+    planned = plan(overrides, folder, cluster)
     raise typer.Exit(launch(planned, FLOWER_HOME / "runs" / new_name(), folder))
 
 

@@ -1,6 +1,7 @@
 """A run that is about to start: what it is, where its files go, and what would stop it later."""
 
 import os
+import socket
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from ...server_app.run_folder import RunFolderError, new_name
 from ...server_app.title import run_title
 from ..engine.partitions import check_partitions
 
+_ANSWER_SECONDS = 5.0
 _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 
 
@@ -24,19 +26,25 @@ class Plan:
     num_clients: int
     folder: Path
     title: str = ""
+    cluster: str = ""  # address of the Ray that simulates the clients; empty for one of its own
 
     @property
     def federation(self) -> str:
         """Flower's settings for the simulation: one client at a time on each core."""
         workers = min(cores(), self.num_clients)
+        own = "" if self.cluster else f"init-args-num-cpus={workers} "  # a cluster has what it has
         return (
             f"num-supernodes={self.num_clients} client-resources-num-cpus=1 "
-            f"init-args-num-cpus={workers} init-args-log-to-driver=false "
-            'init-args-logging-level="error"'
+            f'{own}init-args-log-to-driver=false init-args-logging-level="error"'
         )
 
+    @property
+    def place(self) -> str:
+        """Where the clients are simulated, in words."""
+        return f"the Ray cluster {self.cluster}" if self.cluster else f"{cores()} cores"
 
-def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
+
+def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "") -> Plan:
     """Check what can be checked before anything starts, and settle where the run's files will be.
 
     The ServerApp runs in another folder, so every path is made absolute here.
@@ -47,6 +55,8 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
         Keys of the run config that the user sets.
     app : Path, optional
         The folder that Flower will pack: code of the user's own has to be in it or installed.
+    cluster : str
+        Address of a Ray cluster to simulate the clients on; empty for this machine.
 
     Raises
     ------
@@ -54,6 +64,7 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
         Naming the key, the value and what is allowed.
     """
     config = read_config({**default_config(), **overrides})
+    _check_cluster(cluster)
     if app is not None:
         _check_own_code(config, app)
     check_partitions(config)
@@ -73,7 +84,21 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None) -> Plan:
             f"run-name = {config.run_name!r}: {folder} exists already. Choose another name, or go "
             f"on with that run: forager resume {folder}"
         )
-    return Plan(run_config, config.num_clients, folder, run_title(config))
+    return Plan(run_config, config.num_clients, folder, run_title(config), cluster)
+
+
+def _check_cluster(address: str) -> None:
+    """Refuse a cluster that nobody answers at: Flower would say so much later, at length."""
+    if not address or address == "auto" or "://" in address:
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise ConfigError(
+            f"--cluster {address!r} cannot be reached ({error}); give the address of a running Ray "
+            "cluster as host:port, or unset RAY_ADDRESS"
+        ) from error
 
 
 def _check_own_code(config: RunConfig, app: Path) -> None:

@@ -27,7 +27,7 @@ from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
 from .packing import copy_to_pack
-from .plan import Plan, cores
+from .plan import Plan
 from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
@@ -51,7 +51,7 @@ _START_SECONDS = 180.0  # machines may be slow or busy
 
 
 @contextmanager
-def simulation(home: Path, run: Path) -> Iterator[FlowerCli]:
+def simulation(home: Path, run: Path, cluster: str = "") -> Iterator[FlowerCli]:
     """Run a SuperLink for simulations; give Flower's command line for it.
 
     It ends with this process, even if that is killed.
@@ -62,6 +62,8 @@ def simulation(home: Path, run: Path) -> Iterator[FlowerCli]:
         Where Flower keeps its state and its logs; made if missing.
     run : Path
         The folder of the run that it is for.
+    cluster : str
+        Address of the Ray to simulate on; a Ray of its own by default.
     """
     home.mkdir(parents=True)
     # Sockets of Ray lie below this folder, and their paths may be 104 characters long at most.
@@ -73,6 +75,8 @@ def simulation(home: Path, run: Path) -> Iterator[FlowerCli]:
             "RAY_TMPDIR": scratch,
             "TMPDIR": scratch,
         }
+        if cluster:
+            env["RAY_ADDRESS"] = cluster
         # Flower's simulation imports client code from where its SuperLink was started: nowhere.
         empty = Path(scratch, "empty")
         empty.mkdir()
@@ -164,13 +168,13 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
                 signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
             announce(run.folder)
             print(
-                f"{run.title}: {run.num_clients} simulated clients on {cores()} cores\n"
+                f"{run.title}: {run.num_clients} simulated clients on {run.place}\n"
                 f"Watch it in a browser: {command_name()} watch --web\n"
                 "Flower takes some 15 seconds to start, and the first round starts the clients:",
                 flush=True,
             )
             steps.begin("starting Flower's server")
-            with simulation(home, run.folder) as flower:
+            with simulation(home, run.folder, run.cluster) as flower:
                 steps.begin("packing the app and handing it over")
                 packed = copy_to_pack(app, home / "app")
                 run_id = flower.submit(packed, run.run_config, run.federation)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ....tools.experiments.measures import Measure, at_round, best, final, last_mean, total
 from ....tools.experiments.tables import Column
 from ..claims import Claim, Trial
-from ..gcfl import METHODS, NOISES, SHORT, SPREADS, blobs, images, long, noises
+from ..gcfl import METHODS, NOISES, PAPER_STEPS, SHORT, SPREADS, blobs, images, long, noises
 from ..no_harm import ALL_SAMPLES, coresets
 from ..study import Study
 from .page import Curves, Page
@@ -33,18 +33,27 @@ def page() -> Page:
     ) -> list[Trial]:
         """Return a test for each place, known by the beginning of its cells' names."""
         more = ", clean samples" if by is CLEAN else ""
-        same = study.name == cifar.name and by is ACCURACY and {first, second} == PAPER.keys()
-        paper = round(PAPER[first] - PAPER[second], 1) if same else None
         return [
             Trial(
-                *(f"{where}, {first} - {second}{more}", study, f"{p}: {first}", f"{p}: {second}"),
-                *(by,),
-                paper=paper,
+                f"{where}, {first} - {second}{more}", study, f"{p}: {first}", f"{p}: {second}", by
             )
             for where, p in places.items()
         ]
 
-    network = {"CIFAR-10 with the paper's CNN": "CIFAR-10"}
+    def on_images(first: str, second: str) -> list[Trial]:
+        """Return tests with the paper's network: with few steps per round, and with as many."""
+        more = f"CIFAR-10, {PAPER_STEPS} steps"
+        if second == "random":
+            return on(cifar, network, first, second)
+        known = {first, second} == PAPER.keys()
+        as_many = Trial(
+            *(f"{more} per round, {first} - {second}", cifar, f"{more}: {first}"),
+            *("CIFAR-10: fedavg" if second == "fedavg" else f"{more}: {second}", ACCURACY),
+            paper=round(PAPER[first] - PAPER[second], 1) if known else None,
+        )
+        return [as_many, *on(cifar, network, first, second)]
+
+    network = {"CIFAR-10, 4 steps per round": "CIFAR-10"}
     learned = {"digits": "digits", "blobs": "blobs"}
     levels = {f"digits, {n}": n for n in NOISES if n.endswith("wrong labels") and n != CLEAN_DATA}
     clean = {f"digits, {CLEAN_DATA}": CLEAN_DATA}
@@ -55,7 +64,7 @@ def page() -> Page:
     def samples(first: str, second: str) -> tuple[Trial, ...]:
         known = {n: p for n, p in real.items() if second != "fedavg" or n in ALL_SAMPLES}
         return (
-            *on(cifar, network, first, second),
+            *on_images(first, second),
             *on(heart, learned, first, second),
             *on(kinds, levels, first, second),
             *on(others, known, first, second),
@@ -116,7 +125,13 @@ def page() -> Page:
         curves=(
             Curves(
                 *(cifar, "accuracy", "accuracy"),
-                {"CIFAR-10 with the paper's CNN": {m: f"CIFAR-10: {m}" for m in SHORT}},
+                {
+                    f"CIFAR-10, coresets with {PAPER_STEPS} steps per round": {
+                        "fedavg": "CIFAR-10: fedavg",
+                        **{m: f"CIFAR-10, {PAPER_STEPS} steps: {m}" for m in SHORT[2:]},
+                    },
+                    "CIFAR-10, coresets with 4": {m: f"CIFAR-10: {m}" for m in SHORT},
+                },
             ),
             Curves(
                 *(heart, "accuracy", "accuracy"),

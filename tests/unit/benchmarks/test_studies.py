@@ -130,7 +130,7 @@ def test_few_seeds_are_named(study):
     assert "fewer than five seeds" not in rule([claim(study, ("high", "low"))])
 
 
-@pytest.mark.parametrize("seeds", [0, 1, 5])
+@pytest.mark.parametrize("seeds", [0, 1])
 def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, seeds):
     monkeypatch.setattr("forager.benchmarks.studies.study.RECORDS", tmp_path)
     study, timed = gcfl_images(), {"choose-seconds": 1.0, "train-seconds": 2.0}
@@ -144,15 +144,17 @@ def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, s
             *(c.name, seed, c.digest, "completed", "", "", 1.0, c.config, rows(n, seed)),
         ).line()
         for n, c in enumerate(study.cells)
-        for seed in range(min(seeds, 2 if c.name in study.fewer else 5))
+        for seed in range(seeds)
     ]
     if seeds:
         study.path.write_bytes(b"".join(lines))
     page = gcfl_page()
     text = page.markdown()
-    (row,) = [line for line in text.splitlines() if "CNN, gcfl-paper - fedavg" in line]
+    (row,) = [
+        line for line in text.splitlines() if "16 steps per round, gcfl-paper - fedavg" in line
+    ]
     assert "| +13.3 |" in row
-    assert ("| not measured |" in row, "(2 seeds)" in row) == (seeds == 0, seeds == 5)
+    assert ("| not measured |" in row, "(1 seed)" in row) == (seeds == 0, seeds == 1)
     drawn = {path.name for path in page.draw(tmp_path / "pictures")}
     assert ("gcfl-cifar.svg" in drawn) == ("gcfl-cifar.svg" in text) == (seeds > 0)
 
