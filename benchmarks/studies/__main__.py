@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _do(what: str, chosen: Sequence[Study], processes: int | None) -> int:
     if what == "status":
         for study in chosen:
-            wanted = len(study.runs())
+            wanted = len(study.cells) * len(study.seeds)
             print(f"{study.name:24} {wanted - study.missing():5} of {wanted} runs")
         return 0
     if what == "pages":

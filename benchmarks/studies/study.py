@@ -1,15 +1,15 @@
 """A study: named cells times seeds, whose runs are kept under ``benchmarks/records/``."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ...tools.experiments.provenance import ROOT
 from ...tools.experiments.records import Cell, read_records
 from ...tools.experiments.results import Results
-from ...tools.experiments.sweep import Run, runs_of, sweep
+from ...tools.experiments.sweep import sweep
 from .runs import RUNNER
 
 RECORDS = ROOT / "benchmarks" / "records"
@@ -31,8 +31,6 @@ class Study:
         The configs.
     seeds : range
         Each cell runs with every one of them.
-    fewer : mapping
-        The seeds of cells whose runs take too long for all of them.
     """
 
     name: str
@@ -40,7 +38,6 @@ class Study:
     setting: str
     cells: tuple[Cell, ...]
     seeds: range = range(5)
-    fewer: Mapping[str, Collection[int]] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -58,21 +55,14 @@ class Study:
         """Return how many runs a file of records lacks."""
         path = path or self.path
         done = {r.key for r in read_records(path) if not r.error} if path.exists() else set()
-        return len({run.key for run in self.runs()} - done)
-
-    def runs(self) -> list[Run]:
-        """Return all runs."""
-        return runs_of(self.cells, self.seeds, self.fewer)
+        wanted = {(cell.name, cell.digest, seed) for cell in self.cells for seed in self.seeds}
+        return len(wanted - done)
 
     def run(self, processes: int | None, *, anew: bool = False) -> Results:
         """Do what is missing; with ``anew`` all of it, beside the records until it is complete."""
         path = Path("sweeps") / "rerun" / f"{self.name}.jsonl" if anew else self.path
         results = sweep(
-            *(self.name, self.cells, self.seeds),
-            fewer=self.fewer,
-            path=path,
-            processes=processes,
-            runner=RUNNER,
+            self.name, self.cells, self.seeds, path=path, processes=processes, runner=RUNNER
         )
         if anew and not results.failures:
             os.replace(path, self.path)

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index
@@ -26,7 +26,6 @@ from .results import Results
 from .workers import Reply, WorkerPool, check_runner
 
 LOCAL_ENGINE = "forager.tools.engine.local:run_local"
-NO_FEWER: Mapping[str, Collection[int]] = {}
 
 
 @dataclass(frozen=True)
@@ -64,28 +63,11 @@ class Run:
         )
 
 
-def runs_of(
-    cells: Sequence[Cell], seeds: Sequence[int], fewer: Mapping[str, Collection[int]] = NO_FEWER
-) -> list[Run]:
-    """Return every cell with every seed, or with the fewer seeds that its name stands for.
-
-    Seeds are outermost, so that a sweep stopped half-way has whole seeds to compare.
-
-    >>> cells = [Cell("dear", {"a": 1}), Cell("cheap", {"a": 2})]
-    >>> [(run.cell.name, run.seed) for run in runs_of(cells, [0, 1], {"dear": [0]})]
-    [('dear', 0), ('cheap', 0), ('cheap', 1)]
-    """
-    return [
-        Run(cell, seed) for seed in seeds for cell in cells if seed in fewer.get(cell.name, seeds)
-    ]
-
-
 def sweep(
     name: str,
     cells: Iterable[Cell],
     seeds: Iterable[int],
     *,
-    fewer: Mapping[str, Collection[int]] = NO_FEWER,
     path: Path | None = None,
     processes: int | None = None,
     runner: str = LOCAL_ENGINE,
@@ -102,8 +84,6 @@ def sweep(
         The run configs, each with a name of its own.
     seeds : iterable of int
         The seeds; every cell runs with each of them, so that cells can be compared in pairs.
-    fewer : mapping, optional
-        The seeds of cells, by name, whose runs take too long for all of them.
     path : Path, optional
         The sweep file; ``sweeps/<name>.jsonl`` by default.
     processes : int, optional
@@ -125,7 +105,7 @@ def sweep(
     _check(cells, seeds, processes)
     path = path or Path("sweeps") / f"{name}.jsonl"
     with open_sweep(path, runner, processes, keep_runs, cluster) as runs:
-        missing = runs.missing(cells, seeds, fewer)
+        missing = runs.missing(cells, seeds)
         if missing:
             with SweepProgress(name, len(missing), runs.processes) as progress:
                 runs.run(missing, progress)
@@ -159,14 +139,11 @@ class Sweep:
         """How many runs at the same time."""
         return self._pool.processes
 
-    def missing(
-        self,
-        cells: Sequence[Cell],
-        seeds: Sequence[int],
-        fewer: Mapping[str, Collection[int]] = NO_FEWER,
-    ) -> list[Run]:
+    def missing(self, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Run]:
         """Return the runs of these cells and seeds that the file does not hold."""
-        return [run for run in runs_of(cells, seeds, fewer) if run.key not in self._done]
+        # Seeds outermost: a sweep stopped half-way still has whole seeds to compare.
+        runs = [Run(cell, seed) for seed in seeds for cell in cells]
+        return [run for run in runs if run.key not in self._done]
 
     def run(self, runs: Sequence[Run], progress: SweepProgress) -> None:
         """Do these runs and record each as it ends."""
