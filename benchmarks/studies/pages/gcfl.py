@@ -126,11 +126,11 @@ def page() -> Page:
             Curves(
                 *(cifar, "accuracy", "accuracy"),
                 {
-                    f"CIFAR-10, coresets with {PAPER_STEPS} steps per round": {
+                    f"CIFAR-10, {PAPER_STEPS} steps per round with coresets": {
                         "fedavg": "CIFAR-10: fedavg",
                         **{m: f"CIFAR-10, {PAPER_STEPS} steps: {m}" for m in SHORT[2:]},
                     },
-                    "CIFAR-10, coresets with 4": {m: f"CIFAR-10: {m}" for m in SHORT},
+                    "CIFAR-10, 4 steps with coresets": {m: f"CIFAR-10: {m}" for m in SHORT},
                 },
             ),
             Curves(
