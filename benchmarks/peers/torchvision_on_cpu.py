@@ -6,6 +6,6 @@ needs any of them.
 
 import torch
 
-OPERATORS = torch.library.Library("torchvision", "DEF")
+OPERATORS = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
 for name in ("nms", "qnms"):
-    OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]

@@ -34,7 +34,8 @@ def quick_form(model: nn.Module) -> nn.Module:
     """
     if device_of(model).type != "cpu" or not _is_chain(model) or not _has_convolutions(model):
         return model
-    quick = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    quick = copy.deepcopy(model)
+    quick.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     _pool_first(quick)
     return quick
 
