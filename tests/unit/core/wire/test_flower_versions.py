@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[4]
 PUBLIC = ("flwr.app", "flwr.serverapp", "flwr.clientapp")
 PRIVATE = "core/wire/flower_private.py"
 # Measures what a process costs that imports what Flower's own program does, and Flower itself.
-ALLOWED = {PRIVATE, "benchmarks/one_message.py", "benchmarks/peers/flower_rounds.py"}
+ALLOWED = {PRIVATE, "benchmarks/peers/flower_rounds.py"}
 FOLDERS = ("forager", "server_app", "client_app", "strategies", "selectors", "core", "tools")
 
 
