@@ -36,8 +36,13 @@ def nodes_of_actors(address: str) -> set[str]:
 
 
 def test_clients_are_simulated_on_both_nodes(
-    address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    # Other tests look for what runs leave behind in the usual place.
+    monkeypatch.setattr("forager.tools.flower.env.FLOWER_HOME", tmp_path / "home")
     code = forager(["run", "--cluster", address, "-c", f"{RUN} output-dir='{tmp_path}'"])
     said = capfd.readouterr().out
     assert code == 0, said
