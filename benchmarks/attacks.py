@@ -14,8 +14,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
 from ..client_app import app
+from ..client_app.device.held_models import with_held_models
 from ..client_app.identity import client_key
-from ..client_app.model_cache import with_held_models
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import (

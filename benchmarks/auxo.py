@@ -22,7 +22,7 @@ from ..core.config import Scalar
 from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw, rows
-from ..strategies.accountant import gaussian_multiplier
+from ..strategies.federation.accountant import gaussian_multiplier
 from ..tools.experiments.command import benchmark_parser, run_benchmark
 from ..tools.experiments.measures import at_round, final, seconds_to, total_bytes
 from ..tools.experiments.plots import plot_curves

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from ..core.wire.events import Evaluated, Exchanged, read_event
+from ..core.log.events import Evaluated, Exchanged, read_event
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
 from ..tools.experiments.tables import Table

@@ -14,8 +14,8 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 from ..core.config import Scalar, read_config
+from ..core.log.events import CohortsTrained, Exchanged, PrivacySpent, as_events
 from ..core.tasks.groups import group_of
-from ..core.wire.events import CohortsTrained, Exchanged, PrivacySpent, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
 from .unreliable import corrupted_clients, forgetful_clients

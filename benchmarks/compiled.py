@@ -1,7 +1,7 @@
 """Does ``torch.compile`` pay? ``python -m forager.benchmarks.compiled``.
 
 A training step (forward, backward, SGD) of two small models, as they are, in the form that the
-trainer uses (:mod:`forager.core.learning.quick_form`), and compiled. The three take turns, so that
+trainer uses (:mod:`forager.core.learning.fused_model`), and compiled. The three take turns, so that
 other load on the machine hits all of them. The compiler finds nothing of earlier runs.
 """
 
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..core.learning.quick_form import quick_form
+from ..core.learning.fused_model import fused_model
 from ..core.tasks.models import build_model
 from ..tools.experiments.tables import Table
 
@@ -33,7 +33,7 @@ def _compiled(model: nn.Module) -> nn.Module:
 
 WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "as it is": lambda model: model,
-    "quick form": quick_form,
+    "quick form": fused_model,
     "compiled": _compiled,
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.config import Scalar
-from ..core.wire.events import CoresetsUsed, Exchanged, as_events
+from ..core.log.events import CoresetsUsed, Exchanged, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..core.config import RunConfig, read_config
+from ..core.log.events import AlignmentFound, SimilarityFound, as_events
 from ..core.storage import tree
 from ..core.tasks import Samples, TaskError, load_task
-from ..core.wire.events import AlignmentFound, SimilarityFound, as_events
 from ..core.wire.supports import decode_support
 from ..selectors.similarities.histograms import histogram_similarity
 from ..selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix

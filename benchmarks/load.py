@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.config import Scalar
-from ..core.wire.events import Exchanged, RoundFinished, as_events
+from ..core.log.events import Exchanged, RoundFinished, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.experiments.tables import Table
 from ..tools.flower.env import PROJECT

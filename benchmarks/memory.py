@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian, Strategy
 
 from ..core.wire.arrays import to_record
 from ..core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ..strategies.flower_aggregator import FlowerAggregator
+from ..strategies.aggregation.flower_aggregator import FlowerAggregator
 from ..tools.engine.local_grid import LocalGrid
 
 _WAYS: dict[str, Strategy] = {

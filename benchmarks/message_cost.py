@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..core.config import Scalar, default_config
-from ..core.wire.events import Exchanged, as_events
+from ..core.log.events import Exchanged, as_events
 from ..core.wire.keys import IDENTIFY, SUMMARY
 from ..server_app.run_folder import RunFolder
 from ..tools.experiments.tables import Table
@@ -69,7 +69,7 @@ def worker_of(state: Path) -> Path | None:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if "forager.client_app.resident" in command and str(state) in command:
+        if "forager.client_app.device.resident" in command and str(state) in command:
             return process
     return None
 

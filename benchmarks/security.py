@@ -16,7 +16,7 @@ from flwr.app import Context, Message
 from ..client_app import app
 from ..client_app.identity import client_key
 from ..core.config import Scalar
-from ..core.wire.events import Selected, as_events
+from ..core.log.events import Selected, as_events
 from ..core.wire.keys import LOSS, METRICS, SIMILARITY
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local

@@ -13,8 +13,8 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from ..core.config import Scalar, default_config, read_config
+from ..core.log.events import StoragePlanned, StreamsStored
 from ..core.tasks import load_task
-from ..core.wire.events import StoragePlanned, StreamsStored
 from ..server_app.app import build_loop, configure_logging
 from ..server_app.callbacks.artifacts import Artifacts
 from ..tools.engine.local import LocalResult

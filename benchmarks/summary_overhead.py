@@ -14,9 +14,9 @@ import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
+from ..client_app.handlers.summaries import summarise_clients
+from ..client_app.handlers.training import trainer_of
 from ..client_app.request import client_requests
-from ..client_app.summaries import summarise_clients
-from ..client_app.training import trainer_of
 from ..core.config import Scalar, default_config, read_config
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
@@ -25,7 +25,7 @@ from ..core.tasks import load_task
 from ..core.wire.arrays import to_record
 from ..core.wire.flower_private import by_wire as as_received
 from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
-from ..strategies.survey import encode_update
+from ..strategies.federation.survey import encode_update
 from ..tools.engine.local_grid import LocalGrid
 from .side_by_side import side_by_side
 

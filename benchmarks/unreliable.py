@@ -13,7 +13,7 @@ import torch
 from flwr.app import Context, Message
 
 from ..client_app import app
-from ..client_app.state import ClientState
+from ..client_app.device.state import ClientState
 from ..core.tasks.splits import ClientData, Split
 from ..core.tasks.task import Task
 

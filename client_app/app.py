@@ -24,7 +24,7 @@ from ..core.wire.keys import (
     INGEST,
     SUMMARY,
 )
-from .device_log import describe, write
+from .device.device_log import describe, write
 from .scale import with_scale
 
 _log = logging.getLogger("forager")
@@ -47,15 +47,15 @@ def _at(place: str) -> Handler:
 
 
 HANDLERS: dict[str, Handler] = {
-    "train": _at("forager.client_app.training:train_clients"),
-    "evaluate": _at("forager.client_app.training:evaluate_clients"),
+    "train": _at("forager.client_app.handlers.training:train_clients"),
+    "evaluate": _at("forager.client_app.handlers.training:evaluate_clients"),
     IDENTIFY: _at("forager.client_app.identity:identify_clients"),
-    SUMMARY: _at("forager.client_app.summaries:summarise_clients"),
-    ASK_LOSSES: _at("forager.client_app.probes:answer_losses"),
-    ASK_UPDATE: _at("forager.client_app.probes:answer_updates"),
+    SUMMARY: _at("forager.client_app.handlers.summaries:summarise_clients"),
+    ASK_LOSSES: _at("forager.client_app.handlers.probes:answer_losses"),
+    ASK_UPDATE: _at("forager.client_app.handlers.probes:answer_updates"),
     ASK_SUPPORT: _at("forager.client_app.hooks.supports:answer_supports"),
     INGEST: _at("forager.client_app.hooks.streams:ingest_clients"),
-    ASK_MOMENTS: _at("forager.client_app.moments:answer_moments"),
+    ASK_MOMENTS: _at("forager.client_app.handlers.moments:answer_moments"),
 }
 
 
@@ -110,7 +110,7 @@ def _answer_one(kind: str, message: Message, context: Context) -> Message:
 def _reply(kind: str, message: Message, context: Context) -> Message:
     """Answer by the device's resident worker, if it has one and torch is needed."""
     if kind != IDENTIFY and {"state-dir", "resident-seconds"} & context.node_config.keys():
-        from . import resident
+        from .device import resident
 
         reply = resident.ask(kind, message, context) if resident.idle_seconds(context) else None
         if reply is not None:

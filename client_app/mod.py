@@ -45,8 +45,8 @@ from ..core.wire.records import attach, detach, entries, record_at, records_of
 from ..selectors.cohorts.affinity import Affinity, Feedback
 from ..selectors.cohorts.tree import CohortTree
 from ..selectors.similarities.power_norm import Reference
+from .device.state import ClientState
 from .identity import client_key, introduction
-from .state import ClientState
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable

@@ -38,11 +38,11 @@ from ..selectors.data_selectors.coreset import choose_coreset
 from ..selectors.data_selectors.uniform import uniform
 from ..selectors.similarities.index_overlap import top_k_support
 from ..selectors.similarities.power_norm import Reference
+from .device.held_models import HeldModel, hold, received_models
+from .device.state import ClientState
 from .hooks.coresets import fingerprint
 from .identity import client_key
-from .model_cache import HeldModel, hold, received_models
 from .request import message_config
-from .state import ClientState
 
 _KEPT = "coreset"
 _BATCH = 512

@@ -26,10 +26,10 @@ from ..core.tasks import ClientData, Samples, Task
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, ROUND, RUN
 from ..core.wire.records import entries, record_at, sent_arrays
-from .claim import Claim
+from .device.file_lock import Claim
+from .device.sample_store import SampleStore
+from .device.state import ClientState, state_path
 from .identity import client_config, client_data, client_key
-from .sample_store import SampleStore
-from .state import ClientState, state_path
 from .virtual_clients import VirtualClients
 
 Arrays = dict[str, NDArray[Any]]

@@ -18,7 +18,7 @@ from secrets import token_hex
 from connection import DeployedCli, connect
 from forager.core.config import ConfigError, Scalar, default_config, read_config
 from forager.core.config.overrides import parse_overrides
-from forager.core.wire.events import RunFinished, read_event
+from forager.core.log.events import RunFinished, read_event
 from forager.server_app.run_folder import RunFolder
 from forager.tools.flower.cli import FlowerError, RunStatus
 from forager.tools.flower.env import PROJECT

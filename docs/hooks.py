@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forager.core.config.help import markdown
+from forager.tools.config_help import markdown
 
 DOCS = Path(__file__).resolve().parent
 _RELATIVE = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*|)\)")

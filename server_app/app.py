@@ -16,7 +16,8 @@ from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
 from ..core.learning.placement import chosen_device
-from ..core.learning.trial import try_out
+from ..core.learning.smoke_check import try_out
+from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.tasks import load_task
@@ -25,11 +26,10 @@ from ..core.tasks.metric_text import check_metrics
 from ..core.tasks.metrics import Metric
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.events import Event, JudgedBy, RunStarted
 from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
-from ..strategies.federation import Federation
+from ..strategies.federation.federation import Federation
 from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
@@ -38,13 +38,13 @@ from .callbacks.classes import ClassesOfClients
 from .callbacks.early_stop import EarlyStop
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
+from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
-from .known_beforehand import baseline
 from .loop import Evaluate, Loop
+from .parallel_pull import SideBySide
 from .patient_grid import PatientGrid
 from .resume import check_same_run
 from .run_folder import RunFolder
-from .side_by_side import SideBySide
 from .title import run_title
 
 _log = logging.getLogger("forager")

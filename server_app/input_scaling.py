@@ -8,7 +8,7 @@ from ..core.config import ConfigError, RunConfig
 from ..core.tasks import Task
 from ..core.tasks.scaling import check_inputs
 from ..core.tasks.spec import FOUND, NONE
-from ..strategies.input_scaling import ask_for_scaling
+from ..strategies.federation.input_scaling import ask_for_scaling
 from .loop import Loop, RunFailed
 from .patient_grid import PatientGrid
 

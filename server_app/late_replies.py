@@ -1,7 +1,7 @@
 """Training replies that come after their round: looked for on the side, and kept until asked for.
 
 Nobody waits for them. Who sent them, how large they are and how long they took is seen to here;
-what they say is for the layers (:meth:`strategies.layer.Layer.hear_late`).
+what they say is for the layers (:meth:`strategies.layers.base.Layer.hear_late`).
 """
 
 import math
@@ -11,14 +11,14 @@ from typing import Any
 
 from flwr.app import ArrayRecord, Message
 
-from ..core.wire.events import LateReplied
+from ..core.log.events import LateReplied
 from ..core.wire.flower_private import message_from_bytes
 from ..core.wire.keys import ARRAYS
 from ..core.wire.records import answered_id, node_of, record_at, sender_of
 from ..core.wire.sizes import record_bytes, sizes_of
-from ..strategies.federation import Federation
-from ..strategies.late_reply import LateReply
-from ..strategies.observations import lacks_model
+from ..strategies.federation.federation import Federation
+from ..strategies.federation.late_reply import LateReply
+from ..strategies.federation.observations import lacks_model
 from .overdue import Overdue, OverdueMessages
 
 _LOOK_AGAIN = 1.0  # seconds between two looks while others are waited for

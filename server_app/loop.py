@@ -15,14 +15,14 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
+from ..core.log.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.broadcast import ReplyStack, whole_or_list
-from ..core.wire.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.keys import FROZEN, RUN, SCALE, TRAIN_LOSS
 from ..core.wire.records import records_of
 from ..core.wire.versions import why_nobody_connects
-from ..strategies.layer import as_layer, unchanged_on_failure
-from ..strategies.metric_spread import metric_spread
+from ..strategies.aggregation.metric_spread import metric_spread
+from ..strategies.layers.base import as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .interrupt import Interrupted, stop_on_signals
 from .patient_grid import Exchange, PatientGrid

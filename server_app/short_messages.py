@@ -14,8 +14,8 @@ from ..core.wire.changes import BASE, CHANGE, TAG, encode_shortest, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG
 from ..core.wire.records import entries, filled, node_of, record_at
 from ..core.wire.sizes import record_bytes
-from ..strategies.federation import Federation
-from ..strategies.held_models import HeldModels
+from ..strategies.federation.federation import Federation
+from ..strategies.federation.held_models import HeldModels
 
 BRING_A_MODEL = ("train", "evaluate")  # kinds of messages
 _WORTH_IT = 0.9  # share of the model's bytes that a change may have

@@ -8,12 +8,12 @@ from ..core.config import RunConfig
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
-from .buffer import Buffer
 from .checks import check_model
-from .federation import Federation
-from .fine_tune import FineTune
-from .layer import Layer
-from .quarantine import Quarantine
+from .federation.federation import Federation
+from .layers.base import Layer
+from .layers.buffer import Buffer
+from .layers.fine_tune import FineTune
+from .layers.quarantine import Quarantine
 
 # Axes whose layers stand around the aggregator of each model, innermost first, and around all.
 _EACH_MODEL = ("privacy", "client-selector", "data-selector", "objective")

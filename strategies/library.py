@@ -28,15 +28,15 @@ from ..core.wire.versions import why_nobody_connects
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import ClientSelector
 from ..selectors.client_selectors.uniform import Uniform
-from . import cohorts, coresets, selection
-from .cohort_rules.auxo import AuxoRule
-from .cohort_rules.base import CohortRule
-from .federation import Federation
-from .flower_aggregator import FlowerAggregator
-from .layer import Layer, describe
-from .observations import ASKED, metrics_in
-from .quarantine import Quarantine
-from .signals import Signal
+from .aggregation.flower_aggregator import FlowerAggregator
+from .cohorts.auxo import AuxoRule
+from .cohorts.base import CohortRule
+from .cohorts.update_sketches import Signal
+from .federation.federation import Federation
+from .federation.observations import ASKED, metrics_in
+from .layers import cohorts, coresets, selection
+from .layers.base import Layer, describe
+from .layers.quarantine import Quarantine
 
 _log = logging.getLogger("forager")
 # What the layers read and write has these names; Flower's strategies can use others.

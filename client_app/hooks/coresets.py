@@ -25,8 +25,8 @@ from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_co
 from ...selectors.data_selectors.doubt import chances
 from ...selectors.data_selectors.trust import label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
+from ..handlers.training import trainer_of
 from ..request import ClientHook, ClientRequest
-from ..training import trainer_of
 
 _KEPT = "coreset"  # section of the client's state
 _FEWEST = 10  # agreement trains on at least one in this many of the budget, trusted or not

@@ -6,9 +6,9 @@ import numpy as np
 
 from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
+from ...core.learning.clipping import clipped, with_noise
 from ...core.learning.job import Job, Outcome
 from ...core.methods.privacy import Dp
-from ...core.wire.clipping import clipped, with_noise
 from ...core.wire.keys import TRAIN_LOSS
 from ..request import ClientHook, ClientRequest
 

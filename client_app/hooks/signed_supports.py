@@ -7,8 +7,8 @@ from ...core.learning.job import Job
 from ...core.wire.supports import encode_signed_support
 from ...selectors.similarities.signatures import Hashing, Signature
 from ...selectors.similarities.signed_overlap import Codes, split_codes, top_k_changes
+from ..handlers.training import trainer_of
 from ..request import ClientRequest
-from ..training import trainer_of
 from .supports import Arrays, Floats, IndexSignatures, SupportTeller
 
 _SECTION = "changes"

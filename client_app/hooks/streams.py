@@ -15,10 +15,10 @@ from ...core.methods.ode import Ode, ode_settings
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, replies_to
+from ..device.stream_device import StreamDevice
+from ..handlers.training import trainer_of
 from ..identity import client_task, reply_header
 from ..request import ClientHook, ClientRequest, client_requests
-from ..stream_device import StreamDevice
-from ..training import trainer_of
 
 
 class StreamedData(ClientHook):

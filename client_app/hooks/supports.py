@@ -30,9 +30,9 @@ from ...core.wire.supports import encode_support, model_tag
 from ...selectors.similarities.importance_average import ImportanceAverage
 from ...selectors.similarities.index_overlap import choose_k, top_k_support
 from ...selectors.similarities.signatures import Hashing, Signature
+from ..handlers.training import prepare, trainer_of
 from ..identity import client_config, client_task, reply_header
 from ..request import ClientHook, ClientRequest, client_requests, hooks_of
-from ..training import prepare, trainer_of
 
 _SECTION = "importance"
 _SHARE = 0.05  # of the parameters, in a support

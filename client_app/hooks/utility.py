@@ -3,8 +3,8 @@
 from ...core.learning.evaluation import root_mean_square_loss
 from ...core.learning.job import Job, Outcome
 from ...core.wire.keys import UTILITY
+from ..handlers.training import trainer_of
 from ..request import ClientHook, ClientRequest
-from ..training import trainer_of
 
 
 class StatisticalUtility(ClientHook):

@@ -17,12 +17,12 @@ from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
 from .fastest import Fastest
+from .fused_model import fused_model
 from .job import Job, Outcome
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
-from .quick_form import quick_form
 from .stack import can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
@@ -83,7 +83,7 @@ class Trainer:
 
     @cached_property
     def _quick(self) -> nn.Module:
-        return quick_form(self.model)
+        return fused_model(self.model)
 
     def _possible(self, mode: str) -> str:
         """Return the mode, as far as the model alone decides it."""

@@ -59,7 +59,7 @@ class Aggregator(Method):
 
 
 def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
-    place = f"strategies.aggregators:{name.replace('-', '_')}"
+    place = f"strategies.aggregation.aggregators:{name.replace('-', '_')}"
     reads = (*reads, "buffer", "staleness")
     return Aggregator(
         name=name, about=about, core=place, settings=(Aggregation,), reads=reads, **more

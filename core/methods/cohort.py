@@ -189,7 +189,7 @@ class CohortMethod(Method):
     """
 
     axis: str = "cohorts"
-    outer: str = "strategies.cohorts:Cohorts.of_run"
+    outer: str = "strategies.layers.cohorts:Cohorts.of_run"
     rule: str = ""
 
     def keys_read(self) -> list[str]:

@@ -126,7 +126,7 @@ class CoresetMethod(Method):
 
     axis: str = "data-selector"
     settings: tuple[type[Settings], ...] = (Coreset,)
-    layer: str = "strategies.coresets:Coresets.of_run"
+    layer: str = "strategies.layers.coresets:Coresets.of_run"
     hook: str = "client_app.hooks.coresets:ChosenCoreset"
     rule: str = ""
     target: Literal["server", "own", "none"] = "none"

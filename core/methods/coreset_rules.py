@@ -57,7 +57,7 @@ METHODS = (
         axis="data-selector",
         name="skyline",
         about="the clean samples (knows the truth)",
-        layer="strategies.coresets:Coresets.of_run",
+        layer="strategies.layers.coresets:Coresets.of_run",
         hook="client_app.hooks.skyline:CleanOnly",
     ),
 )

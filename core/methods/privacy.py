@@ -26,7 +26,7 @@ METHODS = (
         name="local-dp",
         about="clients add noise to what they send",
         settings=(Dp,),
-        outer="strategies.privacy:PrivacyLedger.of_run",
+        outer="strategies.layers.privacy:PrivacyLedger.of_run",
         hook="client_app.hooks.privacy:LocalNoise",
         needs=("nothing sent but a model",),
     ),
@@ -35,7 +35,7 @@ METHODS = (
         name="central-dp",
         about="the server clips updates and adds noise to their mean",
         settings=(Dp,),
-        layer="strategies.privacy:CentralNoise.of_run",
+        layer="strategies.layers.privacy:CentralNoise.of_run",
         needs=("mean aggregator", "nothing released but models"),
     ),
 )

@@ -46,4 +46,4 @@ class Selector(Method):
 
     axis: str = "client-selector"
     has_ages: bool = True
-    layer: str = "strategies.selection:Selection.of_run"
+    layer: str = "strategies.layers.selection:Selection.of_run"

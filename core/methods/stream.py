@@ -42,7 +42,7 @@ class StreamMethod(Method):
 
     axis: str = "data-selector"
     settings: tuple[type[Settings], ...] = (Stream,)
-    layer: str = "strategies.streams:Streams.of_run"
+    layer: str = "strategies.layers.streams:Streams.of_run"
     hook: str = "client_app.hooks.streams:StreamedData"
     sends: tuple[str, ...] = ("labels",)
 

@@ -27,7 +27,7 @@ _TOP_K = Method(
     about="clients send only the largest changes",
     settings=(TopK,),
     core="core.wire.sparse:encode",
-    outer="strategies.sparse_uplink:SparseUplink.of_run",
+    outer="strategies.layers.sparse_uplink:SparseUplink.of_run",
     hook="client_app.hooks.sparse_uplink:SparseUpdate",
 )
 

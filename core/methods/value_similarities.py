@@ -9,7 +9,7 @@ METHODS = (
         name="cosine",
         about="the cosine of two clients' updates",
         core="selectors.similarities.cosine:cosine_matrix",
-        layer="strategies.client_similarity:Cosine.of_run",
+        layer="strategies.similarities.client_similarity:Cosine.of_run",
     ),
     Method(
         axis="similarity",
@@ -17,7 +17,7 @@ METHODS = (
         name="euclidean",
         about="the distance of two clients' updates",
         core="selectors.similarities.euclidean:euclidean_matrix",
-        layer="strategies.client_similarity:Euclidean.of_run",
+        layer="strategies.similarities.client_similarity:Euclidean.of_run",
     ),
     Method(
         axis="similarity",
@@ -25,7 +25,7 @@ METHODS = (
         name="oracle",
         about="how alike the label histograms are (knows the truth)",
         core="selectors.similarities.histograms:histogram_similarity",
-        layer="strategies.client_similarity:Oracle.of_run",
+        layer="strategies.similarities.client_similarity:Oracle.of_run",
         sends=("labels",),
         needs=("classes",),
     ),

@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 
 from ..storage.files import write_atomically
 from .errors import TaskError, invalid, unknown
-from .vision import torchvision
+from .torchvision_compat import torchvision
 
 # Images are scaled to this many pixels per side. The networks were trained at 224; 128 is a third
 # of the work and enough for images of 32 pixels.

@@ -8,7 +8,8 @@ from .records import entries
 _SCALAR_BYTES = 8
 
 
-def _value_bytes(value: object) -> int:
+def value_bytes(value: object) -> int:
+    """Return the bytes of one value: eight for a number, the length of text and byte strings."""
     if type(value) is float or type(value) is int:
         return _SCALAR_BYTES
     if isinstance(value, bytes):
@@ -16,7 +17,7 @@ def _value_bytes(value: object) -> int:
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, list):
-        return sum(_value_bytes(entry) for entry in value)
+        return sum(value_bytes(entry) for entry in value)
     return _SCALAR_BYTES
 
 
@@ -37,7 +38,7 @@ def payload_bytes(content: RecordDict) -> int:
 def record_bytes(record: ArrayRecord | ConfigRecord | MetricRecord) -> int:
     """Return the bytes of the values of one record."""
     values = entries(record).values()
-    return sum(map(num_bytes if type(record) is ArrayRecord else _value_bytes, values))
+    return sum(map(num_bytes if type(record) is ArrayRecord else value_bytes, values))
 
 
 def name_bytes(content: RecordDict) -> int:
@@ -56,5 +57,5 @@ def sizes_of(content: RecordDict) -> tuple[int, int]:
             continue
         for value in held.values():
             plain = type(value) is float or type(value) is int
-            values += _SCALAR_BYTES if plain else _value_bytes(value)
+            values += _SCALAR_BYTES if plain else value_bytes(value)
     return values, names

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...core.log.events import CheckpointSaved
 from ...core.storage import tree
-from ...core.wire.events import CheckpointSaved
 from ..loop import Loop
 from .base import Callback
 

@@ -3,7 +3,7 @@
 from flwr.serverapp import Grid
 
 from ...core.tasks import Task
-from ..known_beforehand import classes_spread
+from ..constant_baseline import classes_spread
 from ..loop import Loop
 from .base import Callback
 

@@ -18,9 +18,9 @@ from forager.core.wire.keys import ARRAYS
 from forager.server_app.loop import Loop
 from forager.server_app.patient_grid import PatientGrid
 from forager.strategies.build import build_strategy
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import Federation
-from forager.strategies.layer import Layer
+from forager.strategies.federation.federation import Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
 from forager.tools.engine.local_grid import LocalGrid
 
 STACKS = [(a, u) for a in methods("aggregator") for u in methods("uplink")]

@@ -17,8 +17,8 @@ from forager.core.methods.catalogue import (
     presets,
 )
 from forager.strategies.build import build_strategy
-from forager.strategies.cohort_rules.base import CohortRule
-from forager.strategies.layer import Layer
+from forager.strategies.cohorts.base import CohortRule
+from forager.strategies.layers.base import Layer
 
 ALL = all_methods()
 PLACES = ("core", "layer", "outer", "hook")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
-from forager.client_app.sample_store import DiskStore
+from forager.client_app.device.sample_store import DiskStore
 from forager.core.storage import tree
 from forager.core.wire import sparse
 from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, to_record

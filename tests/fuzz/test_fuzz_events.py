@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forager.core.wire.events import EVENTS, Event, JudgedBy, ReplySeconds, Spread, as_events
+from forager.core.log.events import EVENTS, Event, JudgedBy, ReplySeconds, Spread, as_events
 from forager.server_app.run_folder import RunFolder
 from forager.tools.report import page, story
 from forager.tools.report.history import History

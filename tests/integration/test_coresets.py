@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.app import answer
-from forager.client_app.state import ClientState
+from forager.client_app.device.state import ClientState
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
 from forager.core.learning.model_arrays import read_arrays

@@ -11,19 +11,19 @@ from flwr.serverapp.strategy import FedAvg, Result
 from forager.core.config import RunConfig, default_config, read_config
 from forager.core.learning.evaluation import evaluate
 from forager.core.learning.model_arrays import read_arrays
+from forager.core.log.events import CohortsTrained, Event, Quarantined, Selected, SparseUplinkUsed
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import CohortsTrained, Event, Quarantined, Selected, SparseUplinkUsed
 from forager.core.wire.keys import AFFINITY, ARRAYS, METRICS, SPARSE, SUMMARY
 from forager.selectors.client_selectors.cosage import CosAge
 from forager.strategies.build import build_strategy
-from forager.strategies.cohort_rules.auxo_paper import AuxoPaperRule
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.layer import Layer
-from forager.strategies.quarantine import Quarantine
-from forager.strategies.selection import Selection
-from forager.strategies.signals import signal_of
-from forager.strategies.sparse_uplink import SparseUplink
+from forager.strategies.cohorts.auxo_paper import AuxoPaperRule
+from forager.strategies.cohorts.update_sketches import signal_of
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
+from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.selection import Selection
+from forager.strategies.layers.sparse_uplink import SparseUplink
 from forager.tools.engine.local_grid import LocalGrid
 
 CLIENTS, ROUNDS = 6, 2

@@ -13,7 +13,7 @@ import pytest
 import torch
 from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
-from forager.core.wire.events import CoresetsUsed, Event, Quarantined, Selected
+from forager.core.log.events import CoresetsUsed, Event, Quarantined, Selected
 from forager.core.wire.keys import KIND, QUESTION
 from forager.tools.engine.app_grid import AppGrid
 

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import forager.client_app.training as training
+import forager.client_app.handlers.training as training
 import forager.server_app.app as server
-import forager.strategies.coresets as coresets
-import forager.strategies.fine_tune as fine_tune
+import forager.strategies.layers.coresets as coresets
+import forager.strategies.layers.fine_tune as fine_tune
 import pytest
 import torch
 from forager.core.config import read_config

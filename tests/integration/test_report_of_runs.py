@@ -1,7 +1,7 @@
 """What runs write down is what the report's pictures read: nothing here is made up."""
 
 import pytest
-from forager.core.wire.events import StoragePlanned
+from forager.core.log.events import StoragePlanned
 from forager.server_app.run_folder import RunFolder
 from forager.tools.engine.local import run_local
 from forager.tools.report.choice_charts import choices

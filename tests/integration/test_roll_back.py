@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from forager.server_app import loop as loop_module
 from forager.server_app.loop import RunFailed
-from forager.strategies.scaffold import Scaffold
+from forager.strategies.layers.scaffold import Scaffold
 from forager.tools.engine.local import run_local
 
 

@@ -12,7 +12,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.client_app.sample_file import SampleFile
+from forager.client_app.device.sample_file import SampleFile
 from forager.core.config import default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
@@ -139,7 +139,7 @@ def test_files_go_only_when_the_store_is_on_the_disk(
     told(tmp_path, node, 1)
     assert (tmp_path / "in" / "a.npz").exists()  # only counted
     with monkeypatch.context() as patch:
-        patch.setattr("forager.client_app.sample_file.SampleFile.write", lambda *_: False)
+        patch.setattr("forager.client_app.device.sample_file.SampleFile.write", lambda *_: False)
         told(tmp_path, node, 1, "train")
     assert (tmp_path / "in" / "a.npz").exists()  # the disk is full
     assert told(tmp_path, node, 2, "train")[PLAN]["arrived"] == 20

@@ -10,7 +10,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.client_app.sample_store import SampleStore
+from forager.client_app.device.sample_store import SampleStore
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.methods.catalogue import methods

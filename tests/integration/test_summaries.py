@@ -10,8 +10,8 @@ from forager.client_app import app, summaries
 from forager.client_app.request import message_config
 from forager.core.methods.catalogue import methods
 from forager.server_app import patient_grid
-from forager.strategies import selection
-from forager.strategies.survey import Survey
+from forager.strategies.federation.survey import Survey
+from forager.strategies.layers import selection
 from forager.tools.engine.local import run_local
 
 

@@ -8,7 +8,7 @@ import typer
 from .options import REFUSED, examples
 
 if TYPE_CHECKING:
-    from ...core.config.help import ConfigKey
+    from ..config_help import ConfigKey
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,8 +34,8 @@ def keys(
     from rich.text import Text
 
     from ...core.config import default_config
-    from ...core.config.help import keys_of, sections
     from ...core.config.reading import nearest
+    from ..config_help import keys_of, sections
 
     console = Console(highlight=False)
     known = [key for name in ["", *sections()] for key in keys_of(name)]

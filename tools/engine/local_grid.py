@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricR
 from flwr.serverapp import Grid
 
 from ...client_app.app import answer
-from ...client_app.context_memory import recall_all, remember_all
+from ...client_app.device.context_memory import recall_all, remember_all
 from ...client_app.virtual_clients import VirtualClients
 from ...core.config import read_config
 from ...core.config.reading import SharedConfig
@@ -39,7 +39,7 @@ from ...core.wire.keys import (
 )
 from ...core.wire.records import contents, entries, node_of, record_at, records_of
 from ...core.wire.sizes import payload_bytes, record_bytes
-from ...strategies.numbered import NumberedNodes
+from ...strategies.federation.virtual_nodes import NumberedNodes
 from .simulated_devices import SimulatedDevices
 
 _SERVER = 1  # Flower's node id of the SuperLink

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...core.wire.events import Selected
+from ...core.log.events import Selected
 from .axes import HEIGHT, finish, legend
 from .history import History
 from .hover import over_lines

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.wire.events import ClassesSpread
+from ...core.log.events import ClassesSpread
 from .axes import BLUE, MOST_NAMED, rows_height, shades
 from .history import History
 from .hover import over_cells

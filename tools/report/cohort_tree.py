@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...core.wire.events import CohortsEvaluated, CohortsTrained, Evaluated, Number, Regrouped
+from ...core.log.events import CohortsEvaluated, CohortsTrained, Evaluated, Number, Regrouped
 from .formatting import natural_order
 from .history import History
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.wire.events import CoresetsUsed, RunStarted
+from ...core.log.events import CoresetsUsed, RunStarted
 from .axes import HEIGHT, finish, percent_axis, stack
 from .formatting import percent
 from .history import History

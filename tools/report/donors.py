@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.wire.events import AlignmentFound, Number, SimilarityFound
+from ...core.log.events import AlignmentFound, Number, SimilarityFound
 from .history import History
 from .similarity_charts import matrix_of
 from .tables import table, text

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.tasks.metrics import Metric
-from ...core.wire.events import (
+from ...core.log.events import (
     CohortsEvaluated,
     CohortsTrained,
     CoresetsUsed,
@@ -27,6 +26,7 @@ from ...core.wire.events import (
     StreamsStored,
     as_events,
 )
+from ...core.tasks.metrics import Metric
 from .formatting import natural_order
 from .rounds import Row, add_numbers
 

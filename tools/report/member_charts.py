@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.log.events import CohortsTrained
 from ...core.tasks.groups import group_of
-from ...core.wire.events import CohortsTrained
 from .axes import SERIES_PIXELS, pixel_rows, rows_height
 from .cohort_tree import CohortTree
 from .formatting import natural_order, shorten

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...core.log.events import Baseline
 from ...core.tasks.metric_text import label, title
 from ...core.tasks.metrics import Metric
-from ...core.wire.events import Baseline
 from .axes import HEIGHT, finish, line, metric_axis
 from .formatting import shorten
 from .history import History

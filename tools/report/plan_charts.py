@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.wire.events import StoragePlanned
+from ...core.log.events import StoragePlanned
 from .axes import BLUE, MOST_NAMED, rows_height, shades
 from .formatting import plural, shorten
 from .history import History

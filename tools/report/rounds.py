@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...core.tasks.metric_text import AFTER_METRICS, BEFORE_METRICS, TAKEN
-from ...core.tasks.metrics import Metric
-from ...core.wire.events import (
+from ...core.log.events import (
     Aggregated,
     Evaluated,
     Event,
@@ -15,6 +13,8 @@ from ...core.wire.events import (
     Selected,
     SparseUplinkUsed,
 )
+from ...core.tasks.metric_text import AFTER_METRICS, BEFORE_METRICS, TAKEN
+from ...core.tasks.metrics import Metric
 
 Row = dict[str, float]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.wire.events import SimilarityFound
+from ...core.log.events import SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
 from .cohort_tree import CohortTree
 from .formatting import natural_order, shorten

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.wire.events import CohortsTrained
+from ...core.log.events import CohortsTrained
 from .axes import HEIGHT, finish
 from .cohort_tree import CohortTree
 from .formatting import natural_order, shorten

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.wire.events import StreamsStored
+from ...core.log.events import StreamsStored
 from .axes import BLUE, pixel_rows, rows_height, shades
 from .formatting import plural
 from .history import History

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from ...core.log.events import InputsScaled
 from ...core.tasks.metric_text import label, title, written
-from ...core.wire.events import InputsScaled
 from .evenness import jain_index, spread
 from .formatting import data_size, duration, percent, plural
 from .history import History

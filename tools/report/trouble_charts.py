@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ...core.wire.events import Exchanged, ReplySeconds
+from ...core.log.events import Exchanged, ReplySeconds
 from .axes import HEIGHT, finish, rows_height, stack
 from .formatting import shorten
 from .history import History

@@ -39,7 +39,7 @@ def _load(spec: TaskSpec, name: str, num_classes: int) -> RawData:
 
 
 def _through_torchvision(name: str, root: Path, download: bool) -> Arrays:
-    from ..vision import torchvision  # slow to import, and only needed once per machine
+    from ..torchvision_compat import torchvision  # slow to import, and only needed once per machine
 
     try:
         data_set = getattr(torchvision().datasets, name)

@@ -41,7 +41,7 @@ def _usual_folder(spec: TaskSpec) -> Path:
 
 
 def _download(root: Path) -> None:
-    from ..vision import torchvision  # slow to import, and only needed once per machine
+    from ..torchvision_compat import torchvision  # slow to import, and only needed once per machine
 
     try:
         torchvision().datasets.FashionMNIST(str(root), download=True)

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..vision import torchvision
+from ..torchvision_compat import torchvision
 from .spec import ModelSpec
 
 # VGG halves the image five times; a ResNet's convolutions are padded and never run out of pixels.

@@ -17,10 +17,10 @@ from forager.benchmarks.unreliable import (
     forgetful_clients,
 )
 from forager.client_app import app
-from forager.client_app.state import ClientState
+from forager.client_app.device.state import ClientState
 from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
-from forager.strategies.accountant import gaussian_epsilon
+from forager.strategies.federation.accountant import gaussian_epsilon
 from forager.tools.experiments.records import Record
 from forager.tools.experiments.results import Results
 

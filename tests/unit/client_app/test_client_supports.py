@@ -5,7 +5,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.client_app.training import trainer_of
+from forager.client_app.handlers.training import trainer_of
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
@@ -13,7 +13,7 @@ from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import decode_signature
 from forager.selectors.similarities.signatures import Hashing
-from forager.strategies.support_reader import SupportReader, parameter_shapes
+from forager.strategies.similarities.support_reader import SupportReader, parameter_shapes
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 KEYS = {"strategy": "ios", "local-epochs": 1, "ios.share": 0.1, "num-clients": 4, "ios.hashes": 32}

@@ -53,8 +53,8 @@ import os, random, signal, struct, sys, time
 from pathlib import Path
 import numpy as np
 from flwr.app import Context, RecordDict
-from forager.client_app.sample_store import DiskStore
-from forager.client_app.state import ClientState
+from forager.client_app.device.sample_store import DiskStore
+from forager.client_app.device.state import ClientState
 
 folder = Path(sys.argv[1])
 context = Context(1, 2, {"client-id": "camera-7", "state-dir": str(folder)}, RecordDict(), {})

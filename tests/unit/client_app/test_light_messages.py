@@ -38,7 +38,7 @@ sys.argv = ["flwr-clientapp", "--help"]
 try:
     runpy.run_path(program, run_name="__main__")
 except SystemExit:
-    import forager.client_app.app, forager.client_app.resident
+    import forager.client_app.app, forager.client_app.device.resident
     heavy = ("sqlalchemy", "alembic", "fastapi", "pydantic", "torch", "forager.core.config")
     print([name for name in heavy if name in sys.modules])
 """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.model_cache import received_models, with_held_models
+from forager.client_app.device.held_models import received_models, with_held_models
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_shortest, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG

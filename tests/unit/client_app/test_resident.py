@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app import resident
 from forager.client_app.app import app
-from forager.client_app.local_socket import connected
-from forager.client_app.state import ClientState
+from forager.client_app.device import resident
+from forager.client_app.device.local_socket import connected
+from forager.client_app.device.state import ClientState
 from forager.core.config import default_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks.models import build_model
@@ -66,7 +66,7 @@ def workers(folder: Path) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if (
-            "forager.client_app.resident_worker" in words
+            "forager.client_app.device.resident_worker" in words
             and process.state != "Z"
             and str(folder) in "".join(words)
         ):
@@ -196,7 +196,7 @@ def test_it_ends_with_its_supernode_and_when_idle(
     script = (
         "import os, sys, time, subprocess\n"
         "fd = os.pidfd_open(os.getpid())\n"
-        "worker = 'forager.client_app.resident_worker'\n"
+        "worker = 'forager.client_app.device.resident_worker'\n"
         "arguments = [sys.executable, '-m', worker, sys.argv[1], 'v', str(fd), '600']\n"
         "subprocess.Popen(arguments, pass_fds=[fd])\n"
         "time.sleep(600)\n"

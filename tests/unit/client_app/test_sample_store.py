@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from forager.client_app.context_memory import ContextStore
-from forager.client_app.sample_store import DiskStore, SampleStore
+from forager.client_app.device.context_memory import ContextStore
+from forager.client_app.device.sample_store import DiskStore, SampleStore
 from forager.core.storage import tree
 
 Make = Callable[..., SampleStore]
@@ -334,7 +334,7 @@ def test_other_trouble_with_the_disk_is_not_hidden(
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from forager.client_app.sample_store import DiskStore
+from forager.client_app.device.sample_store import DiskStore
 store = DiskStore(Path(sys.argv[1]), "digits", 20)
 for key in range(100000):
     x = np.full((1, 2000), key, dtype=np.float32)

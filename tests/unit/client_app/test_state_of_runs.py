@@ -12,9 +12,9 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer
-from forager.client_app.claim import Claim, StateInUseError
+from forager.client_app.device.file_lock import Claim, StateInUseError
+from forager.client_app.device.state import ClientState, state_path
 from forager.client_app.request import ClientRequest
-from forager.client_app.state import ClientState, state_path
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
 from forager.core.learning.model_arrays import read_arrays

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from forager.client_app.handlers.training import trainer_of
 from forager.client_app.hooks import supports as hooks
-from forager.client_app.training import trainer_of
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import load_arrays
 from forager.core.wire.arrays import flat_floats, from_record
@@ -12,7 +12,7 @@ from forager.core.wire.signatures import decode_signature
 from forager.selectors.similarities.index_overlap import choose_k, top_k_support
 from forager.selectors.similarities.signatures import Hashing
 from forager.selectors.similarities.signed_overlap import split_codes, top_k_changes
-from forager.strategies.support_reader import (
+from forager.strategies.similarities.support_reader import (
     SignedSupportReader,
     SupportReader,
     parameter_shapes,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from forager.core.config import default_config, read_config
-from forager.core.config.help import sections
 from forager.core.config.overrides import parse_overrides
 from forager.tools.cli.app import app
+from forager.tools.config_help import sections
 from forager.tools.demos import DEMOS
 from mkdocs.commands.build import build
 from mkdocs.config import load_config

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from fakes import Notes
 from forager.core.config import read_config
+from forager.core.log.events import CheckpointSaved
 from forager.core.storage import tree
-from forager.core.wire.events import CheckpointSaved
 from forager.server_app.callbacks.checkpoint import CheckpointError, Checkpoints, load_checkpoint
 from forager.server_app.loop import Loop
 from forager.server_app.resume import check_same_run
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 
 def loop_at(server_round: int) -> Loop:

@@ -14,16 +14,16 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid.inmemory_grid import InMemoryGrid
 from forager.core.config import read_config
+from forager.core.log.events import Exchanged, LateReplied, Quarantined
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Exchanged, LateReplied, Quarantined
 from forager.core.wire.keys import ARRAYS, CLIENT, CONFIG, METRICS, PAYLOAD, ROUND, SPARSE
 from forager.server_app import late_replies, patient_grid
 from forager.server_app.loop import Loop
 from forager.server_app.overdue import Overdue, OverdueMessages
 from forager.server_app.patient_grid import PatientGrid
 from forager.strategies.build import build_strategy
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 KEYS = [str(i) for i in range(6)]
 SLOW = "5"

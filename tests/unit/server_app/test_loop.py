@@ -10,10 +10,7 @@ from fakes import FakeGrid, Notes, answer, assert_same, failing, honest, never, 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 from forager.core.config import read_config
-from forager.core.storage import tree
-from forager.core.tasks.metrics import ACCURACY, Metric
-from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import (
+from forager.core.log.events import (
     Aggregated,
     Evaluated,
     Exchanged,
@@ -21,14 +18,17 @@ from forager.core.wire.events import (
     RunFinished,
     Selected,
 )
+from forager.core.storage import tree
+from forager.core.tasks.metrics import ACCURACY, Metric
+from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CONFIG, METRICS, RUN, SUMMARY
 from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop, RunFailed
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies.admission import Admission
 from forager.strategies.build import build_strategy
-from forager.strategies.federation import Federation
+from forager.strategies.federation.admission import Admission
+from forager.strategies.federation.federation import Federation
 
 KEYS = [str(i) for i in range(8)]
 

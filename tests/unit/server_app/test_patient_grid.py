@@ -16,12 +16,12 @@ from fakes import (
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from forager.core.log.events import Exchanged
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import Exchanged
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.sizes import payload_bytes
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 KEYS = [str(i) for i in range(6)]
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, failing, honest, never, small_model
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from forager.client_app.model_cache import with_held_models
+from forager.client_app.device.held_models import with_held_models
+from forager.core.log.events import Exchanged
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
-from forager.core.wire.events import Exchanged
 from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.sizes import payload_bytes
 from forager.server_app.buffered_grid import BufferedGrid
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies import held_models
-from forager.strategies.federation import Federation
+from forager.strategies.federation import held_models
+from forager.strategies.federation.federation import Federation
 
 KEYS = ["0", "1", "2"]
 

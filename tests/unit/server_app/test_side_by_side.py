@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from fakes import FakeGrid
 from flwr.app import Message, RecordDict
-from forager.server_app.side_by_side import THREADS, SideBySide
+from forager.server_app.parallel_pull import THREADS, SideBySide
 
 IDS = [str(number) for number in range(100)]
 

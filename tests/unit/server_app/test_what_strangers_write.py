@@ -2,10 +2,10 @@
 
 from fakes import FakeGrid, Notes, answer
 from flwr.app import Error, Message, MetricRecord, RecordDict
-from forager.core.wire.events import Exchanged
+from forager.core.log.events import Exchanged
 from forager.core.wire.keys import METRICS
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 
 def exchanged(behaviour) -> Exchanged:

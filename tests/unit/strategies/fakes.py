@@ -10,10 +10,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+from forager.core.log.events import Event
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import LACKS_BASE, TAG
-from forager.core.wire.events import Event
 from forager.core.wire.keys import (
     ARRAYS,
     CLIENT,
@@ -29,7 +29,7 @@ from forager.core.wire.keys import (
     VERSIONS,
 )
 from forager.core.wire.versions import versions
-from forager.strategies.layer import Layer
+from forager.strategies.layers.base import Layer
 from numpy.typing import NDArray
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

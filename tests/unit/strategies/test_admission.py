@@ -8,13 +8,13 @@ from fakes import FakeGrid, Notes, answer, rounds, small_model
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.identity import introduction
 from forager.core.config import ConfigError, read_config
+from forager.core.log.events import LeftOut, Selected
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import LeftOut, Selected
 from forager.core.wire.keys import CLIENT, CLIENT_KEY, TAGS, VERSIONS
 from forager.core.wire.versions import versions
 from forager.server_app.app import build_loop
 from forager.strategies.build import build_strategy
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 
 def node(key: str, **node_config: Any) -> Any:

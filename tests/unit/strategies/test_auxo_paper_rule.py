@@ -21,16 +21,16 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message, RecordDict
 from forager.core.config import read_config
+from forager.core.log.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.keys import AFFINITY, ARRAYS
 from forager.strategies.build import single_model_stack
-from forager.strategies.cohort_rules.auxo_paper import AuxoPaperRule
-from forager.strategies.cohort_rules.base import CohortSignals, Scene
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import BadReply, Federation
-from forager.strategies.layer import Layer
-from forager.strategies.signals import Signal
+from forager.strategies.cohorts.auxo_paper import AuxoPaperRule
+from forager.strategies.cohorts.base import CohortSignals, Scene
+from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
 
 KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())

@@ -21,12 +21,12 @@ from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
 from forager.strategies.build import single_model_stack
-from forager.strategies.cohort_rules.auxo import AuxoRule
-from forager.strategies.cohort_rules.base import MEAN, CohortSignals, Scene, asked_losses
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import BadReply, Federation
-from forager.strategies.layer import Layer
-from forager.strategies.signals import Signal
+from forager.strategies.cohorts.auxo import AuxoRule
+from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
+from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
 
 KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from forager.core.config import read_config
 from forager.core.storage import tree
-from forager.strategies.cohort_rules.base import CohortSignals
-from forager.strategies.cohort_rules.cfl import CflRule
+from forager.strategies.cohorts.base import CohortSignals
+from forager.strategies.cohorts.cfl import CflRule
 
 KEYS = list("abcd")
 

@@ -1,7 +1,7 @@
 """What the server remembers of clients: bounded, whoever comes and goes."""
 
-from forager.strategies import client_memory
-from forager.strategies.client_memory import ClientMemory
+from forager.strategies.federation import client_memory
+from forager.strategies.federation.client_memory import ClientMemory
 
 
 def test_the_long_gone_are_forgotten(monkeypatch) -> None:

@@ -9,10 +9,10 @@ from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listenin
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
+from forager.core.log.events import Quarantined, SimilarityFound
 from forager.core.methods.ios import Ios
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import Quarantined, SimilarityFound
 from forager.core.wire.keys import HISTOGRAM, METRICS, PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import (
@@ -31,12 +31,17 @@ from forager.selectors.similarities.signed_overlap import (
     split_codes,
 )
 from forager.strategies.build import build_strategy
-from forager.strategies.client_similarity import MOST_DRAWN, Oracle, client_similarity, matrix_event
-from forager.strategies.cohort_rules.base import Scene
-from forager.strategies.cohort_rules.similarity import SimilarityRule
-from forager.strategies.federation import silent
-from forager.strategies.support_reader import SignedSupportReader, SupportReader
-from forager.strategies.support_similarity import (
+from forager.strategies.cohorts.base import Scene
+from forager.strategies.cohorts.similarity import SimilarityRule
+from forager.strategies.federation.federation import silent
+from forager.strategies.similarities.client_similarity import (
+    MOST_DRAWN,
+    Oracle,
+    client_similarity,
+    matrix_event,
+)
+from forager.strategies.similarities.support_reader import SignedSupportReader, SupportReader
+from forager.strategies.similarities.support_similarity import (
     IndexOverlap,
     PaperOverlap,
     SignatureSimilarity,
@@ -246,7 +251,7 @@ def scene_of(keys, note=silent):
 
 def never_settling(monkeypatch):
     monkeypatch.setattr(
-        "forager.strategies.cohort_rules.similarity.similarity_clusters",
+        "forager.strategies.cohorts.similarity.similarity_clusters",
         lambda matrix, seed: similarity_clusters(matrix, seed=seed, iterations=2),
     )
 

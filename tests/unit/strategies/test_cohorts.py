@@ -18,9 +18,7 @@ from fakes import (
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
-from forager.core.storage import tree
-from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import (
+from forager.core.log.events import (
     CohortFailed,
     CohortsEvaluated,
     CohortsTrained,
@@ -28,20 +26,22 @@ from forager.core.wire.events import (
     Regrouped,
     Selected,
 )
+from forager.core.storage import tree
+from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, ROUND
 from forager.strategies.build import single_model_stack
-from forager.strategies.cohort_rules.base import (
+from forager.strategies.cohorts.base import (
     CohortRule,
     CohortSignals,
     Regrouping,
     Scene,
     split_into,
 )
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import BadReply, Federation
-from forager.strategies.layer import Layer
-from forager.strategies.quarantine import Quarantine
-from forager.strategies.signals import Signal
+from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
+from forager.strategies.layers.quarantine import Quarantine
 
 KEYS = [str(i) for i in range(8)]
 START = to_record(small_model())

@@ -18,15 +18,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
 from forager.core.config.combinations import unused_keys
 from forager.core.learning.trainer import read_arrays
+from forager.core.log.events import CoresetsUsed, Quarantined, Selected
 from forager.core.storage import tree
 from forager.core.tasks import load_task
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import CoresetsUsed, Quarantined, Selected
 from forager.core.wire.keys import CORESET, TARGETS
 from forager.strategies.build import build_strategy
-from forager.strategies.coresets import Coresets
-from forager.strategies.layer import Layer
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.coresets import Coresets
 from torch import nn
 
 KEYS = [str(i) for i in range(5)]

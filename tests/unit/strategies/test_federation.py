@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, answer, failing, never, small_model
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from forager.core.log.events import CohortFailed, FineTuned, Quarantined
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import CohortFailed, FineTuned, Quarantined
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, IDENTIFY, METRICS, ROUND, RUN
 from forager.server_app.patient_grid import PatientGrid
-from forager.strategies.federation import BadReply, Federation
-from forager.strategies.grids import GridView, GridWrapper
+from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.federation.grids import GridView, GridWrapper
 
 KEYS = [str(i) for i in range(5)]
 KIND = "query.summary"

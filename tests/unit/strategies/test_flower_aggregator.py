@@ -24,7 +24,7 @@ from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.strategies.flower_aggregator import (
+from forager.strategies.aggregation.flower_aggregator import (
     FlowerAggregator,
     RunningMean,
     _quick_collections,

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from forager.strategies import held_models
-from forager.strategies.held_models import HeldModels
+from forager.strategies.federation import held_models
+from forager.strategies.federation.held_models import HeldModels
 
 
 def test_what_a_node_is_sent_counts_once_it_has_answered() -> None:

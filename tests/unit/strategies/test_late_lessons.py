@@ -7,18 +7,18 @@ import pytest
 from fakes import FakeGrid, honest_records, inside, listening_to, small_model
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
+from forager.core.log.events import Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import ARRAYS, METRICS, SPARSE, UTILITY
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
 from forager.strategies.build import build_strategy
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import BadReply
-from forager.strategies.late_reply import LateReply
-from forager.strategies.layer import Layer
-from forager.strategies.response_times import ResponseTimes
-from forager.strategies.selection import Selection
+from forager.strategies.federation.federation import BadReply
+from forager.strategies.federation.late_reply import LateReply
+from forager.strategies.federation.punctuality import ResponseTimes
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
+from forager.strategies.layers.selection import Selection
 
 KEYS = [str(i) for i in range(6)]
 START = to_record(small_model())

@@ -5,13 +5,13 @@ import pytest
 from fakes import FakeGrid, assert_same, listening_to, one_round, small_model
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp.strategy import FedAvg, FedAvgM
+from forager.core.log.events import FineTuned
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import FineTuned
 from forager.core.wire.keys import ARRAYS
-from forager.strategies.federation import Federation
-from forager.strategies.flower_aggregator import FlowerAggregator
-from forager.strategies.layer import (
+from forager.strategies.aggregation.flower_aggregator import FlowerAggregator
+from forager.strategies.federation.federation import Federation
+from forager.strategies.layers.base import (
     Layer,
     as_layer,
     describe,

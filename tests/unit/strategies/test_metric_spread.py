@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
+from forager.core.log.events import Spread
 from forager.core.tasks.metrics import ACCURACY, Metric
-from forager.core.wire.events import Spread
-from forager.strategies.metric_spread import metric_spread
+from forager.strategies.aggregation.metric_spread import metric_spread
 
 MAE = Metric("mae", higher_is_better=False)
 

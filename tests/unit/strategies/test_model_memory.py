@@ -2,8 +2,8 @@
 
 import numpy as np
 from forager.core.storage import tree
-from forager.strategies.client_similarity import LONGEST, Cosine
-from forager.strategies.model_memory import ModelMemory
+from forager.strategies.federation.model_memory import ModelMemory
+from forager.strategies.similarities.client_similarity import LONGEST, Cosine
 
 
 def model(seed: int, size: int = 1000) -> dict[str, np.ndarray]:

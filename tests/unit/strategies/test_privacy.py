@@ -19,16 +19,16 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
+from forager.core.learning.clipping import clipped
+from forager.core.log.events import Event, PrivacySpent, Selected, as_events
 from forager.core.methods.base import load
 from forager.core.methods.catalogue import all_methods, methods
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.clipping import clipped
-from forager.core.wire.events import Event, PrivacySpent, Selected, as_events
 from forager.core.wire.keys import ARRAYS
-from forager.strategies.accountant import gaussian_delta, gaussian_epsilon
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import Layer
-from forager.strategies.privacy import CentralNoise, PrivacyLedger
+from forager.strategies.federation.accountant import gaussian_delta, gaussian_epsilon
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.privacy import CentralNoise, PrivacyLedger
 from forager.tools.engine.local import run_local
 from hypothesis import given, settings
 from hypothesis import strategies as st

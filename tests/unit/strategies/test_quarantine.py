@@ -21,12 +21,12 @@ from fakes import (
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
+from forager.core.log.events import Quarantined
 from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.strategies.quarantine import Quarantine
+from forager.strategies.layers.quarantine import Quarantine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

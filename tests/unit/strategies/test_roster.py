@@ -6,12 +6,12 @@ import pytest
 from fakes import FakeGrid, Notes, answer, rounds, small_model
 from flwr.app import ConfigRecord, Message
 from forager.core.config import read_config
+from forager.core.log.events import Quarantined, Selected
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import Quarantined, Selected
 from forager.core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.strategies.build import build_strategy
-from forager.strategies.federation import Federation
+from forager.strategies.federation.federation import Federation
 
 
 class Nodes(FakeGrid):

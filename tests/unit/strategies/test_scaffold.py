@@ -16,13 +16,13 @@ from fakes import (
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
+from forager.core.log.events import Quarantined, Selected
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined, Selected
 from forager.core.wire.keys import CONTROL
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import Layer
-from forager.strategies.scaffold import Scaffold
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.scaffold import Scaffold
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"

@@ -23,8 +23,8 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
+from forager.core.log.events import Quarantined, Selected
 from forager.core.wire.arrays import to_record
-from forager.core.wire.events import Quarantined, Selected
 from forager.core.wire.keys import IDENTIFY, METRICS, NUM_EXAMPLES, SUMMARY, UTILITY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
@@ -35,11 +35,11 @@ from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
 from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
-from forager.strategies.admission import Admission
-from forager.strategies.grids import GridView, GridWrapper
-from forager.strategies.roster import Roster
-from forager.strategies.selection import NobodyTrained, Selection
-from forager.strategies.survey import Survey
+from forager.strategies.federation.admission import Admission
+from forager.strategies.federation.grids import GridView, GridWrapper
+from forager.strategies.federation.roster import Roster
+from forager.strategies.federation.survey import Survey
+from forager.strategies.layers.selection import NobodyTrained, Selection
 
 KEYS = [str(i) for i in range(10)]
 

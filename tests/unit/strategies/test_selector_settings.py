@@ -7,7 +7,7 @@ from fakes import inside
 from forager.core.config import ConfigError, read_config
 from forager.selectors.client_selectors.oort import Oort
 from forager.strategies.build import build_strategy
-from forager.strategies.selection import Selection
+from forager.strategies.layers.selection import Selection
 
 
 def selector_of(**keys: Any) -> Any:

@@ -11,11 +11,11 @@ from forager.core.storage import tree
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
 from forager.strategies.build import build_strategy, single_model_stack
-from forager.strategies.cohorts import Cohorts
-from forager.strategies.federation import Federation
-from forager.strategies.layer import Layer
-from forager.strategies.shared_body import head_names
-from forager.strategies.signals import Signal
+from forager.strategies.cohorts.shared_body import head_names
+from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation.federation import Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
 from test_cohorts import OddAndEven
 
 KEYS = [str(i) for i in range(8)]

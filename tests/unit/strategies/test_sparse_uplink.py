@@ -16,13 +16,13 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
+from forager.core.log.events import Quarantined, SparseUplinkUsed
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined, SparseUplinkUsed
 from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE
 from forager.strategies.build import build_strategy
-from forager.strategies.layer import Layer
-from forager.strategies.sparse_uplink import SparseUplink, add_update, float_names
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.sparse_uplink import SparseUplink, add_update, float_names
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"

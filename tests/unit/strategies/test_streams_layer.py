@@ -17,9 +17,9 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
+from forager.core.log.events import Quarantined, StoragePlanned, StreamsStored
 from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined, StoragePlanned, StreamsStored
 from forager.core.wire.keys import (
     CLIENT,
     CLIENT_KEY,
@@ -31,8 +31,8 @@ from forager.core.wire.keys import (
     PLAN,
     ROUND,
 )
-from forager.strategies.layer import Layer
-from forager.strategies.streams import Streams
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.streams import Streams
 
 SIZE = 4
 

@@ -17,7 +17,12 @@ from forager.selectors.similarities.signed_overlap import (
     signed_overlap_matrix,
     split_codes,
 )
-from forager.strategies.signals import CentredSupportSignal, SignedSignal, SupportSignal, signal_of
+from forager.strategies.cohorts.update_sketches import (
+    CentredSupportSignal,
+    SignedSignal,
+    SupportSignal,
+    signal_of,
+)
 
 NOTHING = ArrayRecord()
 

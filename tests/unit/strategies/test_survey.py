@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fakes import Arrays, FakeGrid, Notes, answer, never
 from flwr.app import ConfigRecord, Message, MetricRecord
+from forager.core.log.events import Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG
-from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import (
     ARRAYS,
     CONFIG,
@@ -21,8 +21,8 @@ from forager.core.wire.keys import (
     SUMMARY,
     WANTS,
 )
-from forager.strategies.federation import Federation
-from forager.strategies.survey import Survey
+from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.survey import Survey
 
 KEYS = [str(i) for i in range(4)]
 

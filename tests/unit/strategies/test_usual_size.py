@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from forager.strategies.usual_size import UsualSize
+from forager.strategies.federation.plausibility import UsualSize
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 200, 301])

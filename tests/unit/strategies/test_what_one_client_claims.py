@@ -16,13 +16,13 @@ from fakes import (
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.config import read_config
+from forager.core.log.events import Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
 from forager.server_app.callbacks.checkpoint import Checkpoints
+from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
-from forager.strategies.metric_spread import metric_spread
-from forager.strategies.streams import Streams
+from forager.strategies.layers.streams import Streams
 from test_streams_layer import Device
 
 KEYS = [str(i) for i in range(8)]

@@ -10,8 +10,8 @@ from time import process_time
 from flwr.app import Message
 
 from ....client_app.identity import client_data, client_task
+from ....core.log.events import Count, Event, Exchanged
 from ....core.wire.broadcast import Broadcast
-from ....core.wire.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
 from ....core.wire.records import node_of
 from ....server_app.callbacks.base import Callback

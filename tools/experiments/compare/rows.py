@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
-from ....core.wire.events import Event, as_events
+from ....core.log.events import Event, as_events
 from ...report.evenness import jain_index
 from ...report.history import History
 from .measures import EVENNESS, SELECTING

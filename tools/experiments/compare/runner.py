@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ....core.config import Scalar, default_config, read_config
+from ....core.log.events import as_events
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
-from ....core.wire.events import as_events
 from ....server_app.app import build_loop, configure_logging
 from ....server_app.callbacks.checkpoint import CheckpointError
 from ....server_app.run_folder import RunFolder

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from ....core.tasks.metrics import ACCURACY, Metric
-from ....core.wire.events import (
+from ....core.log.events import (
     CohortsTrained,
     Evaluated,
     Event,
@@ -20,6 +19,7 @@ from ....core.wire.events import (
     Selected,
     as_events,
 )
+from ....core.tasks.metrics import ACCURACY, Metric
 
 RECENT = 10  # rounds that the time left is judged by
 OVERDUE = 2.0  # times as long as usual

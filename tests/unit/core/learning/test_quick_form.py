@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from forager.core.config import read_config
+from forager.core.learning.fused_model import fused_model
 from forager.core.learning.job import Job
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.objectives.plain import Plain
-from forager.core.learning.quick_form import quick_form
 from forager.core.learning.train_settings import TrainSettings
 from forager.core.learning.trainer import Trainer, train_one
 from forager.core.tasks import Split
@@ -57,7 +57,7 @@ def jobs(model: nn.Module) -> list[Job]:
 
 def test_names_and_arrays_stay_and_so_does_the_model_itself() -> None:
     model = network()
-    quick = quick_form(model)
+    quick = fused_model(model)
     assert isinstance(quick, nn.Sequential)
     assert [type(layer) for layer in quick[0]] == [nn.Conv2d, nn.MaxPool2d, nn.ReLU]
     assert [type(layer) for layer in quick[3:5]] == [nn.MaxPool2d, nn.ReLU]
@@ -72,7 +72,7 @@ def test_names_and_arrays_stay_and_so_does_the_model_itself() -> None:
 def test_pooling_first_changes_no_value_and_no_gradient(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     plain = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))
-    quick = quick_form(nn.Sequential(nn.Conv2d(1, 1, 1), *plain))[1:]
+    quick = fused_model(nn.Sequential(nn.Conv2d(1, 1, 1), *plain))[1:]
     x = torch.randn(shape, requires_grad=True)
     expected, found = plain(x), quick(x)
     assert torch.equal(found, expected)
@@ -105,14 +105,14 @@ def test_threads_give_what_one_after_the_other_gives_to_the_last_bit() -> None:
 def test_a_frozen_convolution_stays_as_it_is_and_can_be_trained_around() -> None:
     model = network()
     model[1].requires_grad_(False)
-    assert quick_form(model) is model
+    assert fused_model(model) is model
     Trainer(model, "serial").train(jobs(model), SETTINGS, PLAIN)
 
 
 def test_a_layer_that_somebody_looks_at_keeps_its_place() -> None:
     model = network()
     model[0][1].register_forward_hook(lambda layer, inputs, output: None)
-    assert quick_form(model) is model
+    assert fused_model(model) is model
 
 
 class Peeking(nn.Module):
@@ -128,4 +128,4 @@ class Peeking(nn.Module):
 
 def test_layers_of_another_module_keep_their_places() -> None:
     model = Peeking()
-    assert quick_form(model) is model
+    assert fused_model(model) is model

@@ -10,7 +10,7 @@ from forager.core.tasks import backbones
 from forager.core.tasks.backbones import BACKBONES, Backbone, feature_size, features
 from forager.core.tasks.errors import TaskError
 from forager.core.tasks.models import build_model
-from forager.core.tasks.vision import torchvision
+from forager.core.tasks.torchvision_compat import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
 

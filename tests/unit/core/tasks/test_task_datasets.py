@@ -207,7 +207,7 @@ class Offline:
 @pytest.mark.parametrize("task", ["fashion-mnist", "cifar10", "cifar100"])
 def test_offline_says_what_to_do(tmp_path, monkeypatch, task):
     offline = types.SimpleNamespace(datasets=Offline())
-    monkeypatch.setattr("forager.core.tasks.vision.torchvision", lambda: offline)
+    monkeypatch.setattr("forager.core.tasks.torchvision_compat.torchvision", lambda: offline)
     monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "nowhere")
     with pytest.raises(TaskError, match=r"no network at all.*set path to"):
         load_raw(TaskSpec(task=task, cache_dir=str(tmp_path)))
@@ -222,7 +222,7 @@ def test_cifar_is_downloaded_once(tmp_path, monkeypatch):
         return types.SimpleNamespace(data=images, targets=[number % 10 for number in range(20)])
 
     module = types.SimpleNamespace(datasets=types.SimpleNamespace(CIFAR10=cifar))
-    monkeypatch.setattr("forager.core.tasks.vision.torchvision", lambda: module)
+    monkeypatch.setattr("forager.core.tasks.torchvision_compat.torchvision", lambda: module)
     for _ in range(2):
         raw = load_raw(TaskSpec(task="cifar10", cache_dir=str(tmp_path)))
         assert raw.input_shape == (3, 32, 32)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from forager.core.tasks import vision
+from forager.core.tasks import torchvision_compat as vision
 
 
 def test_models_and_transforms_work() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
-from forager.client_app.state import ClientState
+from forager.client_app.device.state import ClientState
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.core.tasks import load_task

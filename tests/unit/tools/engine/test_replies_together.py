@@ -12,18 +12,18 @@ from forager.client_app import app
 from forager.client_app.identity import client_keys
 from forager.client_app.virtual_clients import VirtualClients
 from forager.core.config import default_config, read_config
+from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.broadcast import Broadcast, ReplyStack
-from forager.core.wire.events import Quarantined
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
 from forager.core.wire.sizes import sizes_of
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
-from forager.strategies.federation import Federation
-from forager.strategies.flower_aggregator import RunningMean, mean_of_stack, mean_reply
-from forager.strategies.layer import Layer
-from forager.strategies.quarantine import Quarantine, SentModel, update_norm, update_norms
+from forager.strategies.aggregation.flower_aggregator import RunningMean, mean_of_stack, mean_reply
+from forager.strategies.federation.federation import Federation
+from forager.strategies.layers.base import Layer
+from forager.strategies.layers.quarantine import Quarantine, SentModel, update_norm, update_norms
 from forager.tools.engine.local_grid import LocalGrid
 
 KEYS: dict[str, Any] = {"model": "softmax", "num-clients": 6, "num-server-rounds": 3}

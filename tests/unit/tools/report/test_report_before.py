@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from forager.core.log.events import InputsScaled
 from forager.core.tasks import TaskSpec, load_task
-from forager.core.wire.events import InputsScaled
-from forager.server_app.known_beforehand import baseline, classes_spread
+from forager.server_app.constant_baseline import baseline, classes_spread
 from forager.server_app.run_folder import RunFolder
 from forager.tools.demos import DEMOS
 from forager.tools.engine import run_local

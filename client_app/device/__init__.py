@@ -1,0 +1,1 @@
+"""What a device keeps and how it works: state, stores, the resident worker."""

@@ -1,0 +1,316 @@
+"""A device with a stream: between contacts samples arrive; a rule says which of them to keep.
+
+At every contact the device first looks at what arrived since the last one, with the model, the
+global gradient and the plan that it had then (it was on its own), and keeps or drops. Then it takes
+in what the message brings, values its stored samples again, trains on them if it is its turn, and
+reports.
+
+Samples, rule and position in the stream belong to the device and outlive a run; where the node
+config names ``state-dir`` they are in a file of their own. The model, the plan and the gradients
+belong to the run.
+"""
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord
+from numpy.typing import NDArray
+
+from ...core.learning.batches import batch_seed
+from ...core.learning.model_arrays import load_arrays
+from ...core.learning.sample_values import Looked, valuation
+from ...core.methods.base import load
+from ...core.methods.catalogue import methods
+from ...core.methods.ode import Ode, ode_settings
+from ...core.methods.stream import Stream as StreamSettings
+from ...core.tasks import Split
+from ...core.tasks.streams.arrivals import Arrivals
+from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
+from ...core.wire.arrays import from_record
+from ...core.wire.keys import ESTIMATE, PLAN
+from ...core.wire.records import entries, record_at
+from ...selectors.stream_selectors.base import Batch, StreamSelector
+from ...selectors.stream_selectors.ode import RunningGradient
+from ...selectors.stream_selectors.ode_selector import OdeSelector
+from ..handlers.training import trainer_of
+from ..request import Arrays, ClientRequest
+from .committed_store import CommittedStore
+from .context_memory import ContextStore
+from .node_stream import open_stream, room_of
+from .packing import Packing
+from .sample_store import DiskStore, SampleStore
+from .state import state_path
+
+_GUIDANCE = "stream"  # section of the client's state
+_BOUNDLESS = 2**62
+
+
+class StreamDevice:
+    """The stream, the store and the rule of one client, as it was left at the last contact."""
+
+    def __init__(self, request: ClientRequest) -> None:
+        self.request = request
+        self.config = request.config
+        self.stream = open_stream(request)
+        self.packing = Packing.of(request.task)  # what is stored of a sample
+        self.room = room_of(request)
+        self.store = request.open_store(self._open_store)
+        self.rule = self._open_rule()
+        self.arrived = self.stored_anew = 0
+        self.unseen = 0  # arrived samples that no model has looked at
+        # Whether the rule is new to the device: it knows neither the stream nor what is stored.
+        self.first_contact = self.store.memo.get("made-by") != self._made_by
+        if not self.first_contact:
+            self._restore(self.store.memo)
+        self.running = RunningGradient()
+        self.class_weights: list[float] = []
+        self.model: Arrays = {}
+        self.estimate: NDArray[np.float32] | None = None
+        guidance: dict[str, Any] = request.state.get(_GUIDANCE, {})
+        # A run may be resumed with data or settings for which the old guidance is useless.
+        usable = guidance.get("made-for") == [self._made_for, self.config[Ode].layers]
+        self.new_to_run = not usable or (self.looks and not guidance["model"])
+        if not self.new_to_run:
+            self._follow(guidance)
+        elif isinstance(self.rule, OdeSelector):
+            self.rule.assign(None)  # the plan was another run's
+
+    @property
+    def _made_for(self) -> str:
+        """What the stored samples are of use for, as JSON."""
+        task, stream = self.request.task, self.stream
+        what: list[object] = [self.config.task, self.packing.shape, task.num_classes]
+        if isinstance(stream, PartitionStream):  # a sample's key is its place among these
+            what += [len(stream.y), zlib.crc32(stream.y.tobytes())]
+        return json.dumps(what)
+
+    @property
+    def _made_by(self) -> list[str]:
+        """What the memo depends on: the rule, and where samples come from."""
+        node = self.request.context.node_config
+        source = node.get("stream-path") or node.get("stream-source") or ""
+        return [self.config.data_selector, str(source)]
+
+    @property
+    def looks(self) -> bool:
+        """Whether the rule must know more of a sample than its label."""
+        if self.rule.needs == "value":
+            return self.config[Ode].estimator != "none"
+        return self.rule.needs != "nothing"
+
+    @property
+    def sees(self) -> bool:
+        """Whether it has the model for that."""
+        return self.looks and bool(self.model)
+
+    def _open_rule(self) -> StreamSelector:
+        places = self.store.places(np.empty(self.packing.shape, dtype=np.float32))
+        seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
+        core = methods("data-selector")[self.config.data_selector].core
+        rule: StreamSelector = load(core)(places, seed)
+        return rule
+
+    def _open_store(self) -> SampleStore:
+        unlimited = self.config.data_selector == "unlimited"
+        capacity = _BOUNDLESS if unlimited else self.room.samples
+        size = 0 if unlimited else self.room.size
+        files = state_path(self.request.context)
+        if files is None:
+            return ContextStore(self.request.context, self._made_for, capacity, size)
+        path = files.with_suffix(".samples")
+        if isinstance(self.stream, FolderStream):
+            return CommittedStore(path, self._made_for, capacity, size, self.stream.release)
+        return DiskStore(path, self._made_for, capacity, size)
+
+    def _restore(self, memo: dict[str, Any]) -> None:
+        self.stream.load_state_dict(memo["stream"])
+        self.rule.load_state_dict(memo["rule"])
+        self.arrived, self.stored_anew = int(memo["arrived"]), int(memo["stored-anew"])
+        self.unseen = int(memo.get("unseen", 0))
+        # The capacity may have shrunk, or some samples may be lost to a damaged disk.
+        self.store.retain(self.rule.kept)
+        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+
+    def _follow(self, guidance: dict[str, Any]) -> None:
+        self.running.load_state_dict(guidance["running"])
+        self.class_weights = list(guidance["class-weights"])
+        self.model = dict(guidance["model"])
+        self.estimate = guidance["estimate"]
+
+    def live_until(self, server_round: int) -> None:
+        """Look at what arrived up to a round, and keep or drop it."""
+        if self.first_contact:
+            self._adopt()
+            if isinstance(self.stream, PartitionStream):
+                self._begin_before(self.stream)
+            self.first_contact = False
+        self._decide_on(self.stream.arrivals(server_round))
+
+    def foresee(self, server_round: int) -> bool:
+        """Learn how fast labels come without a model; return whether there is more to save.
+
+        The files of a folder are counted and stay for later. A user's own source may give a
+        sample only once: what comes at the first contact is kept at random, as while there is no
+        estimate.
+        """
+        known = self.stream.label_velocity(self.request.task.num_classes).any()
+        if isinstance(self.stream, FolderStream):
+            self.stream.survey(server_round)
+        elif isinstance(self.stream, OwnStream) and self.rule.needs == "value" and not known:
+            self.live_until(server_round)
+            self.save()
+            return True
+        return False
+
+    def catch_up(self) -> None:
+        """Put what was kept at random, a fair sample, into the running gradient (eq. 7)."""
+        if self.unseen and self.sees and len(self.store) and self.rule.needs == "value":
+            gradient = self._look(*self.store.read()).mean_gradient
+            if np.isfinite(gradient).all():
+                self.running.update(gradient, self.unseen)
+        self.unseen = 0
+
+    def _adopt(self) -> None:
+        """Let the rule decide on what another one has stored."""
+        if len(self.store):
+            keys, (x, y) = self.store.keys, self.store.read()
+            known = self._valued(keys, y, self._look(x, y)) if self.sees else Batch(keys, y)
+            self.rule.offer(known)
+        self.store.retain(self.rule.kept)
+
+    def _begin_before(self, stream: PartitionStream) -> None:
+        """Let a stream that is played from data begin some samples ago."""
+        if stream.velocity > 0:
+            rounds = int(np.ceil(self.config[StreamSettings].head_start / stream.velocity))
+            self._decide_on(stream.arrivals(rounds))
+            stream.arrivals(0)  # from here on it is the run that counts rounds
+
+    def _decide_on(self, arrived: Arrivals) -> None:
+        self.arrived += len(arrived.y)
+        if not len(arrived.y):
+            return
+        batch = Batch(arrived.keys, arrived.y)
+        if self.looks and not self.sees:
+            self.unseen += len(arrived.y)
+        if self.sees:
+            looked = self._look(arrived.x, arrived.y)
+            batch = self._valued(arrived.keys, arrived.y, looked)
+            if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
+                self.running.update(looked.mean_gradient, len(arrived.y))
+        before = self.rule.state_dict()
+        decision = self.rule.offer(batch)
+        keys, x, y = (column[decision.kept] for column in arrived)
+        if self.store.swap(decision.evicted, keys, x, y):
+            self.stored_anew += len(keys)
+        else:  # there is no room: what is stored stays
+            self.rule.load_state_dict(before)
+
+    def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Looked:
+        """Look at samples with the model and the estimate that the device has."""
+        trainer = trainer_of(self.config)
+        load_arrays(trainer.model, self.model)
+        direction = self.estimate if self.rule.needs == "value" else None
+        data = self.packing.unpack(x, y)
+        look = valuation(trainer.model, self.config, trainer.problem).look
+        return look(data.x, data.y, direction)
+
+    def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
+        """Return samples with what the rule must know of them."""
+        values: NDArray[Any] | None = looked.values
+        if values is not None and looked.norms is not None and self.config[Ode].normalize:
+            values = values / np.maximum(looked.norms, 1e-12)
+        return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
+
+    def take_in(self, model: Arrays | None = None) -> None:
+        """Follow the plan, the estimate and the model that came with the message."""
+        content = self.request.message.content
+        plan = record_at(content, PLAN, ConfigRecord)
+        if plan is not None and isinstance(self.rule, OdeSelector):
+            told = entries(plan)
+            quota = told.get("quota")  # a client whose labels are not known yet has none
+            self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
+            if not self.first_contact:  # else the rule has not seen yet what is stored
+                self.store.retain(self.rule.kept)
+            self.class_weights = list(told["class-weights"])
+        estimate = record_at(content, ESTIMATE, ArrayRecord)
+        if estimate is not None:
+            self.estimate = from_record(estimate)["estimate"]
+        if model is not None:
+            self.model = model
+            self._revalue()
+
+    def _revalue(self) -> None:
+        """Value what is stored by the new model and estimate."""
+        unvalued = self.rule.needs == "value" and self.estimate is None
+        if self.looks and not unvalued and len(self.rule):
+            keys = self.rule.kept
+            x, y = self.store.read(keys)
+            self.rule.revalue(self._valued(keys, y, self._look(x, y)))
+
+    def gradient(self) -> NDArray[Any]:
+        """Return what the server gets for its estimate; a plain 0 if there is nothing to send.
+
+        That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
+        """
+        if self.config[Ode].estimator == "stored":
+            return self._look(*self.store.read()).mean_gradient
+        return self.running.report()
+
+    def samples(self) -> tuple[Split, NDArray[np.float32] | None]:
+        """Return what is stored, and the weight of each sample where the plan has weights."""
+        x, y = self.store.read()
+        weights = None
+        if self.class_weights:
+            weights = np.asarray(self.class_weights, dtype=np.float32)[y]
+            if not weights.any():  # only labels that the plan does not know yet
+                weights = None
+        return self.packing.unpack(x, y), weights
+
+    def counts_for(self) -> float:
+        """Return the client's weight: that of all its samples (eq. 12), or how fast they come."""
+        data, weights = self.samples()
+        ode = ode_settings(self.config)
+        if self.class_weights and (ode is None or ode.client_weights == "stored"):
+            return float(len(data) if weights is None else weights.sum())
+        speed = float(self.stream.label_velocity(self.request.task.num_classes).sum())
+        return speed or float(len(data))
+
+    def report(self) -> dict[str, ConfigRecord]:
+        """Return what is reported to the server: how fast labels come, how much room there is."""
+        classes = self.request.task.num_classes
+        told = {
+            "capacity": min(self.rule.capacity, self.room.samples),
+            "velocity": self.stream.label_velocity(classes).tolist(),
+            "stored": np.bincount(self.rule.labels, minlength=classes).tolist(),
+            "arrived": self.arrived,
+            "kept": self.stored_anew,
+        }
+        return {PLAN: ConfigRecord(told)}
+
+    def save(self) -> None:
+        """Save everything for the next contact; it takes effect once the request is closed."""
+        self.store.memo = {
+            "made-by": self._made_by,
+            "stream": self.stream.state_dict(),
+            "rule": self.rule.state_dict(),
+            "arrived": self.arrived,
+            "stored-anew": self.stored_anew,
+            "unseen": self.unseen,
+        }
+        self.request.state[_GUIDANCE] = {
+            "made-for": [self._made_for, self.config[Ode].layers],
+            "running": self.running.state_dict(),
+            "class-weights": self.class_weights,
+            "model": self.model if self.looks else {},
+            "estimate": self.estimate,
+        }
+
+
+def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:
+    """Return a plan that fits the capacity, which may have shrunk since the server made it."""
+    places = np.asarray(quota, dtype=np.int64)
+    while places.sum() > capacity:
+        places[np.argmax(places)] -= 1
+    return places

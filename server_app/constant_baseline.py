@@ -1,0 +1,65 @@
+"""What the server knows before the first round, for the report to compare with."""
+
+import numpy as np
+import torch
+from flwr.serverapp import Grid
+from torch import nn
+
+from ..core.learning.evaluation import evaluate
+from ..core.log.events import Baseline, ClassesSpread
+from ..core.tasks import Classification, Regression, Split, Task
+from ..core.wire.flower_private import is_simulation
+
+_MOST_CLIENTS = 200  # rows of a picture that can still be told apart
+_MOST_CLASSES = 100
+
+
+class _Always(nn.Module):
+    """A model that gives the same answer to everything."""
+
+    def __init__(self, answer: torch.Tensor) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return one answer per input."""
+        return self.answer.expand(len(inputs), *self.answer.shape)
+
+
+def baseline(task: Task) -> Baseline | None:
+    """Return what a model reaches that always says the same; None where that means nothing.
+
+    >>> from ..core.tasks import TaskSpec, load_task
+    >>> baseline(load_task(TaskSpec(task="digits"))).what
+    'always class 1'
+    """
+    test = task.server_data().test
+    if not isinstance(test, Split) or not len(test):
+        return None
+    if type(task.problem) is Classification:
+        commonest = int(torch.bincount(test.y).argmax())
+        answer = torch.zeros(task.num_outputs)
+        answer[commonest], what = 1.0, f"always class {commonest}"
+    elif type(task.problem) is Regression:
+        answer, what = test.y.mean(dim=0), "always the mean"
+    else:
+        return None
+    known = [m for m in task.metrics if m.compute is None and m.name not in ("loss", "perplexity")]
+    found = evaluate(_Always(answer), {}, test, task.problem, known)
+    return Baseline(what=what, metrics={metric.name: found[metric.name] for metric in known})
+
+
+def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
+    """Return how many samples of each class clients hold, in simulation; None on devices.
+
+    Nobody is asked: in simulation, the data are the experimenter's own.
+    """
+    clients = int(getattr(grid, "num_partitions", 0))
+    if is_simulation(grid):
+        clients = len(list(grid.get_node_ids()))
+    if not clients or not task.problem.has_classes or task.num_classes > _MOST_CLASSES:
+        return None
+    counts = task.class_counts(clients, at_most=_MOST_CLIENTS)
+    if counts is None:
+        return None
+    return ClassesSpread(clients=clients, counts=np.asarray(counts).tolist())

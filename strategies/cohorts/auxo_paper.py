@@ -1,0 +1,128 @@
+"""Auxo on the server, to the letter of the paper.
+
+The algorithm is ``selectors.cohorts.auxo_paper``; this turns messages into its arrays and back.
+Affinity records live with the clients: feedback goes out with a client's next training message, its
+records come back with the reply. As in the paper, over-commitment discards what comes too late: a
+late reply teaches nothing but its time (:mod:`strategies.cohorts.auxo` learns from it).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message
+
+from ...core.config import RunConfig
+from ...core.methods.cohort import Cohort
+from ...core.wire.keys import AFFINITY
+from ...core.wire.records import entries, record_at
+from ...selectors.cohorts.affinity import Affinity
+from ...selectors.cohorts.auxo_paper import AuxoPaper
+from ...selectors.cohorts.split import SplitRule
+from ..federation.federation import BadReply
+from .base import CohortRule, CohortSignals, Regrouping, Scene
+
+_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
+
+
+class AuxoPaperRule(CohortRule):
+    """Algorithm 1 of Auxo as a rule of the Cohorts layer."""
+
+    own_records = (AFFINITY,)
+
+    def __init__(self, config: RunConfig) -> None:
+        settings = config[Cohort]
+        chosen = settings.for_paper()
+        self.auxo = AuxoPaper(
+            parts=chosen.parts,
+            rule=SplitRule(
+                first_round=chosen.first_split,
+                last_round=chosen.last_split,
+                rounds=chosen.split_rounds,
+                participants=chosen.min_participants,
+                exponent=settings.split_exponent,
+            ),
+            first_cluster_round=chosen.first_clustering,
+            exploration=settings.exploration,
+            decay=settings.exploration_decay,
+            rate=settings.reward_rate,
+            strikes=settings.lies_allowed,
+            seed=config.seed,
+        )
+        self._requests: dict[str, Affinity | None] = {}
+        self._report: dict[str, Any] = {}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Match requests to leaves; clients on the blacklist get no place."""
+        groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
+        where = _by_key(groups)
+        return [where.get(key, "") for key in scene.keys]
+
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return the leaf that suits each client best."""
+        return _by_key(self.auxo.members(list(placed)))
+
+    def guidance(self, key: str) -> dict[str, ConfigRecord]:
+        """Return what the last round found about a client, and the leaves there are."""
+        message: dict[str, Any] = {"leaves": self.auxo.leaves()}
+        feedback = self.auxo.feedback_for(key)
+        if feedback is not None:
+            message |= {"cohort": feedback.cohort, "reward": feedback.reward}
+            message |= {"index": feedback.index, "serial": feedback.serial}
+        return {AFFINITY: ConfigRecord(message)}
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the records that a client sends with its reply: they are its request."""
+        self._requests[key] = None
+        if AFFINITY not in reply.content:
+            return
+        record = record_at(reply.content, AFFINITY, ConfigRecord)
+        try:
+            claimed = dict(entries(record)) if record is not None else {}
+            if len(claimed["cohorts"]) > _MOST_RECORDS:
+                raise BadReply(f"{len(claimed['cohorts'])} cohorts")
+            request = Affinity()
+            request.load_state_dict(claimed)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise BadReply(f"affinity records that cannot be read: {error}") from error
+        self._requests[key] = request
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
+    ) -> Regrouping | None:
+        """Cluster the participants of every leaf, reward them, and split what is due."""
+        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
+        for leaf, observed in seen.items():
+            requests = [self._requests.get(key) for key in observed.keys]
+            found = self.auxo.observe(leaf, observed.keys, observed.signals, requests)
+            if found.gain.before > 0:
+                fall = found.gain.after / found.gain.before
+                self._report["heterogeneity"][leaf] = fall if math.isfinite(fall) else None
+            for name in ("liars", "barred", "strange"):
+                self._report[name] += getattr(found, name)
+            if found.children:
+                del regrouping[leaf]
+                regrouping |= {child: {leaf: 1.0} for child in found.children}
+        self._requests.clear()
+        return regrouping if regrouping.keys() != rounds.keys() else None
+
+    def report(self) -> dict[str, Any]:
+        """Return how much heterogeneity a split would leave, and who contradicted itself."""
+        return self._report
+
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.auxo.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree, the cache of requests and the generator."""
+        return self.auxo.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.auxo.load_state_dict(state)
+
+
+def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {key: leaf for leaf, keys in groups.items() for key in keys}

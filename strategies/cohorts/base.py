@@ -1,0 +1,166 @@
+"""What the :class:`~forager.strategies.layers.cohorts.Cohorts` layer asks of a rule."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from numpy.typing import NDArray
+
+from ...core.log.events import Event
+from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ..federation.federation import BadReply, silent
+from ..federation.observations import metrics_in
+
+ONLY = "0"  # the cohort that everyone starts in
+MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
+
+# The new cohorts, each with the old ones that its model is the weighted mean of
+Regrouping = dict[str, dict[str, float]]
+
+
+class Ask(Protocol):
+    """How a rule asks clients."""
+
+    def __call__(
+        self,
+        keys: Sequence[str],
+        kind: str,
+        models: Mapping[str, ArrayRecord],
+        settings: Mapping[str, int | str],
+        read: Callable[[str, Message], Any],
+    ) -> dict[str, Any]:
+        """Return what clients answer, by their keys."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a rule sees when it places clients.
+
+    Parameters
+    ----------
+    round : int
+        The server's round.
+    keys : list of str
+        The clients to place.
+    models : dict
+        The cohorts there are, with their models.
+    rounds : dict
+        How many rounds each cohort has trained.
+    training : bool
+        Whether clients are about to train, so that trying another cohort makes sense.
+    ask : callable
+        ``ask(keys, kind, models, settings, read)`` sends clients a message of that kind and returns
+        what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
+        ValueError are set aside.
+    note : callable
+        Writes an event.
+    """
+
+    round: int
+    keys: list[str]
+    models: Mapping[str, ArrayRecord]
+    rounds: Mapping[str, int]
+    training: bool
+    ask: "Ask"
+    note: Callable[[Event], None] = silent
+
+
+@dataclass(frozen=True)
+class CohortSignals:
+    """What a cohort's participants of one round did: one row of ``signals`` each."""
+
+    keys: list[str]
+    signals: NDArray[np.float32]
+
+
+class CohortRule:
+    """All clients in one cohort, always; rules override what they change."""
+
+    own_records: tuple[str, ...] = ()  # names of the records that it reads from replies
+
+    def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
+        """Return the first cohorts and their models."""
+        return {ONLY: arrays}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Return the cohort of each client, an empty name for one that has no place.
+
+        To evaluate, :data:`MEAN` stands for the mean of all cohorts' models.
+        """
+        return [ONLY] * len(scene.keys)
+
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return where clients belong, given where they were placed: the same if none explores."""
+        return dict(placed)
+
+    def regroup(self, scene: Scene) -> Regrouping | None:
+        """Return new cohorts before a round begins, if there are to be any."""
+        return None
+
+    def guidance(self, key: str) -> dict[str, ConfigRecord]:
+        """Return records for the next training message to a client."""
+        return {}
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Read this rule's records in a reply to the model sent; ValueError if senseless."""
+
+    def hear_late(
+        self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
+    ) -> None:
+        """Learn from what a client did in an earlier round of a cohort that is still there.
+
+        Most rules compare the participants of one round and have no use for it.
+        """
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
+    ) -> Regrouping | None:
+        """Look at what the participants of each cohort did; return new cohorts if it is time."""
+        return None
+
+    def report(self) -> dict[str, Any]:
+        """Return what is worth an entry in the journal after a round."""
+        return {}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return {}
+
+    def leaves(self) -> list[str] | None:
+        """Return the cohorts that it knows of; nothing if it takes the layer's as they are."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what must survive a restart."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+
+
+def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Ask clients for the loss of every cohort's model; those that do not answer are left out.
+
+    The cost: every client is sent all models.
+    """
+    names = sorted(scene.models)
+
+    def read(key: str, reply: Message) -> dict[str, float]:
+        losses = metrics_in(reply).get(LOSSES)
+        if not isinstance(losses, list) or len(losses) != len(names):
+            raise BadReply(f"{LOSSES} of other than {len(names)} models")
+        return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
+
+    return scene.ask(keys, ASK_LOSSES, dict(scene.models), {}, read) if keys else {}
+
+
+def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:
+    """Return the regrouping that replaces one cohort by children that start from its model.
+
+    >>> split_into({"0.0": 1, "0.1": 1}, "0.1", ["0.1.0", "0.1.1"])
+    {'0.0': {'0.0': 1.0}, '0.1.0': {'0.1': 1.0}, '0.1.1': {'0.1': 1.0}}
+    """
+    kept = {name: {name: 1.0} for name in cohorts if name != leaf}
+    return kept | {child: {leaf: 1.0} for child in children}

@@ -1,0 +1,88 @@
+"""Cohorts of heads over a shared body: all clients train one body, each cohort its own last layer.
+
+Little data is enough for a head, and a body gains from everyone's (Arivazhagan et al., 2019:
+*Federated Learning with Personalization Layers*; there, each client is a cohort of its own).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import FedAvgM, Strategy
+
+from ...core.config import RunConfig
+from ...core.learning.model_arrays import travelling
+from ...core.methods.cohort import Cohort
+from ...core.tasks import load_task
+from ...core.tasks.errors import TaskError
+from ...core.tasks.models import linear_head
+from ...core.wire.arrays import from_record, to_record
+from ..aggregation.flower_aggregator import RunningMean
+
+
+def head_names(config: RunConfig) -> frozenset[str]:
+    """Return the arrays that each cohort has to itself; none if it has a whole model.
+
+    Raises
+    ------
+    TaskError
+        If the model has no linear head, or trains nothing else.
+    """
+    share = config[Cohort].share
+    if share != "body":
+        return frozenset()
+    what = f"model = {config.model!r}, cohort.share = {share!r}"
+    model = load_task(config.task_spec()).build_model()
+    try:
+        head = linear_head(model)
+    except TaskError as error:
+        raise TaskError(f"{what}: {error}") from error
+    names = travelling(model)
+    own = frozenset(name for name in names if name.startswith(f"{head}."))
+    if not own or len(own) == len(names):
+        which = "its last layer" if own else "the layers below its last one"
+        raise TaskError(f"{what}: of this model only {which} can be trained; use 'none'")
+    return own
+
+
+def with_common_body(
+    models: Mapping[str, ArrayRecord], weights: Mapping[str, float], own: frozenset[str]
+) -> dict[str, ArrayRecord]:
+    """Return cohorts' models with one body, the weighted mean of theirs, and their own heads.
+
+    Parameters
+    ----------
+    models : mapping of str to ArrayRecord
+        The model of each cohort.
+    weights : mapping of str to float
+        How much some of them count, at least one above 0; the others take over the mean.
+    own : frozenset of str
+        Names of the arrays that stay each cohort's own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> models = {name: to_record({"body": np.full(1, x), "head": np.full(1, x)})
+    ...           for name, x in (("a", 0.0), ("b", 4.0), ("c", 9.0))}
+    >>> shared = with_common_body(models, {"a": 3.0, "b": 1.0}, frozenset(["head"]))
+    >>> {name: [float(x[0]) for x in from_record(m).values()] for name, m in shared.items()}
+    {'a': [1.0, 0.0], 'b': [1.0, 4.0], 'c': [1.0, 9.0]}
+    """
+    mean = RunningMean()
+    for cohort, weight in weights.items():
+        arrays = from_record(models[cohort])
+        mean.add({n: a for n, a in arrays.items() if n not in own}, {}, weight=weight)
+    body = mean.arrays
+    return {
+        cohort: to_record({name: body.get(name, array) for name, array in from_record(m).items()})
+        for cohort, m in models.items()
+    }
+
+
+def forget_model(strategies: Iterable[Strategy]) -> None:
+    """Let Flower's strategies begin the next round from the model that they are given.
+
+    Of those that need the present model only FedAvgM keeps what it aggregated itself.
+    """
+    for strategy in strategies:
+        if isinstance(strategy, FedAvgM):
+            strategy.current_arrays = None

@@ -1,0 +1,1 @@
+"""Who is there, what is under way, who said what: the one handle of all layers."""

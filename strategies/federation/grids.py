@@ -1,0 +1,102 @@
+"""Grids around grids: how a layer shows the strategy inside it only a part of the clients."""
+
+from collections.abc import Iterable, Sequence
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from ...core.wire.flower_private import NodeInfo, Run
+from .virtual_nodes import NumberedNodes
+
+
+class GridWrapper(Grid):
+    """A grid that hands everything on to another one."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def set_run(self, run: Run) -> None:
+        """Set the run of the grid inside."""
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """The run of the grid inside."""
+        return self.grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message (Flower's deprecated way, part of its interface)."""
+        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the connected nodes."""
+        return self.grid.get_node_ids()
+
+    @property
+    def numbered(self) -> NumberedNodes | None:
+        """The nodes of the grid inside that go by their numbers, if it has such nodes."""
+        return getattr(self.grid, "numbered", None)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what Flower knows about the connected nodes."""
+        return self.grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages and return their ids."""
+        return self.grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that have arrived."""
+        return self.grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and wait for their replies."""
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
+    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+        """Send questions and return the answers; see :meth:`PatientGrid.ask`, which is patient."""
+        if isinstance(self.grid, GridWrapper):
+            return self.grid.ask(messages, timeout, quorum)
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
+
+class GridView(GridWrapper):
+    """A grid that shows some of its nodes.
+
+    The list is fixed: Flower's strategies count the nodes, then wait until as many are connected,
+    forever if one has left in between.
+    """
+
+    def __init__(self, grid: Grid, node_ids: Iterable[int]) -> None:
+        super().__init__(grid)
+        self.node_ids = as_sequence(node_ids)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the nodes in view."""
+        return as_sequence(self.node_ids)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what Flower knows about the nodes in view."""
+        shown = set(self.node_ids)
+        return [node for node in self.grid.get_nodes() if node.node_id in shown]
+
+
+def as_sequence(node_ids: Iterable[int]) -> Sequence[int]:
+    """Return node ids in a new list; numbered ones, which cannot change, as they are."""
+    return node_ids if isinstance(node_ids, NumberedNodes) else list(node_ids)
+
+
+def all_node_ids(grid: Grid) -> Sequence[int]:
+    """Return the ids of all connected nodes, also where only some of them are in view."""
+    while isinstance(grid, GridView):
+        grid = grid.grid
+    return as_sequence(grid.get_node_ids())

@@ -1,0 +1,173 @@
+"""Mean and spread of the inputs of all clients, without seeing a single sample.
+
+Each client reports how many samples it holds and the mean and spread of each feature (of each
+channel, for images). Together they give those of all data, as if it were in one place. Nobody can
+ruin them alone: a client whose numbers are far from everybody else's is set aside, what is left of
+a deviation is bounded, and no client counts for many others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from ...core.log.events import InputsScaled
+from ...core.tasks.scaling import Scaling
+from ...core.tasks.splits import generator
+from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, NUM_EXAMPLES, SPREAD
+from .federation import BadReply, Federation
+from .observations import metrics_in
+
+_MOST_ASKED = 1000  # clients are enough to know the scale of a feature
+_FEW = 3  # with fewer answers there is no way to know who is wrong
+_ABSURD = 1e12  # samples of one client
+_LARGEST = 1e15  # of a mean or a spread: its square is still exact enough
+_FAR = 100.0  # times the usual deviation: another unit, or a lie
+_BOUND = 10.0  # times the usual deviation that a client may count for
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What one client reports of its inputs."""
+
+    count: float
+    mean: Numbers
+    spread: Numbers
+
+
+class Implausible(NamedTuple):
+    """Why a client's report is set aside."""
+
+    client: int
+    reason: str
+
+
+def ask_for_scaling(
+    federation: Federation, grid: Grid, *, width: int, seed: int, weight_factor: float
+) -> tuple[Scaling | None, int]:
+    """Ask connected clients; return the scaling, None if nobody's report can be used, and how many.
+
+    Parameters
+    ----------
+    federation : Federation
+        Sets bad answers aside.
+    grid : Grid
+        How to reach the clients.
+    width : int
+        Number of features or channels.
+    seed : int
+        Decides whom to ask where there are very many.
+    weight_factor : float
+        A client counts for at most this many times the usual number of samples; 0 for no limit.
+    """
+    nodes = federation.nodes(grid)
+    if len(nodes) > _MOST_ASKED:
+        drawn = generator(seed, "scaling").choice(len(nodes), _MOST_ASKED, replace=False)
+        nodes = [nodes[place] for place in np.sort(drawn)]
+    answers = federation.ask(grid, 0, ASK_MOMENTS, nodes, {CONFIG: {}})
+    for key in federation.keys(nodes):  # who cannot say this may train all the same
+        federation.heard(key, 0, answered=True)
+    told = federation.readable(0, answers, lambda reply: read_moments(reply, width))
+    kept, implausible = plausible(told)
+    for client, reason in implausible:
+        federation.set_aside(0, client, reason)
+    if not kept:
+        return None, 0
+    scaling = Scaling.of_moments(*combined(list(kept.values()), weight_factor))
+    federation.note(InputsScaled(round=0, clients=len(kept), features=width))
+    return scaling, len(kept)
+
+
+def read_moments(reply: Message, width: int) -> Moments:
+    """Return what a client reports; :class:`BadReply` if it cannot be true of any data."""
+    told = metrics_in(reply)
+    count = told.get(NUM_EXAMPLES)
+    if not isinstance(count, int | float) or not 0 < count <= _ABSURD:
+        raise BadReply(f"{NUM_EXAMPLES} = {count!r} is not a positive number of samples")
+    columns = []
+    for name, least in ((MEAN, -_LARGEST), (SPREAD, 0.0)):
+        values = told.get(name)
+        if not isinstance(values, list) or len(values) != width:
+            raise BadReply(f"{name} of the inputs is not a list of {width} numbers")
+        column = np.asarray(values, dtype=np.float64)
+        if not ((column >= least) & (column <= _LARGEST)).all():
+            raise BadReply(f"{name} of the inputs is not finite, or out of range")
+        columns.append(column)
+    return Moments(float(count), *columns)
+
+
+def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:
+    """Return the reports that fit together, and those far from all others with the reason.
+
+    >>> ten = {n: Moments(50, np.array([20.0]), np.array([5.0])) for n in range(10)}
+    >>> kept, others = plausible({**ten, 10: Moments(50, np.array([20e3]), np.array([5e3]))})
+    >>> len(kept), others[0].client, others[0].reason[:46]
+    (10, 10, 'inputs unlike those of other clients: feature ')
+    """
+    if len(told) < _FEW:
+        return dict(told), []
+    middle, usual = _usual(list(told.values()))
+    kept, implausible = {}, []
+    for client, report in told.items():
+        far = _deviation(report, middle) > _FAR * usual
+        if far.any():
+            feature = int(np.argmax(far))
+            implausible.append(
+                Implausible(
+                    client,
+                    f"inputs unlike those of other clients: feature {feature} has mean "
+                    f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
+                    f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. "
+                    "Is it in another unit?",
+                )
+            )
+        else:
+            kept[client] = report
+    return kept, implausible
+
+
+def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Numbers, Numbers]:
+    """Return mean and spread of all data together.
+
+    >>> mean, spread = combined([
+    ...     Moments(2, np.array([1.0]), np.array([1.0])),  # 0 and 2
+    ...     Moments(2, np.array([5.0]), np.array([1.0])),  # 4 and 6
+    ... ])
+    >>> mean, spread.round(3)  # of 0, 2, 4, 6
+    (array([3.]), array([2.236]))
+    """
+    middle, usual = _usual(reports)
+    most = _BOUND * usual if len(reports) >= _FEW else np.full_like(usual, np.inf)
+    counts = np.array([report.count for report in reports])
+    if weight_factor and len(reports) >= _FEW:
+        counts = np.minimum(counts, weight_factor * np.median(counts))
+    weights = (counts / counts.sum())[:, None]
+    apart = np.clip([report.mean - middle for report in reports], -most, most)
+    spreads = np.minimum([report.spread for report in reports], most)
+    shift = (weights * apart).sum(axis=0)
+    squares = (weights * (spreads**2 + (apart - shift) ** 2)).sum(axis=0)
+    return middle + shift, np.sqrt(squares)
+
+
+def _usual(reports: list[Moments]) -> tuple[Numbers, Numbers]:
+    """Return the median of the means, and how far samples usually are from it.
+
+    Where most clients see nothing of a feature, as with rare words, those who do decide.
+    """
+    middle = np.median([report.mean for report in reports], axis=0)
+    deviations = np.array([_deviation(report, middle) for report in reports])
+    seen = np.where(deviations > 0, deviations, np.nan)
+    usual = np.full(len(middle), np.inf)
+    known = (deviations > 0).any(axis=0)
+    usual[known] = np.nanmedian(seen[:, known], axis=0)
+    return middle, usual
+
+
+def _deviation(report: Moments, middle: Numbers) -> Numbers:
+    return np.hypot(report.spread, report.mean - middle)

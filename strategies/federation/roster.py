@@ -1,0 +1,319 @@
+"""Who is who: stable client keys for Flower's node ids, which change when a device restarts."""
+
+import hashlib
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from ...core.log.text import shorten
+from ...core.wire.flower_private import NodeInfo
+from ...core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, NOTE, TAGS, VERSIONS
+from ...core.wire.records import record_at, sender_of
+from ...core.wire.tags import read_tags
+from ...core.wire.versions import differences
+from .grids import all_node_ids, as_sequence
+from .questions import Route, question
+from .virtual_nodes import NumberedNodes
+
+_log = logging.getLogger("forager")
+_NAMED = 5  # clients in one line of the log
+_LONGEST = 200  # characters of a name
+_MOST_TAGS = 64  # of a node that are looked at
+_LONGEST_NOTE = 400  # characters
+_ASK_AGAIN = 120.0  # seconds until a node that gave no answer is asked again, twice as long then
+_RAISED = 2  # Flower's code for an exception in a ClientApp
+
+
+def key_order(key: str) -> tuple[int, int, str]:
+    """Return what to sort keys by: partition ids by number, before other names.
+
+    >>> sorted(["10", "9", "camera"], key=key_order)
+    ['9', '10', 'camera']
+    """
+    return (0, int(key), key) if key.isdecimal() else (1, 0, key)
+
+
+class Roster:
+    """Stable keys of the nodes seen so far.
+
+    A key is what the client calls itself in its replies (its ``client-id``, else its partition id),
+    else the name that it was registered by, else a digest of its public key, else its node id.
+
+    A name belongs to the node that used it first, as long as that is connected: any other node that
+    claims it is known by its public key or node id, so nobody damages another's record or takes its
+    turn. When the holder is gone, as after a restart with a new node id, the claim is granted.
+
+    Parameters
+    ----------
+    route : str (default: "query")
+        How questions reach clients: see :mod:`strategies.federation.questions`.
+    """
+
+    def __init__(self, route: Route = "query") -> None:
+        self.route = route
+        self._answers: dict[int, frozenset[str]] = {}  # of those who cannot answer everything
+        self._keys: dict[int, str] = {}
+        self._ranks: dict[int, tuple[tuple[int, int, str], int]] = {}  # sorting a thousand is slow
+        self._asked: set[int] = set()
+        self._silent: dict[int, tuple[float, float]] = {}  # no answer: ask again when, after a wait
+        self._tags: dict[int, frozenset[str]] = {}  # of those that have said them
+        self._holders: dict[str, int] = {}  # whose name it is
+        self._claims: dict[int, str] = {}  # names that nodes claim but others hold
+        self._connected: Collection[int] = frozenset()
+        self._seen: Sequence[int] = ()  # what that was made from
+        self._identified: Sequence[int] = ()  # nodes of the last view, all of them asked
+        self._numbered: NumberedNodes | None = None  # who need not be asked
+        self._order: tuple[list[int], list[int]] = ([], [])  # the last view, and sorted
+        self._order_keys: list[str] | None = None  # the keys of that
+        self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
+
+    def key(self, node_id: int) -> str:
+        """Return the key of a node."""
+        key = self._keys.get(node_id)
+        if key is None and self._numbered is not None and node_id in self._numbered:
+            return str(node_id - self._numbered.first)
+        return key or self.nameless(node_id)
+
+    def keys(self, node_ids: Iterable[int]) -> Sequence[str]:
+        """Return the keys of nodes."""
+        if isinstance(node_ids, NumberedNodes):
+            return node_ids.keys()
+        node_ids = list(node_ids)
+        if node_ids == self._order[1]:  # everybody in view, whom several layers look at
+            if self._order_keys is None:
+                self._order_keys = [self.key(node) for node in node_ids]
+            return list(self._order_keys)
+        try:
+            return [self._keys[node] for node in node_ids]
+        except KeyError:
+            return [self.key(node) for node in node_ids]
+
+    def away(self, at_most: int = 1000) -> list[str]:
+        """Return the keys of clients that have been here, but were not when it was last looked."""
+        gone = (key for node, key in self._keys.items() if node not in self._connected)
+        return list(islice(gone, at_most))
+
+    def can_answer(self, node_id: int, name: str) -> bool:
+        """Return whether a node can answer a question, as far as is known."""
+        return node_id not in self._answers or name in self._answers[node_id]
+
+    def tags(self, node_id: int) -> frozenset[str] | None:
+        """Return the tags of a node; None as long as it has not said who it is."""
+        return self._tags.get(node_id)
+
+    @staticmethod
+    def nameless(node_id: int) -> str:
+        """Return the key that a node has as long as it has sent no name.
+
+        >>> Roster.nameless(17)
+        'node-17'
+        """
+        return f"node-{node_id}"
+
+    def in_order(self, node_ids: Iterable[int]) -> list[int]:
+        """Return node ids in the order of their keys, which is the same on every runtime."""
+        return sorted(node_ids, key=self._rank)
+
+    def view_in_order(self, node_ids: Iterable[int]) -> Sequence[int]:
+        """Return all nodes of a view in that order; sorted again only if they have changed."""
+        if isinstance(node_ids, NumberedNodes):
+            return node_ids
+        node_ids = list(node_ids)
+        if node_ids != self._order[0]:
+            self._order, self._order_keys = (node_ids, self.in_order(node_ids)), None
+        return list(self._order[1])
+
+    def _rank(self, node_id: int) -> tuple[tuple[int, int, str], int]:
+        rank = self._ranks.get(node_id)
+        return rank if rank is not None else (key_order(self.key(node_id)), node_id)
+
+    def _note(self, node_id: int, key: str) -> None:
+        before = self._holders.get(key)
+        if before is not None and before != node_id:
+            # Its holder was away and another has its name now; when it is back, it claims it again.
+            self._keys.pop(before, None)
+            self._ranks.pop(before, None)
+            self._claims[before] = key
+        self._order, self._order_keys = ([], []), None
+        self._holders[key] = node_id
+        self._keys[node_id] = key
+        self._ranks[node_id] = (key_order(key), node_id)
+
+    def learn(self, reply: Message) -> None:
+        """Note what a client calls itself in its reply."""
+        node = sender_of(reply)
+        if self.knows(node) or reply.has_error():
+            return
+        claimed = record_at(reply.content, CLIENT, ConfigRecord)
+        key = claimed.get(CLIENT_KEY) if claimed is not None else None
+        if not isinstance(key, str) or not 0 < len(key) <= _LONGEST or not key.isprintable():
+            return
+        if self._is_taken(key, node):
+            self._claims[node] = key
+            self.doubles.append((node, key))
+            _log.warning(
+                "node %d claims the name %s, which another node has: it is known by its id",
+                node,
+                key,
+            )
+        else:
+            self._note(node, key)
+
+    def knows(self, node_id: int) -> bool:
+        """Return whether a node's reply would say nothing new of its name."""
+        named = node_id in self._keys or node_id in self._claims
+        return named or (self._numbered is not None and node_id in self._numbered)
+
+    def _is_taken(self, key: str, node_id: int) -> bool:
+        """Return whether a name is that of another node that is connected."""
+        named_so = key.removeprefix("node-")
+        return self._is_there_besides(node_id, self._holders.get(key)) or (
+            key != named_so
+            and named_so.isdecimal()
+            and self._is_there_besides(node_id, int(named_so))
+        )
+
+    def _is_there_besides(self, node_id: int, other: int | None) -> bool:
+        return other != node_id and other in self._connected
+
+    def _grant(self) -> None:
+        """Give names to those who claim them, where the holder is not connected any more."""
+        for node, key in list(self._claims.items()):
+            if node in self._connected and not self._is_taken(key, node):
+                del self._claims[node]
+                self._note(node, key)
+
+    def identify(self, grid: Grid, timeout: float, *, persist: bool = False) -> None:
+        """Ask nodes that are not known yet, once each, what they call themselves.
+
+        A seeded choice repeats only over keys that do, and a client is to be called by one name
+        from its first round on. Those that do not answer in time go by their public key or node id
+        until a reply says more.
+
+        Parameters
+        ----------
+        grid : Grid
+            How to reach the nodes.
+        timeout : float
+            Seconds to wait for their answers.
+        persist : bool (default: False)
+            Ask those that gave no answer again later, less and less often. Needed where a client
+            takes part only once it is known: no other reply will come from it.
+        """
+        self._numbered = getattr(grid, "numbered", None)
+        connected = all_node_ids(grid)
+        if connected != self._seen:
+            self._seen = connected
+            many = isinstance(connected, NumberedNodes)
+            self._connected = connected if many else frozenset(connected)
+        self._grant()
+        nodes = as_sequence(grid.get_node_ids())
+        again = self._due(nodes) if persist and self._silent else []
+        if isinstance(nodes, NumberedNodes) or (nodes == self._identified and not again):
+            return
+        known = (self._keys, self._asked, self._numbered or ())
+        unknown = [node for node in nodes if not any(node in some for some in known)] + again
+        self._identified = nodes
+        if not unknown:
+            return
+        self._asked.update(unknown)
+        questions = [question(RecordDict(), node, IDENTIFY, self.route) for node in unknown]
+        arrived = list(grid.send_and_receive(questions, timeout=timeout))
+        replies = [r for r in arrived if r.has_content() and CLIENT in r.content]
+        for reply in replies:
+            self.learn(reply)
+            self._learn_abilities(reply)
+            self._learn_tags(reply)
+        self._note_silent(unknown)
+        self._compare_versions(replies)
+        for node in grid.get_nodes():
+            if node.node_id not in self._keys:
+                name = self._official_name(node)
+                if name and not self._is_taken(name, node.node_id):
+                    self._note(node.node_id, name)
+        if self.route == "train":
+            self._say_who_has_no_mod({m.metadata.dst_node_id: m for m in questions}, arrived)
+
+    def _due(self, nodes: Iterable[int]) -> list[int]:
+        """Return those that gave no answer and are to be asked again by now."""
+        now = time.monotonic()
+        return [node for node in nodes if node in self._silent and self._silent[node][0] <= now]
+
+    def _note_silent(self, asked: Iterable[int]) -> None:
+        """Note when to ask those again that gave no answer."""
+        for node in asked:
+            _, waited = self._silent.pop(node, (0.0, _ASK_AGAIN / 2))
+            if node not in self._tags:
+                self._silent[node] = (time.monotonic() + 2 * waited, 2 * waited)
+
+    def _learn_tags(self, reply: Message) -> None:
+        """Note the tags of a node, and say what it wants its operator to know."""
+        node, claimed = reply.metadata.src_node_id, record_at(reply.content, CLIENT, ConfigRecord)
+        listed = claimed.get(TAGS) if claimed is not None else None
+        said = listed[:_MOST_TAGS] if isinstance(listed, list) else []
+        try:
+            tags = read_tags(",".join(tag for tag in said if isinstance(tag, str)))
+        except ValueError:  # it does not say them as this version does
+            tags = []
+        self._tags[node] = frozenset(tags)
+        note = claimed.get(NOTE) if claimed is not None else None
+        if isinstance(note, str) and note:
+            _log.warning("client %s: %s", self.key(node), shorten(note, _LONGEST_NOTE))
+
+    def _learn_abilities(self, reply: Message) -> None:
+        claimed = record_at(reply.content, CLIENT, ConfigRecord)
+        answers = claimed.get(ANSWERS) if claimed is not None else None
+        if isinstance(answers, list):
+            known = frozenset(name for name in answers if isinstance(name, str))
+            self._answers[reply.metadata.src_node_id] = known
+
+    def _say_who_has_no_mod(
+        self, questions: Mapping[int, Message], arrived: Sequence[Message]
+    ) -> None:
+        """Name those whose app answered for itself: it takes no questions."""
+        nodes = {m.metadata.message_id: node for node, m in questions.items()}
+        without = []
+        for reply in arrived:
+            raised = reply.has_error() and reply.error.code == _RAISED
+            if raised or (reply.has_content() and CLIENT not in reply.content):
+                node = nodes.get(reply.metadata.reply_to_message_id)
+                if node is not None:
+                    self._answers[node] = frozenset()
+                    without.append(self.key(node))
+        if without:
+            _log.warning(
+                "client %s has no forager.client_mod, or it failed: it is asked nothing, and "
+                "chosen by its age alone",
+                ", ".join(without[:_NAMED]) + (" and others" if len(without) > _NAMED else ""),
+            )
+
+    @staticmethod
+    def _official_name(node: NodeInfo) -> str:
+        """Return the name that a node was registered by, else one made from its public key."""
+        registered = str(getattr(node, "name", ""))[:_LONGEST]
+        if registered.isprintable() and registered:
+            return registered
+        if not node.public_key:
+            return ""
+        return f"key-{hashlib.blake2b(node.public_key, digest_size=8).hexdigest()}"
+
+    def _compare_versions(self, replies: Iterable[Message]) -> None:
+        """Warn where devices run other versions than the server, which may cause faults."""
+        others: dict[str, list[str]] = {}
+        for reply in replies:
+            claimed = record_at(reply.content, CLIENT, ConfigRecord)
+            differs = differences(claimed.get(VERSIONS) if claimed is not None else None)
+            others.setdefault(differs, []).append(self.key(reply.metadata.src_node_id))
+        others.pop("", None)
+        for differs, keys in others.items():
+            names = ", ".join(keys[:_NAMED]) + (" and others" if len(keys) > _NAMED else "")
+            _log.warning(
+                "mixed versions: client %s %s. Update the device, or the server (docker/README.md, "
+                "Updates): messages may fail that only one side knows",
+                names,
+                differs,
+            )

@@ -1,0 +1,214 @@
+"""The base of all layers.
+
+A layer is a Flower ``Strategy`` that holds another one and delegates everything. A subclass
+overrides only what it changes. Layers work under this project's round loop and under Flower's own
+``strategy.start``.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from ...core.wire.arrays import from_record, to_record
+from ..federation.federation import Federation
+from ..federation.late_reply import LateReply
+
+Models = dict[str, tuple[ArrayRecord, float]]
+
+
+class Layer(Strategy):
+    """A strategy around a strategy. Delegates all five methods, and what else layers can do.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Any Flower strategy, another layer included.
+    federation : Federation, optional
+        The clients; by default those of the layer inside, or new ones.
+    """
+
+    own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
+
+    def __init__(self, inner: Strategy, federation: Federation | None = None) -> None:
+        self.inner = inner
+        inside: Federation | None = inner.federation if isinstance(inner, Layer) else None
+        self.federation: Federation = federation or inside or Federation()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages of a training round."""
+        messages = self.inner.configure_train(server_round, arrays, config, grid)
+        if isinstance(self.inner, Layer):
+            return messages
+        return self.federation.remember(("train", server_round), messages)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the new model and the metrics of a round; replies may be a stream, read once."""
+        return self.inner.aggregate_train(server_round, replies)
+
+    def hear_late(self, late: LateReply) -> None:
+        """Learn from a training reply that came after its round; it is never aggregated.
+
+        Layers that check or decode replies do so first, and raise a ValueError for one that makes
+        no sense: it is set aside. Those that learn from replies take what is still true, as of the
+        round it belongs to.
+        """
+        if isinstance(self.inner, Layer):
+            self.inner.hear_late(late)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages of an evaluation round."""
+        messages = self.inner.configure_evaluate(server_round, arrays, config, grid)
+        if isinstance(self.inner, Layer):
+            return messages
+        return self.federation.remember(("evaluate", server_round), messages)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return the metrics of an evaluation round."""
+        return self.inner.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Log the settings of the strategy inside."""
+        self.inner.summary()
+
+    def describe(self) -> str:
+        """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
+        return f"{type(self).__name__}({describe(self.inner)})"
+
+    def replies_wanted(self) -> int | None:
+        """Return how many replies of the round just configured are enough; None for all."""
+        return self.inner.replies_wanted() if isinstance(self.inner, Layer) else None
+
+    def limit(self, count: int) -> None:
+        """Let the next round train this many clients, whatever the settings say."""
+        if isinstance(self.inner, Layer):
+            self.inner.limit(count)
+
+    def evaluates(self) -> bool:
+        """Return whether clients are asked to evaluate at all."""
+        return self.inner.evaluates() if isinstance(self.inner, Layer) else True
+
+    def models(self, arrays: ArrayRecord) -> Models:
+        """Return the models that clients use, each with the share of clients that use it.
+
+        Most strategies have one, the global model; cohorts have one each.
+        """
+        return self.inner.models(arrays) if isinstance(self.inner, Layer) else {"": (arrays, 1.0)}
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.inner.collected() if isinstance(self.inner, Layer) else {}
+
+    def reply_records(self) -> frozenset[str]:
+        """Return the names of all records that this layer and those inside read from replies."""
+        inside = self.inner.reply_records() if isinstance(self.inner, Layer) else frozenset()
+        return inside.union(self.own_records)
+
+    def metrics_needed(self) -> tuple[str, ...]:
+        """Return the metrics, not negative, without which a reply cannot be aggregated."""
+        return self.inner.metrics_needed() if isinstance(self.inner, Layer) else ()
+
+    def wrapped(self) -> list[Strategy]:
+        """Return Flower's own strategies at the bottom of the stack."""
+        return self.inner.wrapped() if isinstance(self.inner, Layer) else [self.inner]
+
+    def own_state(self) -> dict[str, Any]:
+        """Return what this layer itself remembers between rounds."""
+        return {}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of this layer and of all inside it, as a tree of arrays and scalars."""
+        return {"own": self.own_state(), "inner": strategy_state(self.inner)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.load_own_state(state["own"])
+        load_strategy_state(self.inner, state["inner"])
+
+
+def as_layer(strategy: Strategy) -> Layer:
+    """Return a strategy as a layer: itself, or a layer around it that changes nothing."""
+    return strategy if isinstance(strategy, Layer) else Layer(strategy)
+
+
+def describe(strategy: Strategy) -> str:
+    """Return a strategy and all inside it as one line."""
+    return strategy.describe() if isinstance(strategy, Layer) else type(strategy).__name__
+
+
+@contextmanager
+def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
+    """Put back what Flower's strategies remember if aggregation fails half-way.
+
+    They replace their arrays, never change them in place, so keeping the references is enough.
+    Layers keep what they learned: a repeated round chooses other clients.
+    """
+    stock = as_layer(strategy).wrapped()
+    before = [dict(vars(part)) for part in stock]
+    try:
+        yield
+    except Exception:
+        for part, attributes in zip(stock, before, strict=True):
+            vars(part).update(attributes)
+        raise
+
+
+def strategy_state(strategy: Strategy) -> dict[str, Any]:
+    """Return what a strategy remembers between rounds.
+
+    Flower's own strategies have no method for that: what they remember (moments, momentum, the
+    current model) are their attributes that hold arrays.
+    """
+    if hasattr(strategy, "state_dict"):
+        return dict(strategy.state_dict())
+    state: dict[str, Any] = {}
+    for name, value in vars(strategy).items():
+        if isinstance(value, ArrayRecord):
+            state[name] = {"record": from_record(value)}
+        elif _holds_arrays(value):
+            state[name] = {"arrays": _as_arrays(value)}
+    return state
+
+
+def load_strategy_state(strategy: Strategy, state: dict[str, Any]) -> None:
+    """Take back what :func:`strategy_state` returned."""
+    if hasattr(strategy, "load_state_dict"):
+        strategy.load_state_dict(state)
+        return
+    for name, value in state.items():
+        setattr(
+            strategy, name, to_record(value["record"]) if "record" in value else value["arrays"]
+        )
+
+
+def _as_arrays(value: Any) -> Any:
+    """Return numpy's scalars, which it makes of arrays without axes, as the arrays they were."""
+    if isinstance(value, dict):
+        return {name: np.asarray(entry) for name, entry in value.items()}
+    return [np.asarray(entry) for entry in value] if isinstance(value, list) else np.asarray(value)
+
+
+def _holds_arrays(value: Any) -> bool:
+    entries: list[Any] = []
+    if isinstance(value, np.ndarray | np.generic):
+        entries = [value]
+    elif isinstance(value, dict):
+        entries = list(value.values())
+    elif isinstance(value, list):
+        entries = value
+    return bool(entries) and all(isinstance(entry, np.ndarray | np.generic) for entry in entries)

@@ -1,0 +1,402 @@
+"""With whom: cohorts of clients, each with its own model, strategy and round counter."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from ...core.config import RunConfig
+from ...core.log.events import CohortsEvaluated, CohortsTrained, Regrouped
+from ...core.methods.aggregators import Aggregation
+from ...core.methods.base import load
+from ...core.methods.catalogue import methods
+from ...core.methods.cohort import Cohort, CohortMethod
+from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
+from ...core.wire.records import attach, entries, records_of, sent_arrays
+from ...selectors.cohorts.matching import equal_shares, proportional_shares
+from ..aggregation.flower_aggregator import RunningMean
+from ..aggregation.metric_spread import metric_spread
+from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
+from ..cohorts.cohort_models import CohortModels
+from ..cohorts.shared_body import head_names
+from ..cohorts.update_sketches import Signal, signal_of
+from ..federation.federation import BadReply
+from ..federation.grids import GridView
+from ..federation.late_reply import LateReply
+from ..federation.observations import metrics_in
+from .base import Layer, Models
+
+_log = logging.getLogger("forager")
+
+
+class Cohorts(Layer):
+    """Several strategies side by side, each with its own view of the grid and its own model.
+
+    A rule says which cohort a client belongs to and when cohorts change. Participants of a round
+    are shared out equally among cohorts, unless everyone takes part. A cohort without clients
+    waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
+    delays the others.
+
+    Parameters
+    ----------
+    make_inner : callable
+        Returns a new strategy for a cohort, with a :class:`Selection` in it. The first one made is
+        that of the first cohort, and reports what the others are like.
+    rule : CohortRule
+        Who belongs where.
+    signal : Signal
+        What of a client's reply the rule compares.
+    count : int (default: 0)
+        Clients per round in all cohorts together; 0 uses ``fraction`` instead.
+    fraction : float (default: 1.0)
+        Share of the connected clients that train per round.
+    own_start : bool (default: False)
+        Whether a part of a split cohort starts from the mean of what its own members have just
+        trained instead of the whole cohort's model. Only where models are averaged anyway.
+    own_arrays : frozenset of str (default: none)
+        Names of the arrays that each cohort has to itself, its head; all others are shared by all
+        cohorts. None for cohorts with whole models of their own.
+    equal_weights : bool (default: False)
+        Whether clients count the same in what is shared, however much data they have.
+    share_changes : bool (default: False)
+        Whether cohorts learn from each other as far as few of their members take part.
+    """
+
+    def __init__(
+        self,
+        make_inner: Callable[[], Layer],
+        rule: CohortRule,
+        signal: Signal,
+        *,
+        count: int = 0,
+        fraction: float = 1.0,
+        own_start: bool = False,
+        own_arrays: frozenset[str] = frozenset(),
+        equal_weights: bool = False,
+        share_changes: bool = False,
+    ) -> None:
+        self.cohorts = CohortModels(make_inner, own_arrays=own_arrays, share_changes=share_changes)
+        super().__init__(self.cohorts.first)
+        self.rule = rule
+        self.signal = signal
+        self.count = count
+        self.fraction = fraction
+        self.own_start = own_start
+        self.equal_weights = equal_weights
+        self.own_records = (*rule.own_records, *signal.own_records)
+        self._wanted: int | None = None
+        self.members: dict[str, str] = {}  # the cohort of each client
+        self._noted: dict[str, str] = {}  # what the journal knows of them
+        self._where: dict[int, str] = {}  # the cohort of each node asked in this round
+
+    @classmethod
+    def of_run(cls, make_inner: Callable[[], Layer], config: RunConfig) -> "Cohorts":
+        """Return the layer that a config describes, around the rule of its cohorts."""
+        method = methods("cohorts")[config.cohorts]
+        assert isinstance(method, CohortMethod)
+        count, fraction = config.participation()
+        rule: CohortRule = load(method.rule)(config)
+        plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
+        own_start = plain and config.cohorts == "auxo"
+        return cls(
+            make_inner,
+            rule,
+            signal_of(config),
+            count=count,
+            fraction=fraction,
+            own_start=own_start,
+            own_arrays=head_names(config),
+            share_changes=_shares_changes(config),
+            equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
+        )
+
+    @property
+    def leaf_models(self) -> dict[str, ArrayRecord]:
+        """The model of each cohort."""
+        return self.cohorts.models
+
+    def wrapped(self) -> list[Strategy]:
+        """Return Flower's strategies of all cohorts."""
+        return [
+            part for strategy in self.cohorts.strategies.values() for part in strategy.wrapped()
+        ]
+
+    def replies_wanted(self) -> int | None:
+        """Return how many replies are enough for all cohorts together."""
+        return self._wanted
+
+    def models(self, arrays: ArrayRecord) -> Models:
+        """Return every cohort's model and the share of the clients that use it."""
+        return self.cohorts.shares(self._sizes()) or super().models(arrays)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Place clients, then let every cohort's strategy choose and configure its own."""
+        self._start(arrays)
+        nodes = self.federation.nodes(grid)
+        scene = self._scene(server_round, nodes, grid, training=True)
+        regrouping = self.rule.regroup(scene)
+        if regrouping is not None:
+            self._regroup(server_round, regrouping)
+            scene = self._scene(server_round, nodes, grid, training=True)
+        views = self._views(nodes, self.rule.place(scene))
+        busy = len(self.federation.busy)
+        total = self.count or max(1, round(self.fraction * (len(nodes) + busy)))
+        total = max(1, total - busy)
+        messages: list[Message] = []
+        started = self._where = {
+            node: cohort for node, cohort in self._where.items() if node in self.federation.busy
+        }
+        already = len(started)
+        shares = self._participants(server_round, total, views)
+        for cohort, share in shares.items():
+            # Where everyone is to train, also in a cohort that is larger than others.
+            everyone = not self.count and self.fraction == 1.0
+            strategy, view = self.cohorts.strategies[cohort], GridView(grid, views[cohort])
+            strategy.limit(len(views[cohort]) if everyone else share)
+            own_config = ConfigRecord(dict(config))
+            with self.federation.in_cohort(cohort):
+                messages += strategy.configure_train(
+                    server_round, self.leaf_models[cohort], own_config, view
+                )
+            for message in messages[len(self._where) - already :]:
+                self._where[message.metadata.dst_node_id] = cohort
+        for message in messages:
+            key = self.federation.key(message.metadata.dst_node_id)
+            for name, record in self.rule.guidance(key).items():
+                attach(message, name, record)
+        self.signal.begin()
+        self._wanted = sum(
+            self.cohorts.strategies[cohort].replies_wanted() or 0 for cohort in shares
+        )
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate every cohort by itself, then let the rule look at what the clients did."""
+        groups: dict[str, list[Message]] = defaultdict(list)
+        trained: dict[str, list[tuple[str, float, ArrayRecord]]] = defaultdict(list)
+        weights: dict[str, float] = defaultdict(float)  # of cohorts, in what they share
+        seconds = 0.0
+
+        def read(reply: Message) -> None:
+            nonlocal seconds
+            started = perf_counter()
+            node, key = reply.metadata.src_node_id, self.federation.key_of(reply)
+            sent, cohort = self.federation.sent_model(node), self._where[node]
+            if cohort not in self.leaf_models:  # it was split while the client trained
+                cohort = self.members.get(key, "")
+            if cohort not in self.leaf_models:
+                raise BadReply("its cohort is gone")
+            self.rule.hear(key, reply, sent)
+            self.signal.add(cohort, key, sent, reply)
+            groups[cohort].append(reply)
+            weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
+            weights[cohort] += 1.0 if self.equal_weights else weight
+            if self.own_start:  # the reply itself is changed by aggregation
+                trained[cohort].append((key, weight, sent_arrays(reply, ARRAYS)))
+            seconds += perf_counter() - started
+
+        for _ in self.federation.sound(server_round, replies, read):
+            pass  # they are in their groups
+        metrics = RunningMean()
+        before, done = dict(self.leaf_models), []
+        for cohort, members in groups.items():
+            count = len(members)  # aggregation may empty the list
+            own = self.cohorts.aggregate(server_round, cohort, members)
+            if own is not None:
+                metrics.add({}, dict(entries(own)), weight=count)
+                done.append(cohort)
+        if not done:
+            return None, None
+        part = sum(map(len, groups.values())) / max(1, len(self.members))
+        self.cohorts.share(before, {cohort: weights[cohort] for cohort in done}, part)
+        started = perf_counter()
+        seen = {cohort: self.signal.take(cohort) for cohort in done}
+        regrouping = self.rule.learn(server_round, self.cohorts.rounds, seen)
+        seconds += perf_counter() - started
+        if regrouping is not None:
+            self._regroup(server_round, regrouping)
+            for cohort in set(trained) - set(regrouping):
+                where = self.rule.settled({key: "" for key, _, _ in trained[cohort]})
+                self.cohorts.start_from_own(trained[cohort], where)
+        self._note(server_round, seen, seconds)
+        totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
+        return self.cohorts.mean(self._sizes()), totals
+
+    def hear_late(self, late: LateReply) -> None:
+        """Learn from a late reply if the cohort that it is of is still there.
+
+        What a client did tells it apart from others that were sent the same model. Once that
+        cohort is split, nobody trains that model any more.
+        """
+        if late.cohort is None or late.cohort not in self.cohorts.strategies:
+            return
+        signal = self.signal.of_late(late.model, late.reply)
+        if signal is not None:
+            key = self.federation.key_of(late.reply)
+            self.rule.hear_late(key, late.cohort, late.round, signal)
+        with self.federation.in_cohort(late.cohort):
+            self.cohorts.strategies[late.cohort].hear_late(late)
+
+    def _participants(
+        self, server_round: int, total: int, views: Mapping[str, Sequence[int]]
+    ) -> dict[str, int]:
+        """Return how many clients of each cohort train: equally many, or by its size if they share.
+
+        What all clients learn must not depend more on clients of small cohorts than on others.
+        """
+        ready = [cohort for cohort in self.leaf_models if views[cohort]]
+        if not ready:
+            return {}
+        if not self.cohorts.share_something:
+            shares = [max(1, share) for share in equal_shares(total, len(ready))]
+        else:
+            sizes = [len(views[cohort]) for cohort in ready]
+            shares = proportional_shares(total, sizes, turn=server_round)
+        return {cohort: n for cohort, n in zip(ready, shares, strict=True) if n}
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let clients evaluate the model of the cohort they fit best."""
+        self._start(arrays)
+        if not self.evaluates():
+            return []
+        nodes = self.federation.nodes(grid)  # with those that came while others trained
+        scene = self._scene(server_round, nodes, grid, training=False)
+        placed = self.rule.place(scene)
+        views = self._views(nodes, placed)
+        messages: list[Message] = []
+        for cohort, own in views.items():
+            if own:
+                own_config = ConfigRecord(dict(config))
+                with self.federation.in_cohort(cohort):
+                    messages += self.cohorts.strategies[cohort].configure_evaluate(
+                        server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
+                    )
+        unknown = [node for node, cohort in zip(nodes, placed, strict=True) if cohort == MEAN]
+        if unknown:
+            messages += next(iter(self.cohorts.strategies.values())).configure_evaluate(
+                server_round, self.cohorts.mean(self._sizes()), config, GridView(grid, unknown)
+            )
+        return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Aggregate as one, and log how each cohort's model does on its clients' data."""
+        replies = list(replies)
+        found: dict[str, list[MetricRecord]] = defaultdict(list)
+        for reply in replies:
+            cohort = self.members.get(self.federation.key_of(reply), "")
+            found[cohort] += records_of(reply.content, MetricRecord)[:1]
+        main = self.federation.metrics[0]
+        means = {}
+        for cohort in sorted(found.keys() - {""}):
+            told = metric_spread(found[cohort], [main])
+            if told is not None and told.spread:
+                means[cohort] = told.spread[main.name].mean
+        self.federation.note(CohortsEvaluated(round=server_round, means=means))
+        return super().aggregate_evaluate(server_round, replies)
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.rule.collected()
+
+    def _start(self, arrays: ArrayRecord) -> None:
+        if not self.leaf_models:
+            self.cohorts.start(self.rule.start(arrays))
+
+    def _scene(
+        self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
+    ) -> Scene:
+        keys = list(self.federation.keys(nodes))
+        ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
+        models, note = self.leaf_models, self.federation.note
+        return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note)
+
+    def _ask(
+        self,
+        grid: Grid,
+        nodes: Mapping[str, int],
+        server_round: int,
+        keys: Sequence[str],
+        kind: str,
+        models: Mapping[str, ArrayRecord],
+        settings: Mapping[str, int | str],
+        read: Callable[[str, Message], Any],
+    ) -> dict[str, Any]:
+        asked, content = [nodes[key] for key in keys], {**models, CONFIG: settings}
+        answers = self.federation.ask(grid, server_round, kind, asked, content)
+
+        def by_key(reply: Message) -> Any:
+            return read(self.federation.key_of(reply), reply)
+
+        found = self.federation.readable(server_round, answers, by_key)
+        return {self.federation.key(node): value for node, value in found.items()}
+
+    def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
+        views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
+        for node, cohort in zip(nodes, cohorts, strict=True):
+            if cohort in views:  # some may have no place
+                views[cohort].append(node)
+                # It may have sent its name since
+                self.members.pop(self.federation.roster.nameless(node), None)
+                self.members[self.federation.key(node)] = cohort
+        return views
+
+    def _regroup(self, server_round: int, regrouping: Regrouping) -> None:
+        self.cohorts.regroup(regrouping)
+        self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
+        _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
+
+    def _sizes(self) -> Counter[str]:
+        """Return how many members each cohort has."""
+        return Counter(self.members.values())
+
+    def _note(self, server_round: int, seen: Mapping[str, CohortSignals], seconds: float) -> None:
+        belong = self.rule.settled(self.members)
+        moved = {key: name for key, name in belong.items() if self._noted.get(key) != name}
+        self.members, self._noted = belong, dict(belong)
+        sizes = Counter(belong.values())
+        self.federation.note(
+            CohortsTrained(
+                round=server_round,
+                members={cohort: sizes[cohort] for cohort in self.leaf_models},
+                participants={cohort: len(seen[cohort].keys) for cohort in seen},
+                rounds=dict(self.cohorts.rounds),
+                moved=moved,
+                seconds=seconds,
+                **self.rule.report(),
+            )
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return every cohort's model, strategy and counter, and what the rule remembers."""
+        rule = self.rule.state_dict()
+        return {"cohorts": self.cohorts.state(), "members": self.members, "rule": rule}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; refused if rule and models do not fit."""
+        self.rule.load_state_dict(state["rule"])
+        names, known = [str(cohort["name"]) for cohort in state["cohorts"]], self.rule.leaves()
+        if names and known is not None and set(names) != set(known):
+            raise ValueError(
+                f"checkpoint: models of {sorted(names)}, but the tree has {sorted(known)}"
+            )
+        self.cohorts.load(state["cohorts"])
+        self.members = dict(state["members"])
+
+
+def _shares_changes(config: RunConfig) -> bool:
+    buffer = config[Aggregation].buffer
+    return config[Cohort].shared(config.cohorts, config.similarity, buffer) == "changes"

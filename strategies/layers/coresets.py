@@ -1,0 +1,242 @@
+"""On what: clients train on coresets, chosen by what the server sends."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+from torch import nn
+
+from ...core.config import RunConfig
+from ...core.learning.gradient_rows import rows_and_rivals, sample_rows, server_targets
+from ...core.learning.placement import chosen_device
+from ...core.log.events import CoresetsUsed
+from ...core.methods.base import Method
+from ...core.methods.catalogue import methods
+from ...core.methods.coreset import Coreset, CoresetMethod
+from ...core.tasks import Samples, load_task
+from ...core.wire.arrays import from_record, to_record
+from ...core.wire.keys import CORESET, TARGETS
+from ...core.wire.records import attach, detach, entries
+from ...core.wire.sizes import record_bytes
+from ...selectors.data_selectors.doubt import held_out_evidence, standards
+from ...selectors.data_selectors.noisy_means import noisy_means
+from ...selectors.data_selectors.trust import label_evidence
+from ..checks import validation_data
+from ..federation.federation import BadReply
+from .base import Layer
+
+_ABSURD = 10**12  # samples of one client
+
+Targets = Callable[[ArrayRecord], ArrayRecord]
+
+
+class Coresets(Layer):
+    """Send the gradients that coresets are to match, to those who need them, and read the replies.
+
+    A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
+    said last, or if it said that its coreset is gone (its data changed, its memory was lost).
+    Clients of rules that match nothing of the server's choose by themselves; then this layer only
+    reads what they report.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Gets replies without what this layer asked for.
+    targets : callable, optional
+        Returns the gradients to match at a model. Called only in rounds in which somebody needs
+        them.
+    every : int (default: 10)
+        Rounds after which a coreset is chosen again.
+    first_round : int (default: 1)
+        Rounds before the first choice, which clients train on a random subset.
+    """
+
+    own_records = (CORESET,)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        *,
+        targets: Targets | None = None,
+        every: int = 10,
+        first_round: int = 1,
+    ) -> None:
+        super().__init__(inner)
+        self.targets = targets
+        self.every = every
+        self.first_round = first_round
+        self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
+        self._labels: dict[
+            str, list[int]
+        ] = {}  # what each client's coreset is made of, if reported
+        self._bytes, self._seconds = 0, 0.0  # of this round's targets
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
+        """Return the layer that a config describes; an error if the task cannot have it."""
+        method = methods("data-selector")[config.data_selector]
+        guided = "server data" in method.needs_in(config)
+        return cls(
+            inner,
+            targets=_targets(config, method) if guided else None,
+            every=config[Coreset].every,
+            first_round=config[Coreset].first_round,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Add the targets to the messages of those who need them."""
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        self._bytes, self._seconds = 0, 0.0
+        if self.targets is None or server_round <= self.first_round:
+            return messages
+        due = [m for m in messages if self._is_due(m.metadata.dst_node_id, server_round)]
+        if due:
+            started = perf_counter()
+            record = self.targets(arrays)
+            self._seconds = perf_counter() - started
+            self._bytes = len(due) * record_bytes(record)
+            for message in due:
+                attach(message, TARGETS, record)
+        return messages
+
+    def _is_due(self, node_id: int, server_round: int) -> bool:
+        chosen = self._chosen.get(self.federation.key(node_id), 0)
+        return not chosen or server_round - chosen >= self.every
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate, and log what clients trained on."""
+        told: list[_Told] = []
+
+        def read(reply: Message) -> None:
+            told.append(_Told.by(reply, server_round))
+            key = self.federation.key_of(reply)
+            self._chosen[key] = told[-1].round
+            if told[-1].labels:
+                self._labels[key] = told[-1].labels
+
+        try:
+            sound = self.federation.sound(server_round, replies, read)
+            return super().aggregate_train(server_round, sound)
+        finally:
+            self.federation.note(self._summary(server_round, told))
+
+    def _summary(self, server_round: int, told: "list[_Told]") -> CoresetsUsed:
+        known = [t for t in told if t.clean is not None]
+        samples = sum(t.size for t in known)
+        clean = sum(t.size * t.clean for t in known if t.clean is not None)
+        return CoresetsUsed(
+            round=server_round,
+            chose=sum(t.round == server_round for t in told),
+            without=sum(t.round == 0 for t in told),
+            sizes=[t.size for t in told],
+            samples={
+                "new": sum(t.size for t in told if t.round == server_round),
+                "kept": sum(t.size for t in told if 0 < t.round < server_round),
+                "random": sum(t.size for t in told if t.round == 0),
+            },
+            labels=[sum(counts) for counts in zip_longest(*self._labels.values(), fillvalue=0)],
+            clean_share=clean / samples if samples else None,
+            seconds=sum(t.seconds for t in told),
+            server_seconds=self._seconds,
+            guidance_bytes=self._bytes,
+        )
+
+    def own_state(self) -> dict[str, Any]:
+        """Return whose coreset is how old."""
+        return {"chosen": dict(self._chosen), "labels": dict(self._labels)}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self._chosen = {key: int(value) for key, value in state["chosen"].items()}
+        self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a client says of its coreset: since which round, how large, how long it took.
+
+    In simulation also how much of it is clean and, when it is new, its samples of each class.
+    """
+
+    round: int
+    size: int
+    seconds: float
+    clean: float | None
+    labels: list[int]
+
+    @classmethod
+    def by(cls, reply: Message, server_round: int) -> "_Told":
+        """Take it out of a reply; :class:`BadReply` if it cannot be."""
+        record = detach(reply, CORESET, ConfigRecord)
+        if record is None:
+            raise BadReply("it does not say which coreset it was trained on")
+        values = entries(record)
+        chosen, size, seconds, clean = map(values.get, ("round", "size", "seconds", "clean"))
+        if type(chosen) is not int or not 0 <= chosen <= server_round:
+            raise BadReply(f"a coreset of round {chosen!r}, in round {server_round}")
+        if type(size) is not int or not 1 <= size <= _ABSURD:
+            raise BadReply(f"a coreset of {size!r} samples")
+        if type(seconds) is not float or not 0 <= seconds < math.inf:
+            raise BadReply(f"a coreset chosen in {seconds!r} seconds")
+        if clean is not None and (type(clean) is not float or not 0 <= clean <= 1):
+            raise BadReply(f"a coreset of which a share of {clean!r} is clean")
+        labels = values.get("labels", [])
+        if not isinstance(labels, list) or any(
+            type(n) is not int or not 0 <= n <= _ABSURD for n in labels
+        ):
+            raise BadReply(f"a coreset with {labels!r} samples of the classes")
+        return cls(chosen, size, seconds, clean, labels)
+
+
+def _targets(config: RunConfig, method: Method) -> Targets:
+    """Return what computes the gradients of the server's validation set."""
+    data = validation_data(config, str(method))
+    task = load_task(config.task_spec())
+    model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
+    assert isinstance(method, CoresetMethod)
+    settings = config[Coreset]
+    rule, per_class = method.rule_of(settings), method.per_class_of(settings)
+    # From the system's entropy: clients know the run's seed and could remove seeded noise
+    rng = np.random.default_rng()
+
+    def at(arrays: ArrayRecord) -> ArrayRecord:
+        model_arrays = from_record(arrays)
+        if not settings.noise_multiplier:
+            means = server_targets(model, model_arrays, data, per_class, task.problem)
+            if rule != "agreement":
+                return to_record({"means": means})
+            standard = _standards(model, model_arrays, data, means)
+            return to_record({"means": means, "standards": standard.astype(np.float32)})
+        rows = sample_rows(model, model_arrays, data, rule, per_class, task.problem)
+        strata = task.problem.strata(data.y.numpy())
+        labels, classes = (strata, num_classes) if per_class else (0 * strata, 1)
+        noise = settings.clip, settings.noise_multiplier
+        noisy = noisy_means(rows, labels, classes, *noise, rng).astype(np.float32)
+        return to_record({"means": noisy if per_class else noisy.reshape(num_classes, -1)})
+
+    return at
+
+
+def _standards(
+    model: nn.Module, arrays: dict[str, NDArray[Any]], data: Samples, means: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return what the server's samples, with right and with wrong labels, say of the judges."""
+    labels, classes = data.y.numpy(), len(means)
+    rows, rivals = rows_and_rivals(model, arrays, data)
+    evidence = held_out_evidence(rows, labels, rivals, classes)
+    wrong = (labels + 1 + np.arange(len(labels)) % max(1, classes - 1)) % classes
+    rows, rivals = rows_and_rivals(model, arrays, data, wrong)
+    against = label_evidence(rows, wrong, means, rivals)
+    return standards(evidence, labels, classes, (against, wrong) if classes > 1 else None)

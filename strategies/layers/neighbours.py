@@ -1,0 +1,198 @@
+"""One model per client, mixed from those of the clients most like it.
+
+Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
+from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
+their similarity, where theta_j is what client j trained last. Models are kept in bounded memory:
+with large models, clients that have not trained for long are nobody's neighbours.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.log.events import NeighboursFound
+from ...core.methods.ios import Ios
+from ...core.wire.arrays import from_record, to_record
+from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, SUMMARY, SUPPORT, WANTS
+from ...core.wire.records import attach, sent_arrays
+from ..aggregation.flower_aggregator import RunningMean
+from ..cohorts.base import ONLY
+from ..federation.model_memory import ModelMemory
+from ..similarities.client_similarity import ClientSimilarity, client_similarity, matrix_event
+from .base import Layer
+
+
+class Neighbours(Layer):
+    """Send every client the mixture of its neighbours' models.
+
+    The strategy inside chooses clients and makes a global model of their replies, which clients
+    start from that have not trained yet.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Chooses and aggregates.
+    similarity : ClientSimilarity
+        What makes clients neighbours.
+    count : int (default: 8)
+        Neighbours of each client, itself not counted.
+    first, every : int (default: 2, 5)
+        In round ``first``, and every ``every`` rounds after it, the similarities are logged,
+        and supports are fetched where clients send only signatures.
+    """
+
+    own_records = (SUPPORT,)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        similarity: ClientSimilarity,
+        *,
+        count: int = 8,
+        first: int = 2,
+        every: int = 5,
+    ) -> None:
+        super().__init__(inner)
+        self.similarity = similarity
+        self.count = count
+        self.first, self.every = first, every
+        self.trained = ModelMemory()  # what each client trained last
+        self._news = False  # whether clients have said anything since they were compared
+        self._weights: dict[str, dict[str, float]] = {}  # of this round's graph
+        self._matrix: NDArray[np.float64] = np.empty((0, 0))  # of the clients in it
+
+    @classmethod
+    def of_run(cls, make_inner: Callable[[], Layer], config: RunConfig) -> "Neighbours":
+        """Return the layer that a config describes."""
+        ios = config[Ios]
+        return cls(
+            make_inner(),
+            client_similarity(config),
+            count=ios.neighbours,
+            first=ios.first_round,
+            every=ios.every,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Choose clients, then put each client's own mixture in place of the global model."""
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        if self.similarity.question == SUMMARY:
+            self._ask_truth(server_round, grid)
+        if self._due(server_round):
+            self._fetch(server_round, grid)
+        self._link()
+        return [self._personal(message) for message in messages]
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let each client evaluate its own mixture."""
+        self._link()
+        messages = super().configure_evaluate(server_round, arrays, config, grid)
+        return [self._personal(message) for message in messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Keep each client's model and what makes it alike others; aggregate for newcomers."""
+        sound = self.federation.sound(server_round, replies, self._keep)
+        result = super().aggregate_train(server_round, sound)
+        graph = {key: sorted(weights) for key, weights in self._weights.items()}
+        values = self.similarity.values
+        self.federation.note(NeighboursFound(round=server_round, graph=graph, values=values))
+        if graph and self._due(server_round):
+            labels = dict.fromkeys(graph, ONLY)
+            self.federation.note(matrix_event(server_round, list(graph), self._matrix, labels))
+        return result
+
+    def _due(self, server_round: int) -> bool:
+        return server_round >= self.first and (server_round - self.first) % self.every == 0
+
+    def _keep(self, reply: Message) -> None:
+        """Keep a client's model, and what it reports."""
+        sent = self.federation.sent_model(reply.metadata.src_node_id)
+        key = self.federation.key_of(reply)
+        self.similarity.hear(key, reply, sent)
+        self.trained.keep(key, from_record(sent_arrays(reply, ARRAYS)))
+        self._news = True
+
+    def _ask_truth(self, server_round: int, grid: Grid) -> None:
+        known, nodes = self.similarity.told, grid.get_node_ids()
+        unknown = [n for n in nodes if self.federation.key(n) not in known]
+        self._ask(server_round, unknown, grid, {WANTS: HISTOGRAM})
+
+    def _fetch(self, server_round: int, grid: Grid) -> None:
+        """Ask candidates for the supports that they have only signed so far."""
+        nodes = {self.federation.key(node): node for node in grid.get_node_ids()}
+        keys = [key for key in self.similarity.told if key in nodes]
+        if len(keys) < 2:
+            return
+        missing = [nodes[key] for key in self.similarity.missing(keys)]
+        self._ask(server_round, missing, grid, {})
+        account = self.similarity.account(server_round, keys)
+        if account is not None:
+            self.federation.note(account)
+
+    def _ask(
+        self, server_round: int, nodes: list[int], grid: Grid, settings: dict[str, str]
+    ) -> None:
+        content, kind = {CONFIG: settings}, self.similarity.question
+        answers = self.federation.ask(grid, server_round, kind, nodes, content)
+
+        def hear(reply: Message) -> None:
+            self.similarity.hear(self.federation.key_of(reply), reply, ArrayRecord())
+            self._news = True
+
+        self.federation.readable(server_round, answers, hear)
+
+    def _link(self) -> None:
+        """Find the neighbours of every client that has trained and reported, if anything is new."""
+        if not self._news:
+            return
+        self._news = False
+        keys = [key for key in self.trained if key in self.similarity.told]
+        self._weights = {}
+        if len(keys) < 2:
+            return
+        self._matrix = self.similarity.matrix(keys)
+        matrix = np.clip(self._matrix, 0.0, None)
+        np.fill_diagonal(matrix, matrix.max())  # nobody is closer to a client than itself
+        for row, key in enumerate(keys):
+            nearest = np.argsort(-matrix[row], kind="stable")[: self.count + 1]
+            self._weights[key] = {keys[i]: float(matrix[row, i]) for i in nearest}
+
+    def _personal(self, message: Message) -> Message:
+        weights = self._weights.get(self.federation.key(message.metadata.dst_node_id))
+        if not weights:
+            return message
+        mean = RunningMean()
+        for key, weight in weights.items():
+            trained = self.trained.get(key)
+            if trained is not None:  # forgotten since the graph was made
+                mean.add(trained, {}, weight=max(weight, 1e-12))
+        if not mean.weight:
+            return message
+        attach(message, ARRAYS, to_record(mean.arrays))
+        return message
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep for analysis."""
+        return self.similarity.collected()
+
+    def own_state(self) -> dict[str, Any]:
+        """Return every client's model and what it reported."""
+        return {"models": self.trained.state_dict(), "similarity": self.similarity.state_dict()}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self.trained.load_state_dict(state["models"])
+        self._news = True
+        self.similarity.load_state_dict(state["similarity"])

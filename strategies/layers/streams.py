@@ -1,0 +1,304 @@
+"""Streams: who stores samples of which label, and the estimate of the global gradient (ODE).
+
+Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*,
+section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.learning.sample_values import valuation
+from ...core.log.events import Guided, StoragePlanned, StreamsStored
+from ...core.methods.ode import ode_settings
+from ...core.methods.stream import Stream
+from ...core.tasks import load_task
+from ...core.wire.arrays import checked_view, to_record
+from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
+from ...core.wire.records import attach, detach, entries, filled
+from ...core.wire.sizes import record_bytes
+from ...selectors.stream_selectors.ode import GlobalGradient
+from ...selectors.stream_selectors.storage_plan import StoragePlan
+from ..checks import check_room
+from ..federation.federation import BadReply
+from ..federation.plausibility import UsualSize
+from ..federation.stream_profiles import StreamProfiles
+from .base import Layer
+
+_ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
+_PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
+_MOST_DRAWN = 100  # clients whose part of a plan is logged
+_FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
+
+
+class Streams(Layer):
+    """Coordinate what clients keep of their streams.
+
+    It wraps client selection, so that clients can go on collecting while others train. Clients that
+    are not known yet are asked for their profile (capacity, samples of each label per round). Who
+    is away for some rounds stays known (see :class:`StreamProfiles`). For a rule that follows a
+    plan, a new plan is made when clients join or are gone for good, or when velocities have drifted
+    (see :class:`StoragePlan`); it goes out with training messages, as does the estimate of the
+    global gradient.
+
+    Parameters
+    ----------
+    inner : Strategy
+        Chooses clients and aggregates their models.
+    num_classes : int
+        Number of labels.
+    gradient_size : int
+        Number of entries of the gradients that clients report.
+    plans : bool (default: True)
+        Whether the clients' rule follows a plan and values samples by an estimate; the others only
+        report what they store.
+    estimator : str (default: "incremental")
+        Or "participants" (see :class:`~selectors.stream_selectors.ode.GlobalGradient`), "stored"
+        (the same, of what participants store), "exact" (an oracle that asks everyone for the
+        gradient of all its data in every round), or "none": clients keep what the plan wants
+        at random.
+    clients_per_label, labels_per_client : int
+        Limits of the plan; 0 for any number.
+    quantities, cover, client_weights : str, bool, str
+        How a client divides its store, whether every label must have a place, and what clients
+        count for; see
+        :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
+    coordinated : bool (default: True)
+        Whether there is a plan at all; without, every client keeps what is worth most to it.
+    replan : float (default: 0.2)
+        A new plan is made when the shares of what arrives have changed by this much in sum.
+    every_round : bool (default: False)
+        Whether clients that do not train get a message every round, so that they look at what
+        arrived in time; else they do at their next contact.
+    """
+
+    own_records = (PLAN, ESTIMATE)
+
+    def __init__(
+        self,
+        inner: Strategy,
+        num_classes: int,
+        gradient_size: int,
+        *,
+        plans: bool = True,
+        estimator: str = "incremental",
+        clients_per_label: int = 0,
+        labels_per_client: int = 0,
+        quantities: str = "proportional",
+        cover: bool = True,
+        client_weights: str = "velocity",
+        coordinated: bool = True,
+        replan: float = 0.2,
+        every_round: bool = False,
+    ) -> None:
+        super().__init__(inner)
+        self.num_classes = num_classes
+        self._like = np.empty(gradient_size, dtype=np.float32)
+        self.plans = plans
+        self.exact = plans and estimator == "exact"
+        self.coordinated = coordinated
+        self.every_round = every_round
+        self.profiles = StreamProfiles()
+        self.plan = StoragePlan(
+            *(replan, clients_per_label, labels_per_client, quantities, cover, client_weights)
+        )
+        recent = estimator in ("participants", "stored")
+        self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
+        self._shares: dict[str, float] = {}  # velocities that the estimate was made with
+        self._sizes = UsualSize(_FACTOR)  # of the estimates that clients report
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
+        """Return the layer that a config describes; an error if a sample has no room."""
+        check_room(config)
+        ode, task = ode_settings(config), load_task(config.task_spec())
+        every_round = config[Stream].ingest == "every-round"
+        if ode is None:
+            return cls(inner, task.num_classes, 0, plans=False, every_round=every_round)
+        return cls(
+            inner,
+            task.num_classes,
+            valuation(task.build_model(), config, task.problem).size,
+            estimator=ode.estimator,
+            clients_per_label=ode.clients_per_label,
+            labels_per_client=ode.labels_per_client,
+            quantities=ode.quantities,
+            cover=ode.cover,
+            client_weights=ode.client_weights,
+            coordinated=ode.coordinate,
+            replan=ode.replan,
+            every_round=every_round,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let time pass, plan, choose, and send those who train what they need to know."""
+        nodes = self.federation.nodes(grid)
+        self.profiles.advance(server_round, self.federation.keys(nodes))
+        key = self.federation.key
+        unknown = [node for node in nodes if self.profiles.unknown(key(node), server_round)]
+        self._ask(server_round, grid, unknown, None)
+        if self.exact:
+            self._ask(server_round, grid, nodes, arrays)
+        if self.plans:
+            self._plan(server_round)
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        if self.every_round:
+            busy = {message.metadata.dst_node_id for message in messages}
+            self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
+        return self._guide(server_round, messages) if self.plans else messages
+
+    def _ask(
+        self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
+    ) -> None:
+        """Notify clients of a new round, and learn how their streams are."""
+        content: dict[str, Any] = {} if arrays is None else {ARRAYS: arrays}
+        answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
+        estimates: dict[str, NDArray[np.float32]] = {}
+        self.federation.readable(server_round, answers, lambda a: self._hear(a, estimates))
+        self.profiles.answered(self.federation.keys(answers), server_round)
+        self._report(estimates)
+
+    def _hear(self, reply: Message, estimates: dict[str, NDArray[np.float32]]) -> None:
+        """Take this layer's records out of a reply; :class:`BadReply` if they are invalid."""
+        key = self.federation.key_of(reply)
+        told = detach(reply, PLAN, ConfigRecord)
+        if told is not None or key not in self.profiles.told:
+            self.profiles.hear(key, _checked_profile(told, self.num_classes))
+        estimate = detach(reply, ESTIMATE, ArrayRecord)
+        if estimate is not None and self.plans:
+            estimates[key] = self._checked_estimate(estimate)
+
+    def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:
+        if list(record) != ["estimate"]:
+            raise BadReply("an estimate under another name")
+        try:
+            estimate = checked_view(record["estimate"], self._like)
+        except ValueError as error:
+            raise BadReply(f"estimate: {error}") from error
+        size, most = float(np.linalg.norm(estimate.astype(np.float64))), self._sizes.most(_ABSURD)
+        if not size <= most:
+            raise BadReply(f"an estimate of norm {size:.3g}, more than {most:.3g}")
+        if size:
+            self._sizes.append(size)
+        return estimate
+
+    def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:
+        """Bring the estimate of the global gradient up to date (eq. 8)."""
+        if estimates:
+            shares = dict.fromkeys(self.profiles.told, 0.0)
+            shares |= {key: sum(row) for key, row in self.profiles.velocities().items()}
+            if shares != self._shares:
+                self._shares = shares
+                self.gradient.reshare(shares)
+            self.gradient.report(estimates)
+
+    def _plan(self, server_round: int) -> None:
+        """Make a new plan if the old one no longer fits (section 3.3)."""
+        if not self.coordinated:
+            return
+        told = self.profiles.told
+        plan = self.plan.update(
+            server_round,
+            self.profiles.velocities(),
+            {key: int(profile["capacity"]) for key, profile in told.items()},
+            {key: int(profile["arrived"]) for key, profile in told.items()},
+        )
+        if plan is not None:
+            self.federation.note(
+                StoragePlanned(
+                    round=server_round,
+                    clients=len(plan.quota),
+                    stored=plan.quota.sum(0).tolist(),
+                    holders=(plan.quota > 0).sum(0).tolist(),
+                    class_weights=plan.class_weights.tolist(),
+                    quota=dict(islice(self.plan.quota.items(), _MOST_DRAWN)),
+                )
+            )
+
+    def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
+        """Add the plan and the estimate to training messages."""
+        estimate = self.gradient.estimate
+        record = to_record({"estimate": estimate.astype(np.float32)}) if estimate.ndim else None
+        sent = 0
+        for message in messages:
+            key = self.federation.key(message.metadata.dst_node_id)
+            if self.plan.class_weights:
+                told: dict[str, Any] = {"class-weights": self.plan.class_weights}
+                if any(self.plan.quota.get(key, ())):  # else its labels are not known yet
+                    told["quota"] = self.plan.quota[key]
+                plan = filled(ConfigRecord, told)
+                attach(message, PLAN, plan)
+                sent += record_bytes(plan)
+            if record is not None:
+                attach(message, ESTIMATE, record)
+                sent += record_bytes(record)
+        self.federation.note(Guided(round=server_round, layer="streams", bytes_down=sent))
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate, and take in what clients say of their streams."""
+        estimates: dict[str, NDArray[np.float32]] = {}
+        sound = self.federation.sound(server_round, replies, lambda r: self._hear(r, estimates))
+        result = super().aggregate_train(server_round, sound)
+        if not self.exact:
+            self._report(estimates)
+        self._note(server_round)
+        return result
+
+    def _note(self, server_round: int) -> None:
+        here = self.profiles.here()
+        stored = np.array([told["stored"] for told in here]).reshape(-1, self.num_classes)
+        self.federation.note(
+            StreamsStored(
+                round=server_round,
+                clients=len(stored),
+                stored=stored.sum(0).tolist(),
+                arrived=sum(int(told["arrived"]) for told in here),
+                classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
+            )
+        )
+
+    def own_state(self) -> dict[str, Any]:
+        """Return the profiles, the plan and the estimators."""
+        return {
+            "profiles": self.profiles.state_dict(),
+            "gradient": self.gradient.state_dict(),
+            "plan": self.plan.state_dict(),
+            "shares": self._shares,
+            "sizes": self._sizes.state(),
+        }
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self.gradient.load_state_dict(state["gradient"])
+        if "plan" in state:  # else an older version wrote it: clients are asked again
+            self.profiles.load_state_dict(state["profiles"])
+            self.plan.load_state_dict(state["plan"])
+        self._shares = dict(state["shares"])
+        self._sizes.load(state["sizes"])
+
+
+def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str, Any]:
+    """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
+    said: dict[str, Any] = {} if record is None else dict(entries(record))
+    for name in ("velocity", "stored"):
+        column = said.get(name)
+        if not isinstance(column, list) or len(column) != num_classes:
+            raise BadReply(f"stream profile: {name} of other than {num_classes} labels")
+        if not all(isinstance(v, int | float) and 0 <= v < _ABSURD for v in column):
+            raise BadReply(f"stream profile: {name} is not made of numbers from 0 on")
+    for name in ("capacity", "arrived", "kept"):
+        if type(said.get(name)) is not int or not 0 <= said[name] < _ABSURD:
+            raise BadReply(f"stream profile: {name} = {said.get(name)!r}")
+    return {name: said[name] for name in _PROFILE}  # and nothing else that it may have sent

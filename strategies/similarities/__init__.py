@@ -1,0 +1,1 @@
+"""What makes clients alike."""

@@ -1,0 +1,172 @@
+"""How alike clients are, by what they send: indices, updates, or the truth about their labels.
+
+Each way has the same interface: what to ask clients that have not reported yet, how to read a
+reply, and the similarity matrix. Those by supports are in ``support_similarity.py``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.log.events import SimilarityFound, SupportsFetched
+from ...core.methods.base import load
+from ...core.methods.catalogue import methods
+from ...core.tasks import load_task
+from ...core.wire.arrays import checked_arrays, flat_floats, from_record
+from ...core.wire.keys import ARRAYS, ASK_UPDATE, HISTOGRAM, SUMMARY
+from ...core.wire.records import record_at
+from ...selectors.cohorts.projection import Projection
+from ...selectors.similarities.cosine import cosine_matrix
+from ...selectors.similarities.euclidean import euclidean_matrix
+from ...selectors.similarities.histograms import histogram_similarity
+from ..federation.observations import answered, metrics_in
+
+Matrix = NDArray[np.float64]
+
+LONGEST = 16_384  # numbers that are kept of an update
+MOST_DRAWN = 200  # clients whose similarities the journal shows
+
+
+def matrix_event(
+    server_round: int, keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]
+) -> SimilarityFound:
+    """Return what the journal says of a similarity matrix: no more clients than can be drawn.
+
+    >>> found = matrix_event(3, ["a", "b"], np.eye(2), {"a": "0", "b": "1"})
+    >>> found.clients, found.matrix
+    (['a', 'b'], [[1.0, 0.0], [0.0, 1.0]])
+    """
+    shown = list(keys)[:MOST_DRAWN]
+    return SimilarityFound(
+        round=server_round,
+        clients=shown,
+        matrix=matrix[: len(shown), : len(shown)].round(3).tolist(),
+        labels={key: labels[key] for key in shown},
+    )
+
+
+class ClientSimilarity:
+    """What is known of each client, and how alike that makes them."""
+
+    question = ""  # kind of message that asks a client
+    values = True  # whether values of parameters or of data are needed
+    own_records: tuple[str, ...] = ()  # of training replies, that nobody else needs
+
+    def __init__(self) -> None:
+        self.told: dict[str, NDArray[Any]] = {}
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return what a config describes."""
+        return cls()
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take what a reply brings, if anything; ValueError if that makes no sense."""
+        raise NotImplementedError
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the similarities of clients that have reported."""
+        raise NotImplementedError
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Return the clients that are to be asked for what they hold before they are compared."""
+        return []
+
+    def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
+        """Return what the journal says about what clients were asked for, if anything."""
+        return None
+
+    def collected(self) -> dict[str, Any]:
+        """Return what clients have sent that a run may keep: no values of parameters or data."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what clients have reported."""
+        return {"told": self.told}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.told = dict(state["told"])
+
+
+class Cosine(ClientSimilarity):
+    """The cosine of two clients' updates.
+
+    Of updates longer than :data:`LONGEST` a sketch of that length is kept, whose scalar products
+    are theirs but for about a hundredth of the product of the lengths.
+    """
+
+    question = ASK_UPDATE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._projection: Projection | None = None
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the update of a client."""
+        after = record_at(reply.content, ARRAYS, ArrayRecord)
+        if after is None:
+            raise ValueError("no model in the reply")
+        update = flat_floats(checked_arrays(after, sent)) - flat_floats(from_record(sent))
+        self.told[key] = update if update.size <= LONGEST else self._sketch(update)
+
+    def _sketch(self, update: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self._projection is None:
+            self._projection = Projection([update.size], LONGEST, coordinates=update.size)
+        return self._projection.sketch([update]).astype(np.float32)
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the cosines of all pairs."""
+        return cosine_matrix([self.told[key] for key in keys])
+
+
+class Euclidean(Cosine):
+    """The distance of two clients' updates, as a similarity."""
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the similarities of all pairs."""
+        return euclidean_matrix([self.told[key] for key in keys])
+
+
+class Oracle(ClientSimilarity):
+    """The truth: how alike the label histograms are. Only in simulation.
+
+    Parameters
+    ----------
+    labels : int
+        How many there are.
+    """
+
+    question = SUMMARY
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.labels = labels
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return what a config describes."""
+        return cls(load_task(config.task_spec()).num_classes)
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the histogram, if the reply is the answer to a question for it."""
+        if HISTOGRAM not in metrics_in(reply):
+            return
+        counts = np.asarray(answered(HISTOGRAM, labels=self.labels)(reply), dtype=np.float64)
+        if not counts.any():
+            raise ValueError("a histogram of no samples: it cannot be compared")
+        self.told[key] = counts
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return one minus the Jensen-Shannon divergence of all pairs."""
+        return histogram_similarity([self.told[key] for key in keys])
+
+
+def client_similarity(config: RunConfig) -> ClientSimilarity:
+    """Return what a run compares clients by."""
+    found: ClientSimilarity = load(methods("similarity")[config.similarity].layer)(config)
+    return found

@@ -1,0 +1,68 @@
+"""Reading the supports that clients send, and packing them up to be kept."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.learning.fisher import trainable_shapes
+from ...core.tasks import load_task
+from ...core.wire.keys import PAYLOAD, SUPPORT
+from ...core.wire.records import record_at
+from ...core.wire.supports import (
+    MalformedSupport,
+    decode_signed_support,
+    decode_support,
+    encode_support,
+    model_tag,
+)
+from ...selectors.similarities.signed_overlap import signed_codes
+
+
+class SupportReader:
+    """Reads supports out of replies.
+
+    Parameters
+    ----------
+    shapes : mapping of str to sequence of int
+        Shapes of the model's parameters, in their order.
+    """
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        self.size = sum(math.prod(shape) for shape in shapes.values())
+        self.tag = model_tag(shapes)
+
+    def read(self, reply: Message) -> NDArray[np.int64]:
+        """Return the support in a reply; ValueError if it is missing or of another model."""
+        return decode_support(self.payload(reply), self.size, self.tag)
+
+    def payload(self, reply: Message) -> bytes:
+        """Return the bytes of the support in a reply."""
+        record = record_at(reply.content, SUPPORT, ConfigRecord)
+        payload = record.get(PAYLOAD) if record is not None else None
+        if not isinstance(payload, bytes):
+            raise MalformedSupport("no support in the reply")
+        return payload
+
+    def packed(self, supports: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
+        """Return supports as they are kept in a file: as the bytes that were sent."""
+        sent = {key: encode_support(s, self.size, self.tag) for key, s in supports.items()}
+        arrays = {key: np.frombuffer(data, dtype=np.uint8) for key, data in sent.items()}
+        return {"size": self.size, "tag": self.tag, "supports": arrays}
+
+
+class SignedSupportReader(SupportReader):
+    """Reads supports with signs out of replies, as codes."""
+
+    def read(self, reply: Message) -> NDArray[np.int64]:
+        """Return the codes of the support in a reply."""
+        return signed_codes(*decode_signed_support(self.payload(reply), self.size, self.tag))
+
+
+def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the trained parameters of a run's model."""
+    return trainable_shapes(load_task(config.task_spec()).build_model())

@@ -1,0 +1,191 @@
+"""How alike clients are by their supports: which parameters matter to them, or changed most.
+
+Clients send supports, or signatures of them. With signatures, supports are asked for where two
+signatures are alike.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.log.events import SupportsFetched
+from ...core.methods.ios import Ios
+from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.records import record_at
+from ...core.wire.signatures import decode_signature
+from ...core.wire.supports import MalformedSupport
+from ...selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
+from ...selectors.similarities.minhash import MinHashIndex
+from ...selectors.similarities.signature_overlaps import (
+    centred_overlaps_by_signature,
+    overlaps_by_signature,
+    signed_overlaps_by_signature,
+)
+from ...selectors.similarities.signed_overlap import signed_overlap_matrix
+from .client_similarity import ClientSimilarity, Matrix
+from .support_reader import SignedSupportReader, SupportReader, parameter_shapes
+
+
+class SupportSimilarity(ClientSimilarity):
+    """The overlap of supports, in one of several ways.
+
+    Parameters
+    ----------
+    reader : SupportReader
+        Knows the model that supports must be of.
+    """
+
+    question = ASK_SUPPORT
+    own_records = (SUPPORT,)
+    reads: ClassVar[type[SupportReader]] = SupportReader
+    exactly: ClassVar[Callable[..., Matrix]]  # of all pairs of supports
+    by_signature: ClassVar[Callable[..., Matrix]]  # of all pairs of signatures
+
+    def __init__(self, reader: SupportReader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "ClientSimilarity":
+        """Return the overlap of supports, or of their signatures if clients send these."""
+        exact, ios = cls(cls.reads(parameter_shapes(config))), config[Ios]
+        return SignatureSimilarity(exact, ios.hashes, ios.bands) if ios.signatures else exact
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take the support of a client; one of another model is refused."""
+        if SUPPORT in reply.content:  # else nothing matters to it
+            self.told[key] = self.reader.read(reply)
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the overlaps of all pairs."""
+        return type(self).exactly([self.told[key] for key in keys])
+
+    def collected(self) -> dict[str, Any]:
+        """Return the supports, as clients encoded them."""
+        return {} if self.values else self.reader.packed(self.told)
+
+
+class IndexOverlap(SupportSimilarity):
+    """The share of important parameters in common, of those that are not important to everyone."""
+
+    values = False
+    exactly = staticmethod(centred_overlap_matrix)
+    by_signature = staticmethod(centred_overlaps_by_signature)
+
+
+class PaperOverlap(SupportSimilarity):
+    """The share of important parameters that two clients have in common, as the paper has it."""
+
+    values = False
+    exactly = staticmethod(overlap_matrix)
+    by_signature = staticmethod(overlaps_by_signature)
+
+
+class SignedOverlap(SupportSimilarity):
+    """How far two clients changed the same parameters in the same direction.
+
+    A sign is part of a value, so what clients send is not kept with the run.
+    """
+
+    reads = SignedSupportReader
+    exactly = staticmethod(signed_overlap_matrix)
+    by_signature = staticmethod(signed_overlaps_by_signature)
+
+
+class SignatureSimilarity(ClientSimilarity):
+    """Overlaps by signatures: supports are asked for where signatures say that two are alike.
+
+    Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
+    are candidates, and their supports are fetched; the overlaps of all supports held are exact.
+    All others are estimated from the signatures.
+
+    Parameters
+    ----------
+    exact : SupportSimilarity
+        What the overlap of supports is, and how they are read.
+    hashes, bands : int
+        Length of a signature, and how many bands it is cut into.
+    """
+
+    question = ASK_SUPPORT
+    own_records = (SUPPORT,)
+
+    def __init__(self, exact: SupportSimilarity, hashes: int, bands: int) -> None:
+        super().__init__()
+        self.exact, self.reader, self.values = exact, exact.reader, exact.values
+        self.index = MinHashIndex(hashes, bands)
+        self.counts: dict[str, int] = {}  # of the indices that were signed
+        self.supports: dict[str, NDArray[np.int64]] = {}  # fetched, and still what was signed
+        self._fetched: list[str] = []  # since the last journal entry
+
+    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+        """Take a signature, or the support that was asked for."""
+        if SUPPORT not in reply.content:  # nothing matters to it
+            return
+        record = record_at(reply.content, SUPPORT, ConfigRecord)
+        if record is not None and PAYLOAD in record:
+            support = self.reader.read(reply)
+            if key in self.told:
+                self.supports[key] = support
+                self._fetched.append(key)
+            return
+        payload = record.get(SIGNATURE) if record is not None else None
+        if not isinstance(payload, bytes):
+            raise MalformedSupport("no signature in the reply")
+        told = decode_signature(payload)
+        told.check_model(self.reader.size, self.reader.tag)
+        self.index.add_signature(key, told.signature)
+        if key in self.told and not np.array_equal(self.told[key], told.signature):
+            self.supports.pop(key, None)  # it was of another round
+        self.told[key], self.counts[key] = told.signature, told.count
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Return the clients of candidate pairs whose supports are not held."""
+        candidates = {key for pair in self._pairs(keys) for key in pair}
+        return [key for key in keys if key in candidates and key not in self.supports]
+
+    def _pairs(self, keys: Sequence[str]) -> list[tuple[Any, Any]]:
+        wanted = set(keys)
+        return [(a, b) for a, b in self.index.candidate_pairs() if a in wanted and b in wanted]
+
+    def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched:
+        """Return how many pairs were candidates, and whose supports were fetched."""
+        fetched, self._fetched = self._fetched, []
+        return SupportsFetched(
+            round=server_round,
+            signatures=len(keys),
+            candidate_pairs=len(self._pairs(keys)),
+            pairs=len(keys) * (len(keys) - 1) // 2,
+            fetched=fetched,
+        )
+
+    def matrix(self, keys: Sequence[str]) -> Matrix:
+        """Return the overlaps of all pairs: exact for supports that are held, else estimated."""
+        signatures = np.array([self.told[key] for key in keys])
+        counts = [self.counts[key] for key in keys]
+        held = {i: self.supports[key] for i, key in enumerate(keys) if key in self.supports}
+        return type(self.exact).by_signature(signatures, counts, held)
+
+    def collected(self) -> dict[str, Any]:
+        """Return the signatures, and the supports that were fetched."""
+        if self.values:
+            return {}
+        signed = {
+            key: {"signature": self.told[key], "count": self.counts[key]} for key in self.told
+        }
+        return {**self.reader.packed(self.supports), "signatures": signed}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return signatures and supports."""
+        return {**super().state_dict(), "counts": self.counts, "supports": self.supports}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self.counts, self.supports = dict(state["counts"]), dict(state["supports"])
+        for key, signature in self.told.items():
+            self.index.add_signature(key, signature)
