@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.log.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.broadcast import ReplyStack, whole_or_list
 from ..core.wire.keys import FROZEN, RUN, SCALE, TRAIN_LOSS
-from ..core.wire.records import records_of
+from ..core.wire.tables import Replies, ReplyStream, Requests
 from ..core.wire.versions import why_nobody_connects
 from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import as_layer, unchanged_on_failure
@@ -271,41 +270,41 @@ class Loop:
         self._hear_late(server_round)
         config = self._message_config()
         try:
-            messages = whole_or_list(
+            requests = Requests.of(
                 self.strategy.configure_train(server_round, self.arrays, config, self.grid)
             )
         except Exception as error:  # whatever a client did or did not send, the run continues
             _log.exception("round %d could not be prepared", server_round)
             raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
-        if not messages and not self.federation.busy:
+        if requests is None and not self.federation.busy:
             if next(iter(self.grid.get_node_ids()), None) is None:
                 raise _NobodyThere("no client is connected")
             admission = self.federation.admission
             hint = "" if admission.is_open() else f"; the run is only for {admission}"
             raise _RoundFailed(f"none of the connected clients could be chosen{hint}")
-        replies = self.grid.replies(messages, enough=self.strategy.replies_wanted())
-        received = len(replies) if isinstance(replies, ReplyStack) else 0
-        if not received:
-            # These are kept before the first is given away; the rest may be summed up one by one.
-            kept = list(islice(replies, self.min_replies))
-            received, replies = len(kept), chain(kept, replies)
+        tables = iter(self.grid.replies(requests, enough=self.strategy.replies_wanted()))
+        # These are kept before the first is given away; the rest may be summed up one by one.
+        kept: list[Replies] = []
+        while sum(map(len, kept)) < self.min_replies and (table := next(tables, None)) is not None:
+            kept.append(table)
         self.train_exchange = self.grid.last
+        received = sum(map(len, kept))
         if received < self.min_replies:
             raise _RoundFailed(self._what_went_wrong(received))
         with unchanged_on_failure(self.strategy):
-            arrays, metrics = self._aggregate(server_round, replies)
+            arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
         self.arrays = arrays
         self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
 
     def _hear_late(self, server_round: int) -> None:
         """Let the layers learn from replies of earlier rounds that have come since."""
-        for late in self.grid.late():
+        for replies in self.grid.late():
             try:
-                self.strategy.hear_late(late)
+                self.strategy.hear(server_round, replies)
             except Exception as error:  # whatever a client sent, the run continues
-                node = late.reply.metadata.src_node_id
                 reason = str(error) if isinstance(error, ValueError) else repr(error)
-                self.federation.set_aside(server_round, node, f"late: {reason}")
+                for node in replies.nodes:
+                    self.federation.set_aside(server_round, node, f"late: {reason}")
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]
@@ -362,18 +361,18 @@ class Loop:
         self.own_score = None
         config = self._message_config()
         try:
-            messages = list(
+            requests = Requests.of(
                 self.strategy.configure_evaluate(self.round, self.arrays, config, self.grid)
             )
         except Exception:  # nothing depends on it
             _log.exception("the evaluation of round %d could not be prepared", self.round)
             return
-        if not messages:
+        if requests is None:
             return
-        replies = list(self.grid.stream(messages))
-        metrics = [next(iter(records_of(r.content, MetricRecord)), MetricRecord()) for r in replies]
+        tables = list(self.grid.replies(requests, enough=None))
+        metrics = [MetricRecord(row.metrics) for table in tables for row in table.rows()]
         try:
-            self.strategy.aggregate_evaluate(self.round, replies)
+            self.strategy.aggregate_evaluate(self.round, ReplyStream(tables))
         except Exception as error:  # as in training, but nothing depends on it
             _log.warning("evaluation metrics could not be aggregated: %s", error)
         told = metric_spread(metrics, self.metrics, self.round)

@@ -19,13 +19,9 @@ from flwr.serverapp import Grid
 
 from ..core.log.events import Exchanged, ReplySeconds
 from ..core.log.text import shorten
-from ..core.wire.broadcast import Broadcast, Messages, ReplyStack, kind_of, whole_or_list
-from ..core.wire.records import answered_id, entries, node_of
-from ..core.wire.sizes import record_bytes, sizes_of
+from ..core.wire.records import answered_id
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
-from ..strategies.federation.late_reply import LateReply
-from ..strategies.federation.observations import lacks_model
 from .late_replies import LateReplies, most_bytes, too_large
 from .short_messages import BRING_A_MODEL, in_short
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from ..core.methods.cohort import Cohort
 from ..core.tasks.splits import Split
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, BUDGET, CONFIG, CORESET, NUM_EXAMPLES
-from ..core.wire.records import attach
+from ..core.wire.tables import Replies
 from ..core.wire.versions import why_nobody_connects
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import ClientSelector
@@ -33,7 +33,7 @@ from .cohorts.auxo import AuxoRule
 from .cohorts.base import CohortRule
 from .cohorts.update_sketches import Signal
 from .federation.federation import Federation
-from .federation.observations import ASKED, metrics_in
+from .federation.observations import ASKED
 from .layers import cohorts, coresets, selection
 from .layers.base import Layer, describe
 from .layers.quarantine import Quarantine
@@ -228,18 +228,15 @@ class _WithCoresets(coresets.Coresets):
         config[BUDGET] = self.budget
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def take(self, server_round: int, replies: Replies) -> Replies:
         """Count clients without the mod as training on all their data."""
-        return super().aggregate_train(server_round, map(self._with_record, replies))
-
-    def _with_record(self, reply: Message) -> Message:
-        knows = self.federation.roster.can_answer(reply.metadata.src_node_id, CORESET)
-        if reply.has_content() and CORESET not in reply.content and not knows:
-            size = int(metrics_in(reply)[NUM_EXAMPLES])  # which was checked
-            attach(reply, CORESET, ConfigRecord({"round": 0, "size": size, "seconds": 0.0}))
-        return reply
+        column = list(replies.records.get(CORESET, [None] * len(replies)))
+        for row, node in enumerate(replies.nodes):
+            if column[row] is None and not self.federation.roster.can_answer(node, CORESET):
+                size = int(replies.metrics[NUM_EXAMPLES][row])  # which was checked
+                column[row] = ConfigRecord({"round": 0, "size": size, "seconds": 0.0})
+        replies.records[CORESET] = column
+        return super().take(server_round, replies)
 
 
 class Cohorts(Checked):

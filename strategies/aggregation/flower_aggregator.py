@@ -1,9 +1,8 @@
 """What Flower's strategies lack: streamed means, preserved dtypes, untouched integers."""
 
 import gc
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
-from ...core.wire.arrays import from_record, to_record, view
-from ...core.wire.broadcast import Broadcast, ReplyStack
+from ...core.wire.arrays import to_record, view
 from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ...core.wire.records import contents, entries, filled, records_of
+from ...core.wire.records import entries, filled, records_of
+from ...core.wire.tables import Requests, tables_in
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer
+from .running_mean import mean_of
 
-_TERMS = 2**17  # values of small arrays that are summed at once
 _LEAST_SHARE = 0.1  # of the usual, that a metric which others are weighed by is raised to
 
 
@@ -84,9 +83,7 @@ class FlowerAggregator(Layer):
         messages = self._with_all_arrays(
             self.inner.configure_train(server_round, floats, config, first), arrays
         )
-        return self.federation.remember(
-            ("train", server_round), Broadcast(messages[0], list(nodes))
-        )
+        return self.federation.assign(server_round, Requests(messages[0], list(nodes)))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -100,42 +97,49 @@ class FlowerAggregator(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate float arrays by the strategy, integer arrays by their maximum."""
-        buffers: dict[str, NDArray[Any]] = {}
-        integers = [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
-        plain = self.mean_like and not (integers or self.equal_weights or self.needs)
-        if plain and isinstance(replies, ReplyStack) and replies.whole:
-            return self._of_mean(server_round, mean_of_stack(replies))
-        replies = (reply for reply in replies if not reply.has_error())
+        if self.mean_like:
+            mean = mean_of(tables_in(replies), equal_weights=self.equal_weights)
+            if mean is None:
+                return None, None
+            if self._integers() == [] and _is_plain_average(self.inner):
+                return self._of_mean(mean)
+            return self._by_strategy(server_round, [mean])
+        rows = [reply for table in tables_in(replies) for reply in table]
         if self.equal_weights:
-            replies = map(_counting_once, replies)
+            rows = list(map(_counting_once, rows))
+        with _quick_collections():
+            return self._by_strategy(server_round, uniform(rows))
+
+    def _integers(self) -> list[str]:
+        return [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
+
+    def _by_strategy(
+        self, server_round: int, replies: list[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what the strategy makes of replies, which it sees without integers."""
+        buffers: dict[str, NDArray[Any]] = {}
+        integers = self._integers()
         if integers:
-            replies = (_without_buffers(reply, integers, buffers) for reply in replies)
-        replies = mean_reply(replies) if self.mean_like else uniform(replies)
+            replies = [_without_buffers(reply, integers, buffers) for reply in replies]
         for name in self.needs:
             _floored(replies, name)
         if not replies:
             return None, None
-        with nullcontext() if self.mean_like else _quick_collections():
-            arrays, metrics = super().aggregate_train(server_round, replies)
+        arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, buffers), metrics
 
-    def _of_mean(
-        self, server_round: int, mean: Message
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what the strategy makes of a mean that is its only reply."""
-        if _is_plain_average(self.inner):  # it would return what it is given, at some length
-            arrays = records_of(mean.content, ArrayRecord)[0]
-            metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))
-            del metrics[NUM_EXAMPLES]
-            return self._restored(arrays, {}), filled(MetricRecord, metrics)
-        made, told = super().aggregate_train(server_round, [mean])
-        return self._restored(made, {}), told
+    def _of_mean(self, mean: Message) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return what FedAvg makes of a mean that is its only reply: the same, at some length."""
+        arrays = records_of(mean.content, ArrayRecord)[0]
+        metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))
+        del metrics[NUM_EXAMPLES]
+        return self._restored(arrays, {}), filled(MetricRecord, metrics)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate what sound replies there are."""
-        sound = uniform(reply for reply in replies if not reply.has_error())
+        sound = uniform(reply for table in tables_in(replies) for reply in table)
         return super().aggregate_evaluate(server_round, sound)
 
     def _with_all_arrays(self, messages: Iterable[Message], arrays: ArrayRecord) -> list[Message]:
@@ -259,159 +263,3 @@ def _quick_collections() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-class _Terms:
-    """A weighted sum of arrays, in double precision.
-
-    A few terms are gathered before they are added. Small arrays of a hundred clients are then one
-    addition, and the sum is the same to the last bit as that of adding one by one.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        size = math.prod(shape)
-        self._rows = np.empty((max(2, min(128, _TERMS // max(1, size))), *shape))
-        self._filled = 0
-        self._scalar = size == 1
-
-    def add(self, array: NDArray[Any], weight: float) -> None:
-        """Add an array, as often as ``weight`` says."""
-        if self._filled == len(self._rows):
-            self._rows[0] = self.sum()
-            self._filled = 1
-        np.multiply(array, weight, out=self._rows[self._filled, ...], dtype=np.float64)
-        self._filled += 1
-
-    def add_stack(self, stack: NDArray[Any], weights: NDArray[np.float64]) -> None:
-        """Add the arrays along the first axis, each as often as its weight says."""
-        weights = weights.reshape(-1, *(1 for _ in stack.shape[1:]))
-        start = 0
-        while start < len(stack):
-            if self._filled == len(self._rows):
-                self._rows[0] = self.sum()
-                self._filled = 1
-            end = min(len(stack), start + len(self._rows) - self._filled)
-            free = self._rows[self._filled : self._filled + end - start]
-            np.multiply(stack[start:end], weights[start:end], out=free, dtype=np.float64)
-            self._filled += end - start
-            start = end
-
-    def sum(self) -> NDArray[np.float64]:
-        """Return the sum so far."""
-        terms = self._rows[: self._filled]
-        # Of scalars, numpy would add halves of halves.
-        return np.asarray(terms.cumsum(axis=0)[-1] if self._scalar else np.add.reduce(terms))
-
-
-def _one_by_one(terms: NDArray[np.float64], start: float) -> float:
-    """Return a sum in the order of its terms; numpy's own adds halves of halves."""
-    return float(np.add.accumulate(np.concatenate([[start], terms]))[-1])
-
-
-class RunningMean:
-    """A weighted mean of named arrays and of metrics, summed in double precision.
-
-    >>> mean = RunningMean()
-    >>> mean.add({"w": np.array([1.0, 3.0], np.float32)}, {"loss": 1.0}, weight=1)
-    >>> mean.add({"w": np.array([4.0, 0.0], np.float32)}, {"loss": 4.0}, weight=2)
-    >>> mean.arrays["w"].tolist(), mean.metrics
-    ([3.0, 1.0], {'loss': 3.0})
-    """
-
-    def __init__(self) -> None:
-        self.weight = 0.0
-        self._terms: dict[str, _Terms] = {}
-        self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
-        self._dtypes: dict[str, np.dtype[Any]] = {}
-        self._metrics: dict[str, tuple[float, float]] = {}
-
-    def add_stack(
-        self,
-        arrays: Mapping[str, NDArray[Any]],
-        metrics: Mapping[str, Sequence[float]],
-        weights: Sequence[float],
-    ) -> None:
-        """Add the float arrays and metrics of many clients, the first axis being the client.
-
-        The result is that of adding one after the other, to the last bit.
-        """
-        column = np.array(weights, dtype=np.float64)
-        self.weight = _one_by_one(column, self.weight)
-        for name, stack in arrays.items():
-            self._dtypes[name] = stack.dtype
-            terms = self._terms.setdefault(name, _Terms(stack.shape[1:]))
-            terms.add_stack(stack, column)
-        for name, values in metrics.items():
-            total, of = self._metrics.get(name, (0.0, 0.0))
-            weighted = column * np.array(values, dtype=np.float64)
-            self._metrics[name] = (_one_by_one(weighted, total), _one_by_one(column, of))
-
-    def add(
-        self, arrays: dict[str, NDArray[Any]], metrics: dict[str, Any], *, weight: float
-    ) -> None:
-        """Add one client's arrays and scalar metrics."""
-        self.weight += weight
-        for name, array in arrays.items():
-            if array.dtype.kind != "f":
-                self._dtypes[name] = array.dtype
-                seen = self._largest.get(name, array)
-                self._largest[name] = np.maximum(seen, array)
-            else:
-                terms = self._terms.get(name)
-                if terms is None:
-                    self._dtypes[name] = array.dtype
-                    terms = self._terms[name] = _Terms(array.shape)
-                terms.add(array, weight)
-        for name, value in metrics.items():
-            if not isinstance(value, list):
-                total, of = self._metrics.get(name, (0.0, 0.0))
-                self._metrics[name] = (total + weight * value, of + weight)
-
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The mean of each array, in its own dtype."""
-        return {
-            name: np.asarray(
-                (
-                    self._largest[name]
-                    if name in self._largest
-                    else self._terms[name].sum() / self.weight
-                ),
-                dtype=dtype,
-            )
-            for name, dtype in self._dtypes.items()
-        }
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The mean of each metric over those who reported it."""
-        return {name: total / of for name, (total, of) in self._metrics.items()}
-
-
-def mean_of_stack(replies: ReplyStack) -> Message:
-    """Return one reply that carries the weighted mean of all, which are checked already."""
-    mean = RunningMean()
-    metrics = dict(replies.metrics)
-    mean.add_stack(replies.arrays, metrics, metrics.pop(NUM_EXAMPLES))
-    return replies.as_one(to_record(mean.arrays), {**mean.metrics, NUM_EXAMPLES: mean.weight})
-
-
-def mean_reply(replies: Iterable[Message]) -> list[Message]:
-    """Return one reply that carries the weighted mean of all, or none if there are none."""
-    mean = RunningMean()
-    first: Message | None = None
-    for reply in replies:
-        for record in contents(reply).values():
-            if type(record) is MetricRecord:
-                metrics = dict(entries(record))
-            elif type(record) is ArrayRecord:
-                arrays = from_record(record)
-        mean.add(arrays, metrics, weight=float(metrics.pop(NUM_EXAMPLES)))
-        if first is None:
-            first = reply
-            first.content = RecordDict()  # only its envelope is needed
-    if first is None or mean.weight <= 0:
-        return []
-    totals = MetricRecord({**mean.metrics, NUM_EXAMPLES: mean.weight})
-    first.content = RecordDict({ARRAYS: to_record(mean.arrays), METRICS: totals})
-    return [first]

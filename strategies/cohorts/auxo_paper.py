@@ -10,12 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord
 
 from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
-from ...core.wire.records import entries, record_at
+from ...core.wire.records import filled
+from ...core.wire.tables import Requests, Row
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo_paper import AuxoPaper
 from ...selectors.cohorts.split import SplitRule
@@ -62,23 +63,26 @@ class AuxoPaperRule(CohortRule):
         """Return the leaf that suits each client best."""
         return _by_key(self.auxo.members(list(placed)))
 
-    def guidance(self, key: str) -> dict[str, ConfigRecord]:
-        """Return what the last round found about a client, and the leaves there are."""
-        message: dict[str, Any] = {"leaves": self.auxo.leaves()}
+    def guide(self, requests: Requests, keys: Sequence[str]) -> None:
+        """Tell clients what the last round found about them, and the leaves there are."""
+        leaves = self.auxo.leaves()
+        requests.put_column(AFFINITY, [self._feedback(key, leaves) for key in keys])
+
+    def _feedback(self, key: str, leaves: list[str]) -> ConfigRecord:
+        message: dict[str, Any] = {"leaves": leaves}
         feedback = self.auxo.feedback_for(key)
         if feedback is not None:
             message |= {"cohort": feedback.cohort, "reward": feedback.reward}
             message |= {"index": feedback.index, "serial": feedback.serial}
-        return {AFFINITY: ConfigRecord(message)}
+        return filled(ConfigRecord, message)
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the records that a client sends with its reply: they are its request."""
         self._requests[key] = None
-        if AFFINITY not in reply.content:
+        if not row.has(AFFINITY):
             return
-        record = record_at(reply.content, AFFINITY, ConfigRecord)
         try:
-            claimed = dict(entries(record)) if record is not None else {}
+            claimed = dict(row.config(AFFINITY) or {})
             if len(claimed["cohorts"]) > _MOST_RECORDS:
                 raise BadReply(f"{len(claimed['cohorts'])} cohorts")
             request = Affinity()

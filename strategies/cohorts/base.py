@@ -1,17 +1,17 @@
 """What the :class:`~forager.strategies.layers.cohorts.Cohorts` layer asks of a rule."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.log.events import Event
 from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ...core.wire.tables import Replies, Requests, Row
 from ..federation.federation import BadReply, silent
-from ..federation.observations import metrics_in
 
 ONLY = "0"  # the cohort that everyone starts in
 MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
@@ -29,7 +29,7 @@ class Ask(Protocol):
         kind: str,
         models: Mapping[str, ArrayRecord],
         settings: Mapping[str, int | str],
-        read: Callable[[str, Message], Any],
+        read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
         """Return what clients answer, by their keys."""
 
@@ -99,12 +99,36 @@ class CohortRule:
         """Return new cohorts before a round begins, if there are to be any."""
         return None
 
-    def guidance(self, key: str) -> dict[str, ConfigRecord]:
-        """Return records for the next training message to a client."""
-        return {}
+    def guide(self, requests: Requests, keys: Sequence[str]) -> None:
+        """Add records to the next training messages, to clients of these keys."""
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
-        """Read this rule's records in a reply to the model sent; ValueError if senseless."""
+    def hear(
+        self,
+        keys: Sequence[str],
+        replies: Replies,
+        sent: Sequence[ArrayRecord | None],
+        skip: Container[int],
+    ) -> dict[int, str]:
+        """Read this rule's records in replies to the models sent; return the rows without sense.
+
+        Rows to ``skip`` are not looked at. Rules that read one row after the other override
+        :meth:`hear_one`.
+        """
+        wrong: dict[int, str] = {}
+        if type(self).hear_one is CohortRule.hear_one:
+            return wrong
+        for row in replies.rows():
+            model = sent[row.place]
+            if row.place in skip or model is None:
+                continue
+            try:
+                self.hear_one(keys[row.place], row, model)
+            except ValueError as error:
+                wrong[row.place] = str(error)
+        return wrong
+
+    def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
+        """Read this rule's records in the reply of one client; ValueError if senseless."""
 
     def hear_late(
         self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
@@ -147,8 +171,8 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
     """
     names = sorted(scene.models)
 
-    def read(key: str, reply: Message) -> dict[str, float]:
-        losses = metrics_in(reply).get(LOSSES)
+    def read(key: str, row: Row) -> dict[str, float]:
+        losses = row.metrics.get(LOSSES)
         if not isinstance(losses, list) or len(losses) != len(names):
             raise BadReply(f"{LOSSES} of other than {len(names)} models")
         return {name: float(loss) for name, loss in zip(names, losses, strict=True)}

@@ -4,20 +4,32 @@ import copy
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, MetricRecord
+from numpy.typing import NDArray
 
 from ...core.log.events import CohortFailed
 from ...core.wire.arrays import from_record, to_record
-from ..aggregation.flower_aggregator import RunningMean
+from ...core.wire.tables import ReplyStream
+from ..aggregation.running_mean import RunningMean
 from ..layers.base import Layer, load_strategy_state, strategy_state, unchanged_on_failure
 from .base import Regrouping
 from .shared_body import forget_model, with_common_body
 from .shared_changes import with_shared_changes
 
 _log = logging.getLogger("forager")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What members of a cohort have just trained: who, on how many samples, which models."""
+
+    keys: list[str]
+    counts: list[float]
+    models: dict[str, NDArray[Any]]
 
 
 class CohortModels:
@@ -61,7 +73,7 @@ class CohortModels:
             self.share(self.models, {first: 1.0}, part=1.0)
 
     def aggregate(
-        self, server_round: int, cohort: str, replies: Sequence[Message]
+        self, server_round: int, cohort: str, replies: ReplyStream
     ) -> MetricRecord | None:
         """Aggregate one cohort and return its metrics.
 
@@ -132,18 +144,17 @@ class CohortModels:
                 state = copy.deepcopy(strategy_state(strategies[main]))
                 self._add_strategy(cohort, state)
 
-    def start_from_own(
-        self, trained: Sequence[tuple[str, float, ArrayRecord]], where: Mapping[str, str]
-    ) -> None:
+    def start_from_own(self, trained: Sequence["Trained"], where: Mapping[str, str]) -> None:
         """Let the parts of a cohort start from what their own members have just trained.
 
-        Given are the members of the cohort, each with its number of samples and its model, and
-        which part each of them is in.
+        ``where`` says which part each member is in.
         """
         means: dict[str, RunningMean] = defaultdict(RunningMean)
-        for key, weight, model in trained:
-            if key in where and weight > 0:
-                means[where[key]].add(from_record(model), {}, weight=weight)
+        for work in trained:
+            for row, (key, count) in enumerate(zip(work.keys, work.counts, strict=True)):
+                if key in where and count > 0:
+                    model = {name: stack[row] for name, stack in work.models.items()}
+                    means[where[key]].add(model, {}, weight=count)
         for cohort, mean in means.items():
             arrays = mean.arrays
             if self.own_arrays:  # the body stays everyone's

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
-from ...core.wire.arrays import checked_arrays, from_record, to_record
+from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
-from ...core.wire.records import record_at
+from ...core.wire.tables import Row
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
 from ..federation.federation import BadReply
@@ -50,9 +50,10 @@ class GroupedRule(CohortRule):
         assert self.model is not None
         model, before = self.model, self.signal.sketch(from_record(self.model))
 
-        def read(key: str, reply: Message) -> Floats:
-            record = record_at(reply.content, ARRAYS, ArrayRecord)
-            update = self.signal.sketch(checked_arrays(record or ArrayRecord(), model)) - before
+        like = from_record(model)
+
+        def read(key: str, row: Row) -> Floats:
+            update = self.signal.sketch(row.arrays(ARRAYS, like)) - before
             if not np.isfinite(update @ update):
                 raise BadReply("an update that is too long to compare")
             return update

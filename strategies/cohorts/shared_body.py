@@ -16,7 +16,7 @@ from ...core.tasks import load_task
 from ...core.tasks.errors import TaskError
 from ...core.tasks.models import linear_head
 from ...core.wire.arrays import from_record, to_record
-from ..aggregation.flower_aggregator import RunningMean
+from ..aggregation.running_mean import RunningMean
 
 
 def head_names(config: RunConfig) -> frozenset[str]:

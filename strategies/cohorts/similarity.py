@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
 from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
+from ...core.wire.tables import Row
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..similarities.client_similarity import client_similarity, matrix_event
 from .base import ONLY, CohortRule, Regrouping, Scene
@@ -99,14 +100,14 @@ class SimilarityRule(CohortRule):
         if account is not None:
             scene.note(account)
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take what a client reports."""
-        self.similarity.hear(key, reply, sent)
+        self.similarity.hear(key, row, sent)
         if key in self.similarity.told:
             self.fresh[key] = self._round
 
-    def _heard(self, sent: ArrayRecord, key: str, reply: Message) -> None:
-        self.hear(key, reply, sent)
+    def _heard(self, sent: ArrayRecord, key: str, row: Row) -> None:
+        self.hear_one(key, row, sent)
 
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""

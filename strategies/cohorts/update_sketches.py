@@ -1,18 +1,18 @@
 """What cohorts are found by: a short vector for each client that trained in a round."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, SUPPORT
-from ...core.wire.records import sent_arrays
+from ...core.wire.keys import SUPPORT
+from ...core.wire.tables import Replies
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.signed_overlap import split_codes
 from ..similarities.support_reader import SignedSupportReader, SupportReader, parameter_shapes
@@ -33,6 +33,7 @@ class Signal:
     """
 
     own_records: tuple[str, ...] = ()
+    outlives_its_round = True  # whether it can be told of a single reply, without the others
 
     def __init__(self, dimension: int = 256, seed: int = 0) -> None:
         self.dimension = dimension
@@ -46,20 +47,25 @@ class Signal:
         self._sketches = {}
         self._seen.clear()
 
-    def add(self, cohort: str, key: str, sent: ArrayRecord, reply: Message) -> None:
-        """Take the signal of a reply to the model that was sent; ValueError if it has none."""
-        self._seen[cohort].append((key, self.of_reply(sent, reply)))
+    def add(self, cohort: str, key: str, signal: NDArray[np.float64]) -> None:
+        """Take the signal of a client that trained for a cohort."""
+        self._seen[cohort].append((key, signal))
 
-    def of_reply(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64]:
-        """Return the signal of a reply to the model that was sent; ValueError if it has none."""
-        if id(sent) not in self._sketches:
-            self._sketches[id(sent)] = self.sketch(from_record(sent))
-        after = from_record(sent_arrays(reply, ARRAYS))
-        return self.sketch(after) - self._sketches[id(sent)]
+    def of(
+        self, sent: Sequence[ArrayRecord | None], replies: Replies
+    ) -> tuple[NDArray[np.float64], dict[int, str]]:
+        """Return the signals of replies to the models that were sent, one per row.
 
-    def of_late(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64] | None:
-        """Return the signal of a reply that came after its round; None if it has none by itself."""
-        return self.of_reply(sent, reply)
+        Rows that have no model are zero. Also returned are rows that have no signal, and why.
+        """
+        signals = np.zeros((len(replies), self.dimension))
+        for row, model in enumerate(sent):
+            if model is not None:
+                if id(model) not in self._sketches:
+                    self._sketches[id(model)] = self.sketch(from_record(model))
+                after = {name: stack[row] for name, stack in replies.arrays.items()}
+                signals[row] = self.sketch(after) - self._sketches[id(model)]
+        return signals, {}
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
@@ -95,12 +101,22 @@ class SupportSignal(Signal):
         super().__init__(dimension, seed)
         self.reader = reader
 
-    def of_reply(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64]:
-        """Return the support of a reply, sketched; ValueError if it cannot be read."""
-        marks = np.zeros(self.reader.size, dtype=np.float32)
-        if SUPPORT in reply.content:  # else nothing matters to the client, and it points nowhere
-            self.mark(marks, self.reader.read(reply))
-        return self.sketch({"support": marks})
+    def of(
+        self, sent: Sequence[ArrayRecord | None], replies: Replies
+    ) -> tuple[NDArray[np.float64], dict[int, str]]:
+        """Return the supports of replies, sketched; rows whose support cannot be read are wrong."""
+        signals, wrong = np.zeros((len(replies), self.dimension)), dict[int, str]()
+        for row in replies.rows():
+            if sent[row.place] is None:
+                continue
+            marks = np.zeros(self.reader.size, dtype=np.float32)
+            try:
+                if row.has(SUPPORT):  # else nothing matters to the client, and it points nowhere
+                    self.mark(marks, self.reader.read(row))
+            except ValueError as error:
+                wrong[row.place] = str(error)
+            signals[row.place] = self.sketch({"support": marks})
+        return signals, wrong
 
     def mark(self, marks: NDArray[np.float32], support: NDArray[np.int64]) -> None:
         """Write a support into a vector of zeros, as one of length 1."""
@@ -114,16 +130,13 @@ class CentredSupportSignal(SupportSignal):
     of one kind nothing but noise would be left of the differences to that cohort's own mean.
     """
 
+    outlives_its_round = False  # the mean of its round is gone
     _mean: NDArray[np.float64] | None = None  # of the round, once a cohort is taken away
 
     def begin(self) -> None:
         """Forget the last round."""
         super().begin()
         self._mean = None
-
-    def of_late(self, sent: ArrayRecord, reply: Message) -> NDArray[np.float64] | None:
-        """Return nothing: the mean of its round is gone."""
-        return None
 
     def take(self, cohort: str) -> CohortSignals:
         """Return what sets the participants of a cohort apart."""

@@ -8,7 +8,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    MutableSequence,
     Sequence,
 )
 from contextlib import contextmanager
@@ -20,12 +19,14 @@ from flwr.serverapp import Grid
 from ...core.log.events import Event, LeftOut, Quarantined
 from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
-from ...core.wire.broadcast import Broadcast, whole_or_list
-from ...core.wire.keys import ARRAYS, CONFIG, ROUND, RUN, SCALE, WANTS
-from ...core.wire.records import filled, node_of, record_at, sender_of, sent_arrays
+from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, WANTS
+from ...core.wire.records import filled
+from ...core.wire.tables import Replies, Requests, Row, tables_in
 from .admission import Admission
 from .grids import GridWrapper, as_sequence
 from .held_models import HeldModels
+from .ledger import Ledger
+from .observations import Reader
 from .punctuality import ResponseTimes
 from .questions import Route, question
 from .roster import Roster
@@ -97,13 +98,10 @@ class Federation:
         self.metrics = tuple(metrics)
         self._left_out: set[int] = set()  # nodes that have been named
         self.journal: Journal = silent
-        self.busy: set[int] = set()  # nodes that still train for an earlier round
+        self.ledger = Ledger()
         self.scale = ""  # what clients scale their inputs by, if the run does
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
-        self._occasion = ("", 0)
-        self._sent: dict[int, Message | Broadcast] = {}
-        self._sent_for: dict[int, str | None] = {}  # the cohort that each of them is of
         self._cohort: str | None = None
         self.times = ResponseTimes()
         self.held = HeldModels(every_message=keep_models)
@@ -179,44 +177,39 @@ class Federation:
         """Return the stable names of clients."""
         return self.roster.keys(nodes)
 
-    def remember(
-        self, occasion: tuple[str, int], messages: Iterable[Message]
-    ) -> MutableSequence[Message]:
-        """Keep what every client is sent; layers may still change the messages.
+    @property
+    def busy(self) -> set[int]:
+        """The nodes that still train for an earlier round."""
+        return self.ledger.busy
 
-        What was sent on another occasion, such as ``("train", 2)`` for round 2, is forgotten.
-        """
-        messages = whole_or_list(messages)
-        if occasion != self._occasion:
-            kept = {node: sent for node, sent in self._sent.items() if node in self.busy}
-            self._occasion, self._sent = occasion, kept
-            self._sent_for = {node: self._sent_for[node] for node in kept}
-        if isinstance(messages, Broadcast):
-            self._sent.update(dict.fromkeys(messages.nodes, messages))
-            self._sent_for.update(dict.fromkeys(messages.nodes, self._cohort))
-        else:
-            self._sent.update((node_of(message), message) for message in messages)
-            self._sent_for.update((node_of(message), self._cohort) for message in messages)
-        return messages
+    @busy.setter
+    def busy(self, nodes: set[int]) -> None:
+        self.ledger.busy = nodes
 
-    def _sent_to(self, node_id: int) -> Message:
-        sent = self._sent[node_id]
-        return sent.to(node_id) if isinstance(sent, Broadcast) else sent
+    def assign(self, server_round: int, messages: Iterable[Message]) -> Sequence[Message]:
+        """Keep what every client is asked, for the current cohort; return it as a table."""
+        requests = Requests.of(messages)
+        if requests is None:
+            return []
+        self.ledger.assign(requests, server_round, self._cohort)
+        return requests
 
     def sent_model(self, node_id: int) -> ArrayRecord:
         """Return the model that a client was sent last; :class:`BadReply` if it was sent none."""
-        if node_id not in self._sent:
+        assignment = self.ledger.of_node(node_id)
+        if assignment is None or assignment.model is None:
             raise BadReply("nobody asked for it")
-        return sent_arrays(self._sent_to(node_id), ARRAYS)
+        return assignment.model
 
     def cohort_of(self, node_id: int) -> str | None:
         """Return the cohort whose model a client was sent last; None if there are no cohorts."""
-        return self._sent_for.get(node_id)
+        assignment = self.ledger.of_node(node_id)
+        return None if assignment is None else assignment.cohort
 
     def sent_round(self, node_id: int) -> int:
         """Return the round in which a client was sent its model."""
-        config = record_at(self._sent_to(node_id).content, CONFIG, ConfigRecord)
-        return int(str(config[ROUND])) if config is not None else 0
+        assignment = self.ledger.of_node(node_id)
+        return 0 if assignment is None else assignment.round
 
     def ask(
         self,
@@ -225,8 +218,8 @@ class Federation:
         kind: str,
         nodes: Sequence[int],
         content: Callable[[int], Mapping[str, Any]] | Mapping[str, Any],
-    ) -> dict[int, Message]:
-        """Ask clients a question and return the answers by node.
+    ) -> list[Replies]:
+        """Ask clients a question and return the answers.
 
         A client that does not answer in time is left out, and asked less and less often. One that
         is known not to have an answer is not asked. Errors are counted where they arrive.
@@ -245,32 +238,44 @@ class Federation:
             The records to send, or a function of the node that returns them. Settings under
             ``"config"`` are a plain dict, to which the round is added.
         """
-        awake = self.awake(nodes, server_round)
-        # Most clients are asked the same. What was asked is kept: an id is unique among the living.
-        made: dict[int, tuple[Mapping[str, Any], RecordDict]] = {}
-        messages, asked = [], []
-        for node in awake:
-            records = content(node) if callable(content) else content
-            if not self.roster.can_answer(node, records.get(CONFIG, {}).get(WANTS, kind)):
-                continue
-            if id(records) not in made:
-                made[id(records)] = (records, self._question(server_round, records))
-            messages.append(question(made[id(records)][1], node, kind, self.roster.route))
-            asked.append(node)
-        if not asked:
-            return {}
+        requests = self._questions(server_round, kind, self.awake(nodes, server_round), content)
+        if requests is None:
+            return []
         if isinstance(grid, GridWrapper):
-            replies = grid.ask(messages, self.deadline, self.quorum)
+            replies = grid.ask(requests, self.deadline, self.quorum)
         else:
-            replies = grid.send_and_receive(messages, timeout=self.deadline)
-        answers: dict[int, Message] = {}
-        for reply in replies:
-            if not reply.has_error():
-                self.roster.learn(reply)
-                answers[reply.metadata.src_node_id] = reply
-        for node in asked:
-            self.heard(self.key(node), server_round, answered=node in answers)
-        return answers
+            replies = grid.send_and_receive(requests, timeout=self.deadline)
+        tables = list(tables_in(replies))
+        answered = set[int]()
+        for table in tables:
+            self.roster.meet(table)
+            answered.update(table.nodes)
+        for node in requests.nodes:
+            if self._misses or node not in answered:
+                self.heard(self.key(node), server_round, answered=node in answered)
+        return tables
+
+    def _questions(
+        self,
+        server_round: int,
+        kind: str,
+        nodes: Sequence[int],
+        content: Callable[[int], Mapping[str, Any]] | Mapping[str, Any],
+    ) -> Requests | None:
+        """Return a question to each node that can answer it; most are asked the same."""
+        groups: dict[int, tuple[Mapping[str, Any], list[int]]] = {}
+        for node in nodes:
+            records = content(node) if callable(content) else content
+            if self.roster.can_answer(node, records.get(CONFIG, {}).get(WANTS, kind)):
+                groups.setdefault(id(records), (records, []))[1].append(node)
+        asked = [
+            Requests(
+                question(self._question(server_round, records), some[0], kind, self.roster.route),
+                some,
+            )
+            for records, some in groups.values()
+        ]
+        return Requests.joined(asked)
 
     def _question(self, server_round: int, content: Mapping[str, Any]) -> RecordDict:
         settings = {ROUND: server_round, **content.get(CONFIG, {})}
@@ -294,36 +299,50 @@ class Federation:
             rest = min(_LONGEST_REST, 2 ** (self._misses[key] - 1))
             self._rests_until[key] = server_round + 1 + rest
 
-    def sound(
-        self, server_round: int, replies: Iterable[Message], read: Callable[[Message], None]
-    ) -> Iterator[Message]:
-        """Yield the replies that a layer can read; set the others aside.
+    def sound(self, server_round: int, replies: Replies, wrong: Mapping[int, str]) -> Replies:
+        """Return the rows that can be used; set the others aside, by the reasons given."""
+        for row, reason in wrong.items():
+            self.set_aside(server_round, replies.nodes[row], reason)
+        return replies.without(wrong)
 
-        ``read`` raises :class:`BadReply`, or the ValueError of a decoder, for a reply that cannot
-        be used. Errors are passed on: they are counted where they arrive.
+    def read_rows(
+        self, server_round: int, replies: Replies, read: Callable[[Row], None]
+    ) -> Replies:
+        """Read rows one by one and return those that a layer can use; set the others aside.
+
+        ``read`` raises :class:`BadReply`, or the ValueError of a decoder, for a row that cannot be.
         """
-        for reply in replies:
+        wrong: dict[int, str] = {}
+        for row in replies.rows():
             try:
-                if not reply.has_error():
-                    read(reply)
+                read(row)
             except ValueError as error:
-                self.set_aside(server_round, sender_of(reply), str(error))
-            else:
-                yield reply
+                wrong[row.place] = str(error)
+        return self.sound(server_round, replies, wrong)
+
+    def columns(
+        self, server_round: int, answers: Iterable[Replies], read: Reader
+    ) -> dict[int, Any]:
+        """Return what a reader of columns makes of answers, by node; the rest is set aside."""
+        found: dict[int, Any] = {}
+        for table in answers:
+            values, wrong = read(table)
+            sound = self.sound(server_round, table, wrong)
+            kept = [value for row, value in enumerate(values) if row not in wrong]
+            found.update(zip(sound.nodes, kept, strict=True))
+        return found
 
     def readable(
-        self,
-        server_round: int,
-        answers: Mapping[int, Message],
-        read: Callable[[Message], Any],
+        self, server_round: int, answers: Iterable[Replies], read: Callable[[Row], Any]
     ) -> dict[int, Any]:
-        """Return what ``read`` makes of answers, by node; set those aside that it refuses."""
+        """Return what ``read`` makes of each answer, by node; set those aside that it refuses."""
         found: dict[int, Any] = {}
-        for node, answer in answers.items():
-            try:
-                found[node] = read(answer)
-            except ValueError as error:
-                self.set_aside(server_round, node, str(error))
+        for table in answers:
+            for row in table.rows():
+                try:
+                    found[row.node] = read(row)
+                except ValueError as error:
+                    self.set_aside(server_round, row.node, str(error))
         return found
 
     def set_aside(self, server_round: int, node_id: int, reason: str) -> None:

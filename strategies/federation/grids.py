@@ -6,6 +6,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from ...core.wire.flower_private import NodeInfo, Run
+from ...core.wire.tables import Requests
 from .virtual_nodes import NumberedNodes
 
 
@@ -62,11 +63,11 @@ class GridWrapper(Grid):
         """Send messages and wait for their replies."""
         return self.grid.send_and_receive(messages, timeout=timeout)
 
-    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+    def ask(self, requests: Requests, timeout: float, quorum: float) -> Iterable[Message]:
         """Send questions and return the answers; see :meth:`PatientGrid.ask`, which is patient."""
         if isinstance(self.grid, GridWrapper):
-            return self.grid.ask(messages, timeout, quorum)
-        return self.grid.send_and_receive(messages, timeout=timeout)
+            return self.grid.ask(requests, timeout, quorum)
+        return self.grid.send_and_receive(requests, timeout=timeout)
 
 
 class GridView(GridWrapper):

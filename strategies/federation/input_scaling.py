@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from flwr.app import Message
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -19,8 +18,8 @@ from ...core.log.events import InputsScaled
 from ...core.tasks.scaling import Scaling
 from ...core.tasks.splits import generator
 from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, NUM_EXAMPLES, SPREAD
+from ...core.wire.tables import Row
 from .federation import BadReply, Federation
-from .observations import metrics_in
 
 _MOST_ASKED = 1000  # clients are enough to know the scale of a feature
 _FEW = 3  # with fewer answers there is no way to know who is wrong
@@ -73,7 +72,7 @@ def ask_for_scaling(
     answers = federation.ask(grid, 0, ASK_MOMENTS, nodes, {CONFIG: {}})
     for key in federation.keys(nodes):  # who cannot say this may train all the same
         federation.heard(key, 0, answered=True)
-    told = federation.readable(0, answers, lambda reply: read_moments(reply, width))
+    told = federation.readable(0, answers, lambda row: read_moments(row, width))
     kept, implausible = plausible(told)
     for client, reason in implausible:
         federation.set_aside(0, client, reason)
@@ -84,9 +83,9 @@ def ask_for_scaling(
     return scaling, len(kept)
 
 
-def read_moments(reply: Message, width: int) -> Moments:
+def read_moments(row: Row, width: int) -> Moments:
     """Return what a client reports; :class:`BadReply` if it cannot be true of any data."""
-    told = metrics_in(reply)
+    told = row.metrics
     count = told.get(NUM_EXAMPLES)
     if not isinstance(count, int | float) or not 0 < count <= _ABSURD:
         raise BadReply(f"{NUM_EXAMPLES} = {count!r} is not a positive number of samples")

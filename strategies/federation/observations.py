@@ -1,17 +1,17 @@
-"""What the server learns of a client from its replies, for rules that choose clients.
+"""What the server learns of clients from their replies, for rules that choose clients.
 
 A rule names what it needs (``ClientSelector.needs``); each name has a reader here, which takes a
-training reply and returns the value, None if the reply does not say, or raises
-:class:`~strategies.federation.federation.BadReply`.
+table of replies and returns a column: the value of each row, None where it does not say; and the
+rows that make no sense, with the reason.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, MetricRecord
+import numpy as np
+from flwr.app import ConfigRecord
 
-from ...core.wire.changes import LACKS_BASE
 from ...core.wire.keys import (
     HISTOGRAM,
     LOSS,
@@ -23,12 +23,12 @@ from ...core.wire.keys import (
     TRAIN_LOSS,
     UTILITY,
 )
-from ...core.wire.records import entries, record_at, records_of
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
-from .federation import BadReply
+from ...core.wire.tables import Replies
 
-Reader = Callable[[Message], Any]
+Column = tuple[list[Any], dict[int, str]]
+Reader = Callable[[Replies], Column]
 
 _ABSURD = 1e12  # samples of one label: sums of such counts still are numbers
 # What clients can be asked before they are chosen; the rest is known from training replies only.
@@ -37,118 +37,123 @@ ASKED = (SIMILARITY, LOSS, HISTOGRAM)
 _RANGES = {SIMILARITY: (-1.0 - 1e-6, 1.0 + 1e-6), LOSS: (0.0, math.inf)}
 
 
-def metrics_in(reply: Message) -> Mapping[str, Any]:
-    """Return the metrics of a reply; none if it does not have exactly one record of them."""
-    records = records_of(reply.content, MetricRecord)
-    return entries(records[0]) if len(records) == 1 else {}
+def _floats(name: str) -> Reader:
+    """Return a reader of a metric that is a float, where a row has it."""
+
+    def read(replies: Replies) -> Column:
+        values = replies.metrics.get(name, [None] * len(replies))
+        return [value if isinstance(value, float) else None for value in values], {}
+
+    return read
 
 
-def lacks_model(reply: Message) -> bool:
-    """Return whether a client answers that it does not hold the model that a message builds on."""
-    return LACKS_BASE in metrics_in(reply)
-
-
-def train_loss(reply: Message) -> float | None:
-    """Return the mean loss of local training."""
-    loss = metrics_in(reply).get(TRAIN_LOSS)
-    return loss if isinstance(loss, float) else None
-
-
-def utility(reply: Message) -> float:
-    """Return Oort's statistical utility, |B| sqrt(mean loss^2), and take it out of a reply.
+def _utility(replies: Replies) -> Column:
+    """Take Oort's statistical utility, |B| sqrt(mean loss^2), out of replies.
 
     A client that does not report it is worth nothing: if unknown, it would be explored forever.
     """
-    value = metrics_in(reply).get(UTILITY, 0.0)
-    if UTILITY in metrics_in(reply):
-        del records_of(reply.content, MetricRecord)[0][UTILITY]
-    if not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BadReply(f"{UTILITY} = {value!r} is not a finite number of 0 or more")
-    return float(value)
+    column = replies.take_metric(UTILITY) or [None] * len(replies)
+    values = [0.0 if value is None else value for value in column]
+    wrong = {
+        row: f"{UTILITY} = {value!r} is not a finite number of 0 or more"
+        for row, value in enumerate(values)
+        if not isinstance(value, int | float) or not 0 <= value < math.inf
+    }
+    return [None if row in wrong else float(value) for row, value in enumerate(values)], wrong
 
 
-def num_examples(reply: Message) -> float | None:
-    """Return how many samples a client says it has trained on."""
-    examples = metrics_in(reply).get(NUM_EXAMPLES)
-    return float(examples) if isinstance(examples, int | float) else None
+def _num_examples(replies: Replies) -> Column:
+    """Return how many samples clients say they have trained on."""
+    counts = replies.metrics.get(NUM_EXAMPLES, [None] * len(replies))
+    return [float(count) if isinstance(count, int | float) else None for count in counts], {}
 
 
-def seconds(reply: Message) -> float | None:
-    """Return how long local training took."""
-    value = metrics_in(reply).get(SECONDS)
-    return value if isinstance(value, float) else None
+def _signatures(hashes: int) -> Reader:
+    """Return a reader of the signatures of supports, of this many hashes if that is known.
 
-
-def signature(hashes: int = 0) -> Reader:
-    """Return a reader of the signature of a client's support, of this many hashes if that is known.
-
-    It returns None if nothing matters to a client.
+    A client that nothing matters to has none.
     """
 
-    def read(reply: Message) -> list[int] | None:
-        record = record_at(reply.content, SUPPORT, ConfigRecord)
-        if record is None:
-            return None
-        payload = record.get(SIGNATURE)
-        try:
-            found = decode_signature(payload if isinstance(payload, bytes) else b"").signature
-        except MalformedSupport as error:
-            raise BadReply(f"no signature that can be compared: {error}") from error
-        if hashes and len(found) != hashes:
-            raise BadReply(f"a signature of {len(found)} hashes instead of {hashes}")
-        return [int(value) for value in found]
+    def read(replies: Replies) -> Column:
+        values: list[Any] = []
+        wrong: dict[int, str] = {}
+        for row, record in enumerate(replies.records.get(SUPPORT, [None] * len(replies))):
+            payload = record.get(SIGNATURE) if type(record) is ConfigRecord else None
+            values.append(None)
+            if type(record) is not ConfigRecord:
+                continue
+            try:
+                found = decode_signature(payload if isinstance(payload, bytes) else b"").signature
+            except MalformedSupport as error:
+                wrong[row] = f"no signature that can be compared: {error}"
+                continue
+            if hashes and len(found) != hashes:
+                wrong[row] = f"a signature of {len(found)} hashes instead of {hashes}"
+            else:
+                values[-1] = [int(value) for value in found]
+        return values, wrong
 
     return read
 
 
 def answered(wants: str, bounded: bool = True, labels: int = 0) -> Reader:
-    """Return a reader of the answer to a question.
+    """Return a reader of the answers to a question.
 
     ``bounded`` similarities lie in [-1, 1]; a histogram is of that many ``labels``, if they are
     known: else the first answer, right or wrong, would decide for all others.
     """
+    low, high = _RANGES.get(wants, (0.0, _ABSURD))
+    unbounded = wants == SIMILARITY and not bounded
 
-    def read(reply: Message) -> Any:
-        value = metrics_in(reply).get(wants)
+    def fault(value: Any) -> str:
         if wants == HISTOGRAM:
             if not isinstance(value, list) or not all(0 <= v <= _ABSURD for v in value):
-                raise BadReply(f"{wants} is not a list of counts")
-            if labels and len(value) != labels:
-                raise BadReply(f"{wants} of {len(value)} labels instead of {labels}")
-            return value
+                return f"{wants} is not a list of counts"
+            wrong_size = bool(labels) and len(value) != labels
+            return f"{wants} of {len(value)} labels instead of {labels}" if wrong_size else ""
         if not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadReply(f"{wants} = {value!r} is not a finite number")
-        low, high = _RANGES[wants]
-        if (wants != SIMILARITY or bounded) and not low <= value <= high:
-            raise BadReply(f"{wants} = {value!r} is not between {low:.3g} and {high:.3g}")
-        return float(value)
+            return f"{wants} = {value!r} is not a finite number"
+        if not unbounded and not low <= value <= high:
+            return f"{wants} = {value!r} is not between {low:.3g} and {high:.3g}"
+        return ""
+
+    def read(replies: Replies) -> Column:
+        values = replies.metrics.get(wants, [None] * len(replies))
+        if all(type(value) is float for value in values):
+            numbers = np.array(values)
+            if np.isfinite(numbers).all() and (
+                unbounded or ((numbers >= low) & (numbers <= high)).all()
+            ):
+                return values, {}
+        wrong = {row: why for row, value in enumerate(values) if (why := fault(value))}
+        return [
+            None if row in wrong else value if wants == HISTOGRAM else float(value)
+            for row, value in enumerate(values)
+        ], wrong
 
     return read
 
 
-def ridden_similarity(bounded: bool) -> Reader:
-    """Return a reader of the similarity that rides on a training reply, and is taken out of it."""
+def _ridden_similarity(bounded: bool) -> Reader:
+    """Return a reader of similarities that ride on training replies, and are taken out of them."""
     read = answered(SIMILARITY, bounded)
 
-    def take(reply: Message) -> float | None:
-        if SIMILARITY not in metrics_in(reply):
-            return None
-        try:
-            return float(read(reply))
-        finally:
-            del records_of(reply.content, MetricRecord)[0][SIMILARITY]
+    def take(replies: Replies) -> Column:
+        values, wrong = read(replies)
+        told = replies.take_metric(SIMILARITY) or [None] * len(replies)
+        return values, {row: why for row, why in wrong.items() if told[row] is not None}
 
     return take
 
 
 def readers(needs: frozenset[str], bounded: bool = True, hashes: int = 0) -> dict[str, Reader]:
-    """Return how each of these observations is read from a training reply, where it can be."""
+    """Return how each of these observations is read from training replies, where it can be."""
     known: dict[str, Reader] = {
-        LOSS: train_loss,
-        UTILITY: utility,
-        SECONDS: seconds,
-        NUM_EXAMPLES: num_examples,
-        SIGNATURE: signature(hashes),
-        SIMILARITY: ridden_similarity(bounded),
+        LOSS: _floats(TRAIN_LOSS),
+        UTILITY: _utility,
+        SECONDS: _floats(SECONDS),
+        NUM_EXAMPLES: _num_examples,
+        SIGNATURE: _signatures(hashes),
+        SIMILARITY: _ridden_similarity(bounded),
     }
     return {name: known[name] for name in sorted(needs) if name in known}

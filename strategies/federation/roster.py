@@ -11,8 +11,9 @@ from flwr.serverapp import Grid
 
 from ...core.log.text import shorten
 from ...core.wire.flower_private import NodeInfo
-from ...core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, IDENTIFY, NOTE, TAGS, VERSIONS
-from ...core.wire.records import record_at, sender_of
+from ...core.wire.keys import ANSWERS, CLIENT, IDENTIFY, NOTE, TAGS, VERSIONS
+from ...core.wire.records import record_at
+from ...core.wire.tables import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import differences
 from .grids import all_node_ids, as_sequence
@@ -145,12 +146,18 @@ class Roster:
 
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
-        node = sender_of(reply)
-        if self.knows(node) or reply.has_error():
-            return
-        claimed = record_at(reply.content, CLIENT, ConfigRecord)
-        key = claimed.get(CLIENT_KEY) if claimed is not None else None
-        if not isinstance(key, str) or not 0 < len(key) <= _LONGEST or not key.isprintable():
+        if not reply.has_error():
+            self.meet(Replies.of(reply))
+
+    def meet(self, replies: Replies) -> None:
+        """Note what clients call themselves in their replies."""
+        for node, key in zip(replies.nodes, replies.clients, strict=True):
+            if not self.knows(node):
+                self._claim(node, key)
+
+    def _claim(self, node: int, key: str) -> None:
+        """Let a node have a name, unless another one has it."""
+        if not 0 < len(key) <= _LONGEST or not key.isprintable():
             return
         if self._is_taken(key, node):
             self._claims[node] = key

@@ -14,11 +14,20 @@ from numpy.typing import NDArray
 
 from ...core.wire import sparse
 from ...core.wire.arrays import flat_change, flat_floats, from_record
-from ...core.wire.changes import BASE, CHANGE, TAG, encode_change, encode_shortest, tag_of
+from ...core.wire.changes import (
+    BASE,
+    CHANGE,
+    LACKS_BASE,
+    TAG,
+    encode_change,
+    encode_shortest,
+    tag_of,
+)
 from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
+from ...core.wire.tables import Replies
 from .federation import Federation
 from .held_models import Arrays
-from .observations import answered, lacks_model
+from .observations import answered
 
 
 class Survey:
@@ -73,7 +82,7 @@ class Survey:
         read, asked = answered(wants, self.bounded, self.labels), {WANTS: wants}
         if wants == HISTOGRAM:
             answers = federation.ask(grid, server_round, SUMMARY, nodes, {CONFIG: asked})
-            return federation.readable(server_round, answers, read)
+            return federation.columns(server_round, answers, read)
         model, held = from_record(arrays), federation.held
         tag = "" if self.resend else tag_of(model)
         whole: dict[str, Any] = asked | ({TAG: tag} if tag else {})
@@ -92,15 +101,27 @@ class Survey:
             return in_short.get(held.of(node), in_full)
 
         answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
-        lacking = [node for node, answer in answers.items() if lacks_model(answer)]
-        answers |= federation.ask(grid, server_round, SUMMARY, lacking, in_full)
-        found = federation.readable(server_round, answers, read)
+        answers, lacking = _who_lacks_it(answers)
+        if lacking:
+            answers += federation.ask(grid, server_round, SUMMARY, lacking, in_full)
+        found = federation.columns(server_round, answers, read)
         self._last = {tag: model}
         if tag and held.every_message:
             held.keep(tag, model)
         held.learn(set(nodes) - set(found), "")
         held.learn(found, tag)
         return found
+
+
+def _who_lacks_it(answers: list[Replies]) -> tuple[list[Replies], list[int]]:
+    """Return the answers of clients that hold the model they were asked about, and the others."""
+    held, lacking = [], list[int]()
+    for table in answers:
+        says = table.metrics.get(LACKS_BASE, [None] * len(table))
+        without = [row for row, value in enumerate(says) if value is not None]
+        lacking += [table.nodes[row] for row in without]
+        held.append(table.without(without))
+    return held, lacking
 
 
 def _is_shorter(

@@ -7,6 +7,7 @@ overrides only what it changes. Layers work under this project's round loop and 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record, to_record
+from ...core.wire.tables import Replies, ReplyStream, tables_in
 from ..federation.federation import Federation
-from ..federation.late_reply import LateReply
 
 Models = dict[str, tuple[ArrayRecord, float]]
 
@@ -46,23 +47,33 @@ class Layer(Strategy):
         messages = self.inner.configure_train(server_round, arrays, config, grid)
         if isinstance(self.inner, Layer):
             return messages
-        return self.federation.remember(("train", server_round), messages)
+        return self.federation.assign(server_round, messages)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the new model and the metrics of a round; replies may be a stream, read once."""
+        if type(self).take is not Layer.take:
+            stream = ReplyStream(tables_in(replies))
+            replies = stream.through(partial(self.take, server_round))
         return self.inner.aggregate_train(server_round, replies)
 
-    def hear_late(self, late: LateReply) -> None:
-        """Learn from a training reply that came after its round; it is never aggregated.
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Check, decode, and learn from training replies; return the rows to aggregate.
 
-        Layers that check or decode replies do so first, and raise a ValueError for one that makes
-        no sense: it is set aside. Those that learn from replies take what is still true, as of the
-        round it belongs to.
+        Called once for every table of replies that arrives, before the layers inside see it.
+        """
+        return replies
+
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Learn from training replies that came after their round; they are never aggregated.
+
+        Their assignments say in which round they were asked, and with which model. Layers that
+        check or decode replies do so first and set aside those that make no sense. Those that learn
+        from replies take what is still true, as of the round it belongs to.
         """
         if isinstance(self.inner, Layer):
-            self.inner.hear_late(late)
+            self.inner.hear(server_round, replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -71,7 +82,7 @@ class Layer(Strategy):
         messages = self.inner.configure_evaluate(server_round, arrays, config, grid)
         if isinstance(self.inner, Layer):
             return messages
-        return self.federation.remember(("evaluate", server_round), messages)
+        return self.federation.assign(server_round, messages)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

@@ -8,14 +8,13 @@ to as many clients as are idle. An update of a client that began tau rounds ago 
 
 from collections.abc import Iterable
 
-import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ...core.wire.arrays import from_record, to_record
+from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS
-from ...core.wire.records import entries, filled, sent_arrays
+from ...core.wire.tables import Replies
 from .base import Layer
 
 
@@ -58,28 +57,24 @@ class Buffer(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate what is in the buffer."""
-        moved = (self._moved(server_round, reply) for reply in replies)
-        arrays, metrics = super().aggregate_train(server_round, moved)
+        arrays, metrics = super().aggregate_train(server_round, replies)
         self._now = arrays if arrays is not None else self._now
         return arrays, metrics
 
-    def _moved(self, server_round: int, reply: Message) -> Message:
-        if reply.has_error() or self._now is None:
-            return reply
-        node = reply.metadata.src_node_id
-        age = server_round - self.federation.sent_round(node)
-        if age <= 0:
-            return reply
-        weight = staleness_weight(age, self.exponent)
-        now, sent = from_record(self._now), from_record(self.federation.sent_model(node))
-        after = from_record(sent_arrays(reply, ARRAYS))
-        arrays = {
-            name: (
-                np.asarray(now[name] + weight * (after[name] - sent[name]), dtype=array.dtype)
-                if array.dtype.kind == "f"
-                else after[name]
-            )
-            for name, array in now.items()
-        }
-        reply.content = filled(RecordDict, {**entries(reply.content), ARRAYS: to_record(arrays)})
-        return reply
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Return replies as if they had been made from the present model."""
+        assigned = self.federation.ledger.of(replies)
+        ages = [0 if a is None else server_round - a.round for a in assigned]
+        if self._now is None or not any(age > 0 for age in ages):
+            return replies
+        now = from_record(self._now)
+        stacks = {name: array.copy() for name, array in replies.arrays.items()}
+        for row, (assignment, age) in enumerate(zip(assigned, ages, strict=True)):
+            if assignment is None or assignment.model is None or age <= 0:
+                continue
+            weight, sent = staleness_weight(age, self.exponent), from_record(assignment.model)
+            for name, array in now.items():
+                if array.dtype.kind == "f":
+                    stacks[name][row] = array + weight * (stacks[name][row] - sent[name])
+        replies.put(ARRAYS, stacks)
+        return replies

@@ -17,19 +17,17 @@ from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
-from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
-from ...core.wire.records import attach, entries, records_of, sent_arrays
+from ...core.wire.keys import CONFIG, NUM_EXAMPLES
+from ...core.wire.records import entries, filled
+from ...core.wire.tables import Replies, ReplyStream, Requests, Row, tables_in
 from ...selectors.cohorts.matching import equal_shares, proportional_shares
-from ..aggregation.flower_aggregator import RunningMean
 from ..aggregation.metric_spread import metric_spread
+from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
-from ..cohorts.cohort_models import CohortModels
+from ..cohorts.cohort_models import CohortModels, Trained
 from ..cohorts.shared_body import head_names
 from ..cohorts.update_sketches import Signal, signal_of
-from ..federation.federation import BadReply
 from ..federation.grids import GridView
-from ..federation.late_reply import LateReply
-from ..federation.observations import metrics_in
 from .base import Layer, Models
 
 _log = logging.getLogger("forager")
@@ -93,7 +91,6 @@ class Cohorts(Layer):
         self._wanted: int | None = None
         self.members: dict[str, str] = {}  # the cohort of each client
         self._noted: dict[str, str] = {}  # what the journal knows of them
-        self._where: dict[int, str] = {}  # the cohort of each node asked in this round
 
     @classmethod
     def of_run(cls, make_inner: Callable[[], Layer], config: RunConfig) -> "Cohorts":
@@ -150,11 +147,7 @@ class Cohorts(Layer):
         busy = len(self.federation.busy)
         total = self.count or max(1, round(self.fraction * (len(nodes) + busy)))
         total = max(1, total - busy)
-        messages: list[Message] = []
-        started = self._where = {
-            node: cohort for node, cohort in self._where.items() if node in self.federation.busy
-        }
-        already = len(started)
+        parts: list[Requests] = []
         shares = self._participants(server_round, total, views)
         for cohort, share in shares.items():
             # Where everyone is to train, also in a cohort that is larger than others.
@@ -163,61 +156,45 @@ class Cohorts(Layer):
             strategy.limit(len(views[cohort]) if everyone else share)
             own_config = ConfigRecord(dict(config))
             with self.federation.in_cohort(cohort):
-                messages += strategy.configure_train(
-                    server_round, self.leaf_models[cohort], own_config, view
-                )
-            for message in messages[len(self._where) - already :]:
-                self._where[message.metadata.dst_node_id] = cohort
-        for message in messages:
-            key = self.federation.key(message.metadata.dst_node_id)
-            for name, record in self.rule.guidance(key).items():
-                attach(message, name, record)
+                model = self.leaf_models[cohort]
+                own = strategy.configure_train(server_round, model, own_config, view)
+            parts += filter(None, [Requests.of(own)])
         self.signal.begin()
         self._wanted = sum(
             self.cohorts.strategies[cohort].replies_wanted() or 0 for cohort in shares
         )
-        return messages
+        requests = Requests.joined(parts)
+        if requests is None:
+            return []
+        self.rule.guide(requests, self.federation.keys(requests.nodes))
+        return requests
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
-        groups: dict[str, list[Message]] = defaultdict(list)
-        trained: dict[str, list[tuple[str, float, ArrayRecord]]] = defaultdict(list)
-        weights: dict[str, float] = defaultdict(float)  # of cohorts, in what they share
+        groups: dict[str, list[Replies]] = defaultdict(list)
+        trained: dict[str, list[Trained]] = defaultdict(list)
         seconds = 0.0
-
-        def read(reply: Message) -> None:
-            nonlocal seconds
+        for table in tables_in(replies):
             started = perf_counter()
-            node, key = reply.metadata.src_node_id, self.federation.key_of(reply)
-            sent, cohort = self.federation.sent_model(node), self._where[node]
-            if cohort not in self.leaf_models:  # it was split while the client trained
-                cohort = self.members.get(key, "")
-            if cohort not in self.leaf_models:
-                raise BadReply("its cohort is gone")
-            self.rule.hear(key, reply, sent)
-            self.signal.add(cohort, key, sent, reply)
-            groups[cohort].append(reply)
-            weight = float(metrics_in(reply).get(NUM_EXAMPLES, 0.0))
-            weights[cohort] += 1.0 if self.equal_weights else weight
-            if self.own_start:  # the reply itself is changed by aggregation
-                trained[cohort].append((key, weight, sent_arrays(reply, ARRAYS)))
+            for cohort, own in self._sorted(server_round, table).items():
+                groups[cohort].append(own)
+                if self.own_start:  # the table itself is changed by aggregation
+                    trained[cohort].append(self._trained(own))
             seconds += perf_counter() - started
-
-        for _ in self.federation.sound(server_round, replies, read):
-            pass  # they are in their groups
+        weights = {cohort: self._weight(tables) for cohort, tables in groups.items()}
+        counts = {cohort: sum(map(len, tables)) for cohort, tables in groups.items()}
         metrics = RunningMean()
         before, done = dict(self.leaf_models), []
-        for cohort, members in groups.items():
-            count = len(members)  # aggregation may empty the list
-            own = self.cohorts.aggregate(server_round, cohort, members)
-            if own is not None:
-                metrics.add({}, dict(entries(own)), weight=count)
+        for cohort, tables in groups.items():
+            own_metrics = self.cohorts.aggregate(server_round, cohort, ReplyStream(tables))
+            if own_metrics is not None:
+                metrics.add({}, dict(entries(own_metrics)), weight=counts[cohort])
                 done.append(cohort)
         if not done:
             return None, None
-        part = sum(map(len, groups.values())) / max(1, len(self.members))
+        part = sum(counts.values()) / max(1, len(self.members))
         self.cohorts.share(before, {cohort: weights[cohort] for cohort in done}, part)
         started = perf_counter()
         seen = {cohort: self.signal.take(cohort) for cohort in done}
@@ -225,27 +202,67 @@ class Cohorts(Layer):
         seconds += perf_counter() - started
         if regrouping is not None:
             self._regroup(server_round, regrouping)
-            for cohort in set(trained) - set(regrouping):
-                where = self.rule.settled({key: "" for key, _, _ in trained[cohort]})
+            for cohort in trained.keys() - regrouping.keys():
+                keys = [key for work in trained[cohort] for key in work.keys]
+                where = self.rule.settled(dict.fromkeys(keys, ""))
                 self.cohorts.start_from_own(trained[cohort], where)
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self.cohorts.mean(self._sizes()), totals
 
-    def hear_late(self, late: LateReply) -> None:
-        """Learn from a late reply if the cohort that it is of is still there.
+    def _sorted(self, server_round: int, table: Replies) -> dict[str, Replies]:
+        """Return the rows of each cohort, once the rule has read them."""
+        cohorts, wrong = list[str](), dict[int, str]()
+        assigned = self.federation.ledger.of(table)
+        keys = self.federation.keys(table.nodes)
+        for row, (key, assignment) in enumerate(zip(keys, assigned, strict=True)):
+            cohort = "" if assignment is None else assignment.cohort or ""
+            if cohort not in self.leaf_models:  # it was split while the client trained
+                cohort = self.members.get(key, "")
+            cohorts.append(cohort)
+            if cohort not in self.leaf_models:
+                wrong[row] = "its cohort is gone"
+        wrong |= self.rule.hear(keys, table, [a.model if a else None for a in assigned], wrong)
+        sent = [None if a is None or row in wrong else a.model for row, a in enumerate(assigned)]
+        signals, more = self.signal.of(sent, table)
+        wrong |= more
+        for row, reason in wrong.items():
+            self.federation.set_aside(server_round, table.nodes[row], reason)
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, (key, cohort) in enumerate(zip(keys, cohorts, strict=True)):
+            if row not in wrong:
+                rows[cohort].append(row)
+                self.signal.add(cohort, key, signals[row])
+        return {cohort: table.select(own) for cohort, own in rows.items()}
+
+    def _weight(self, tables: Iterable[Replies]) -> float:
+        """Return how much the replies of a cohort count in what cohorts share."""
+        if self.equal_weights:
+            return float(sum(map(len, tables)))
+        return float(sum(sum(table.metrics[NUM_EXAMPLES]) for table in tables))
+
+    def _trained(self, table: Replies) -> Trained:
+        keys = list(self.federation.keys(table.nodes))
+        counts = [float(count) for count in table.metrics[NUM_EXAMPLES]]
+        return Trained(keys, counts, dict(table.arrays))
+
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Learn from late replies whose cohorts are still there.
 
         What a client did tells it apart from others that were sent the same model. Once that
         cohort is split, nobody trains that model any more.
         """
-        if late.cohort is None or late.cohort not in self.cohorts.strategies:
-            return
-        signal = self.signal.of_late(late.model, late.reply)
-        if signal is not None:
-            key = self.federation.key_of(late.reply)
-            self.rule.hear_late(key, late.cohort, late.round, signal)
-        with self.federation.in_cohort(late.cohort):
-            self.cohorts.strategies[late.cohort].hear_late(late)
+        for row, assignment in enumerate(self.federation.ledger.of(replies)):
+            cohort = None if assignment is None else assignment.cohort
+            if cohort is None or assignment is None or cohort not in self.cohorts.strategies:
+                continue
+            late = replies.select([row])
+            if self.signal.outlives_its_round:
+                signals, _ = self.signal.of([assignment.model], late)
+                key = self.federation.key(replies.nodes[row])
+                self.rule.hear_late(key, cohort, assignment.round, signals[0])
+            with self.federation.in_cohort(cohort):
+                self.cohorts.strategies[cohort].hear(server_round, late)
 
     def _participants(
         self, server_round: int, total: int, views: Mapping[str, Sequence[int]]
@@ -275,30 +292,33 @@ class Cohorts(Layer):
         scene = self._scene(server_round, nodes, grid, training=False)
         placed = self.rule.place(scene)
         views = self._views(nodes, placed)
-        messages: list[Message] = []
+        parts: list[Requests | None] = []
         for cohort, own in views.items():
             if own:
                 own_config = ConfigRecord(dict(config))
                 with self.federation.in_cohort(cohort):
-                    messages += self.cohorts.strategies[cohort].configure_evaluate(
+                    asked = self.cohorts.strategies[cohort].configure_evaluate(
                         server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
                     )
+                parts.append(Requests.of(asked))
         unknown = [node for node, cohort in zip(nodes, placed, strict=True) if cohort == MEAN]
         if unknown:
-            messages += next(iter(self.cohorts.strategies.values())).configure_evaluate(
-                server_round, self.cohorts.mean(self._sizes()), config, GridView(grid, unknown)
-            )
-        return messages
+            first = next(iter(self.cohorts.strategies.values()))
+            mean, view = self.cohorts.mean(self._sizes()), GridView(grid, unknown)
+            asked = first.configure_evaluate(server_round, mean, config, view)
+            parts.append(Requests.of(asked))
+        return Requests.joined([part for part in parts if part is not None]) or []
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate as one, and log how each cohort's model does on its clients' data."""
-        replies = list(replies)
+        tables = list(tables_in(replies))
         found: dict[str, list[MetricRecord]] = defaultdict(list)
-        for reply in replies:
-            cohort = self.members.get(self.federation.key_of(reply), "")
-            found[cohort] += records_of(reply.content, MetricRecord)[:1]
+        for table in tables:
+            for row in table.rows():
+                cohort = self.members.get(self.federation.key(row.node), "")
+                found[cohort].append(filled(MetricRecord, row.metrics))
         main = self.federation.metrics[0]
         means = {}
         for cohort in sorted(found.keys() - {""}):
@@ -306,7 +326,7 @@ class Cohorts(Layer):
             if told is not None and told.spread:
                 means[cohort] = told.spread[main.name].mean
         self.federation.note(CohortsEvaluated(round=server_round, means=means))
-        return super().aggregate_evaluate(server_round, replies)
+        return super().aggregate_evaluate(server_round, ReplyStream(tables))
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep for analysis."""
@@ -333,13 +353,13 @@ class Cohorts(Layer):
         kind: str,
         models: Mapping[str, ArrayRecord],
         settings: Mapping[str, int | str],
-        read: Callable[[str, Message], Any],
+        read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
         asked, content = [nodes[key] for key in keys], {**models, CONFIG: settings}
         answers = self.federation.ask(grid, server_round, kind, asked, content)
 
-        def by_key(reply: Message) -> Any:
-            return read(self.federation.key_of(reply), reply)
+        def by_key(row: Row) -> Any:
+            return read(self.federation.key(row.node), row)
 
         found = self.federation.readable(server_round, answers, by_key)
         return {self.federation.key(node): value for node, value in found.items()}

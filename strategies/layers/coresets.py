@@ -1,7 +1,7 @@
 """On what: clients train on coresets, chosen by what the server sends."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from time import perf_counter
@@ -24,8 +24,8 @@ from ...core.methods.coreset import Coreset, CoresetMethod
 from ...core.tasks import Samples, load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CORESET, TARGETS
-from ...core.wire.records import attach, detach, entries
 from ...core.wire.sizes import record_bytes
+from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence
@@ -78,6 +78,7 @@ class Coresets(Layer):
             str, list[int]
         ] = {}  # what each client's coreset is made of, if reported
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
+        self._told: list[_Told] = []  # in this round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
@@ -95,42 +96,51 @@ class Coresets(Layer):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Add the targets to the messages of those who need them."""
-        messages = list(super().configure_train(server_round, arrays, config, grid))
+        messages = super().configure_train(server_round, arrays, config, grid)
+        requests = Requests.of(messages)
         self._bytes, self._seconds = 0, 0.0
+        if requests is None:
+            return []
         if self.targets is None or server_round <= self.first_round:
-            return messages
-        due = [m for m in messages if self._is_due(m.metadata.dst_node_id, server_round)]
+            return requests
+        keys = self.federation.keys(requests.nodes)
+        due = [row for row, key in enumerate(keys) if self._is_due(key, server_round)]
         if due:
             started = perf_counter()
             record = self.targets(arrays)
             self._seconds = perf_counter() - started
             self._bytes = len(due) * record_bytes(record)
-            for message in due:
-                attach(message, TARGETS, record)
-        return messages
+            requests.put(TARGETS, record, due)
+        return requests
 
-    def _is_due(self, node_id: int, server_round: int) -> bool:
-        chosen = self._chosen.get(self.federation.key(node_id), 0)
+    def _is_due(self, key: str, server_round: int) -> bool:
+        chosen = self._chosen.get(key, 0)
         return not chosen or server_round - chosen >= self.every
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate, and log what clients trained on."""
-        told: list[_Told] = []
-
-        def read(reply: Message) -> None:
-            told.append(_Told.by(reply, server_round))
-            key = self.federation.key_of(reply)
-            self._chosen[key] = told[-1].round
-            if told[-1].labels:
-                self._labels[key] = told[-1].labels
-
+        self._told = []
         try:
-            sound = self.federation.sound(server_round, replies, read)
-            return super().aggregate_train(server_round, sound)
+            return super().aggregate_train(server_round, replies)
         finally:
-            self.federation.note(self._summary(server_round, told))
+            self.federation.note(self._summary(server_round, self._told))
+
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Take out what clients say of their coresets."""
+
+        def read(row: Row) -> None:
+            told = _Told.by(row.config(CORESET), server_round)
+            key = self.federation.key(row.node)
+            self._told.append(told)
+            self._chosen[key] = told.round
+            if told.labels:
+                self._labels[key] = told.labels
+
+        sound = self.federation.read_rows(server_round, replies, read)
+        sound.take(CORESET)
+        return sound
 
     def _summary(self, server_round: int, told: "list[_Told]") -> CoresetsUsed:
         known = [t for t in told if t.clean is not None]
@@ -177,12 +187,10 @@ class _Told:
     labels: list[int]
 
     @classmethod
-    def by(cls, reply: Message, server_round: int) -> "_Told":
-        """Take it out of a reply; :class:`BadReply` if it cannot be."""
-        record = detach(reply, CORESET, ConfigRecord)
-        if record is None:
+    def by(cls, values: Mapping[str, Any] | None, server_round: int) -> "_Told":
+        """Return what a reply says; :class:`BadReply` if that makes no sense."""
+        if values is None:
             raise BadReply("it does not say which coreset it was trained on")
-        values = entries(record)
         chosen, size, seconds, clean = map(values.get, ("round", "size", "seconds", "clean"))
         if type(chosen) is not int or not 0 <= chosen <= server_round:
             raise BadReply(f"a coreset of round {chosen!r}, in round {server_round}")

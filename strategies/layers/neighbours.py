@@ -6,7 +6,7 @@ their similarity, where theta_j is what client j trained last. Models are kept i
 with large models, clients that have not trained for long are nobody's neighbours.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.log.events import NeighboursFound
 from ...core.methods.ios import Ios
-from ...core.wire.arrays import from_record, to_record
+from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, SUMMARY, SUPPORT, WANTS
-from ...core.wire.records import attach, sent_arrays
-from ..aggregation.flower_aggregator import RunningMean
+from ...core.wire.tables import Replies, Requests, Row
+from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import ONLY
 from ..federation.model_memory import ModelMemory
 from ..similarities.client_similarity import ClientSimilarity, client_similarity, matrix_event
@@ -83,13 +83,13 @@ class Neighbours(Layer):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Choose clients, then put each client's own mixture in place of the global model."""
-        messages = list(super().configure_train(server_round, arrays, config, grid))
+        messages = super().configure_train(server_round, arrays, config, grid)
         if self.similarity.question == SUMMARY:
             self._ask_truth(server_round, grid)
         if self._due(server_round):
             self._fetch(server_round, grid)
         self._link()
-        return [self._personal(message) for message in messages]
+        return self._personal(server_round, messages)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -97,14 +97,13 @@ class Neighbours(Layer):
         """Let each client evaluate its own mixture."""
         self._link()
         messages = super().configure_evaluate(server_round, arrays, config, grid)
-        return [self._personal(message) for message in messages]
+        return self._personal(server_round, messages)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Keep each client's model and what makes it alike others; aggregate for newcomers."""
-        sound = self.federation.sound(server_round, replies, self._keep)
-        result = super().aggregate_train(server_round, sound)
+        result = super().aggregate_train(server_round, replies)
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         values = self.similarity.values
         self.federation.note(NeighboursFound(round=server_round, graph=graph, values=values))
@@ -116,13 +115,17 @@ class Neighbours(Layer):
     def _due(self, server_round: int) -> bool:
         return server_round >= self.first and (server_round - self.first) % self.every == 0
 
-    def _keep(self, reply: Message) -> None:
-        """Keep a client's model, and what it reports."""
-        sent = self.federation.sent_model(reply.metadata.src_node_id)
-        key = self.federation.key_of(reply)
-        self.similarity.hear(key, reply, sent)
-        self.trained.keep(key, from_record(sent_arrays(reply, ARRAYS)))
-        self._news = True
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Keep each client's model, and what it reports."""
+        trained = replies.arrays
+
+        def keep(row: Row) -> None:
+            key, sent = self.federation.key(row.node), self.federation.sent_model(row.node)
+            self.similarity.hear(key, row, sent)
+            self.trained.keep(key, {name: stack[row.place] for name, stack in trained.items()})
+            self._news = True
+
+        return self.federation.read_rows(server_round, replies, keep)
 
     def _ask_truth(self, server_round: int, grid: Grid) -> None:
         known, nodes = self.similarity.told, grid.get_node_ids()
@@ -147,8 +150,8 @@ class Neighbours(Layer):
         content, kind = {CONFIG: settings}, self.similarity.question
         answers = self.federation.ask(grid, server_round, kind, nodes, content)
 
-        def hear(reply: Message) -> None:
-            self.similarity.hear(self.federation.key_of(reply), reply, ArrayRecord())
+        def hear(row: Row) -> None:
+            self.similarity.hear(self.federation.key(row.node), row, ArrayRecord())
             self._news = True
 
         self.federation.readable(server_round, answers, hear)
@@ -169,19 +172,24 @@ class Neighbours(Layer):
             nearest = np.argsort(-matrix[row], kind="stable")[: self.count + 1]
             self._weights[key] = {keys[i]: float(matrix[row, i]) for i in nearest}
 
-    def _personal(self, message: Message) -> Message:
-        weights = self._weights.get(self.federation.key(message.metadata.dst_node_id))
-        if not weights:
-            return message
+    def _personal(self, server_round: int, messages: Iterable[Message]) -> Sequence[Message]:
+        """Put each client's own mixture in place of the global model, where it has one."""
+        requests = Requests.of(messages)
+        if requests is None:
+            return []
+        for row, key in enumerate(self.federation.keys(requests.nodes)):
+            mixture = self._mixture(key)
+            if mixture is not None:
+                requests.put(ARRAYS, mixture, [row])
+        return self.federation.assign(server_round, requests)
+
+    def _mixture(self, key: str) -> ArrayRecord | None:
         mean = RunningMean()
-        for key, weight in weights.items():
-            trained = self.trained.get(key)
+        for other, weight in self._weights.get(key, {}).items():
+            trained = self.trained.get(other)
             if trained is not None:  # forgotten since the graph was made
                 mean.add(trained, {}, weight=max(weight, 1e-12))
-        if not mean.weight:
-            return message
-        attach(message, ARRAYS, to_record(mean.arrays))
-        return message
+        return to_record(mean.arrays) if mean.weight else None
 
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep for analysis."""

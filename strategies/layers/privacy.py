@@ -14,9 +14,10 @@ from ...core.learning.clipping import clipped, with_noise
 from ...core.log.events import PrivacySpent
 from ...core.methods.privacy import Dp
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from ...core.wire.records import attach, entries, filled, records_of, sent_arrays
-from ..aggregation.flower_aggregator import mean_reply
+from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
+from ...core.wire.records import attach, entries, records_of, sent_arrays
+from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
+from ..aggregation.running_mean import mean_of
 from ..federation.accountant import gaussian_epsilon
 from .base import Layer
 
@@ -49,8 +50,10 @@ class PrivacyLedger(Layer):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Count a release for every client asked: a reply that gets lost was still released."""
-        messages = list(super().configure_train(server_round, arrays, config, grid))
-        self.releases.update(self.federation.keys(m.metadata.dst_node_id for m in messages))
+        messages = super().configure_train(server_round, arrays, config, grid)
+        requests = Requests.of(messages)
+        if requests is not None:
+            self.releases.update(self.federation.keys(requests.nodes))
         if self.releases:
             most = max(self.releases.values())
             mean = sum(self.releases.values()) / len(self.releases)
@@ -62,7 +65,7 @@ class PrivacyLedger(Layer):
                     epsilon_mean=gaussian_epsilon(self.delta, self.multiplier, round(mean)),
                 )
             )
-        return messages
+        return requests or []
 
     def own_state(self) -> dict[str, Any]:
         """Return the releases of each client."""
@@ -119,14 +122,16 @@ class CentralNoise(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the noisy mean of clipped updates."""
-        mean = mean_reply(self._clipped(reply) for reply in replies if not reply.has_error())
-        for reply in mean:
-            count = entries(records_of(reply.content, MetricRecord)[0])[NUM_EXAMPLES]
-            scale = self.multiplier * self.clip / max(1, count)
-            noisy = with_noise(from_record(sent_arrays(reply, ARRAYS)), scale, self.rng)
-            attach(reply, ARRAYS, to_record(noisy))
-            self.releases += 1
-        arrays, metrics = super().aggregate_train(server_round, mean)
+        tables = ReplyStream(tables_in(replies)).through(self._clipped).tables
+        mean = mean_of(tables, equal_weights=True)
+        if mean is None:
+            return None, None
+        count = entries(records_of(mean.content, MetricRecord)[0])[NUM_EXAMPLES]
+        scale = self.multiplier * self.clip / max(1, count)
+        noisy = with_noise(from_record(sent_arrays(mean, ARRAYS)), scale, self.rng)
+        attach(mean, ARRAYS, to_record(noisy))
+        self.releases += 1
+        arrays, metrics = super().aggregate_train(server_round, [mean])
         if arrays is not None:
             epsilon = gaussian_epsilon(self.delta, self.multiplier, self.releases)
             self.federation.note(
@@ -139,15 +144,16 @@ class CentralNoise(Layer):
             )
         return arrays, metrics
 
-    def _clipped(self, reply: Message) -> Message:
-        """Return a reply with its update clipped, that counts like any other."""
-        before = from_record(self.federation.sent_model(reply.metadata.src_node_id))
-        after = from_record(records_of(reply.content, ArrayRecord)[0])
-        metrics = dict(entries(records_of(reply.content, MetricRecord)[0]))
-        attach(reply, ARRAYS, to_record(clipped(before, after, self.clip)))
-        once = filled(MetricRecord, {**metrics, NUM_EXAMPLES: 1})
-        attach(reply, METRICS, once)  # type: ignore[arg-type]
-        return reply
+    def _clipped(self, replies: Replies) -> Replies:
+        """Return replies with their updates clipped."""
+        stacks = {name: array.copy() for name, array in replies.arrays.items()}
+        for row, assignment in enumerate(self.federation.ledger.of(replies)):
+            assert assignment is not None and assignment.model is not None  # it was checked
+            after = {name: stack[row] for name, stack in stacks.items()}
+            for name, array in clipped(from_record(assignment.model), after, self.clip).items():
+                stacks[name][row] = array
+        replies.put(ARRAYS, stacks)
+        return replies
 
     def own_state(self) -> dict[str, Any]:
         """Return the number of releases and the generator."""

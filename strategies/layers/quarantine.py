@@ -2,24 +2,21 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.wire.arrays import checked_view, from_record
-from ...core.wire.broadcast import Broadcast, ReplyStack, whole_or_list
+from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
-from ...core.wire.records import contents, entries, node_of, records_of, sender_of, sent_arrays
-from ..federation.federation import BadReply
-from ..federation.late_reply import LateReply
-from ..federation.observations import metrics_in
+from ...core.wire.tables import Replies, ReplyStream, tables_in
+from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer
 
@@ -75,7 +72,7 @@ class Quarantine(Layer):
         self.min_replies = min_replies
         self._norms = UsualSize(norm_factor)
         self._counts = UsualSize(count_factor)
-        self._sent: dict[int, SentModel] = {}  # of those who have not answered yet
+        self._models: dict[int, tuple[ArrayRecord, SentModel]] = {}  # of this round, by record
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
@@ -88,143 +85,115 @@ class Quarantine(Layer):
             min_replies=config.round.min_replies,
         )
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Remember what every client is sent."""
-        return self._remember(super().configure_train(server_round, arrays, config, grid))
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Remember who is asked."""
-        return self._remember(super().configure_evaluate(server_round, arrays, config, grid))
-
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the sound replies, if there are enough."""
-        if isinstance(replies, ReplyStack) and replies.whole and self._accepted(replies):
-            return super().aggregate_train(server_round, replies)
-        replies, counts = self._with_first_counts(replies)
-        usual, most = self._norms.median, counts.most(_ABSURD)
-        heaviest = self.weight_factor * counts.median
-        # Layers inside check the records that they asked for.
-        expected, needed = self.reply_records(), self.metrics_needed()
+        self._models = {}
+        tables = tables_in(replies)
+        if not len(self._counts):
+            # Until some were accepted, the first replies say together what numbers of samples are
+            # usual: no single client can then claim to hold nearly all the data.
+            first, tables = _peeked(tables, _FIRST)
+            claims = [claim for table in first for claim in table.metrics.get(NUM_EXAMPLES, [])]
+        usual = self._counts if len(self._counts) else self._usual_counts(claims[:_FIRST])
+        limits = _Limits(self._norms.median, usual.most(_ABSURD), self.weight_factor * usual.median)
 
-        def read(reply: Message) -> None:
-            sent = self._asked(reply)
-            count = check_metrics(reply, needed, most)
-            self._norms.append(self._check_size(sent, reply, usual, expected))
-            self._counts.append(count)
-            if 0 < heaviest < count:
-                _weigh_less(reply, heaviest)
+        def check(table: Replies) -> Replies:
+            return self._accepted(server_round, table, limits)
 
-        sound = self._answered(self.federation.sound(server_round, replies, read))
-        first = list(islice(sound, self.min_replies))
-        if len(first) < self.min_replies:
+        enough, sound = _peeked(ReplyStream(tables).through(check).tables, self.min_replies)
+        if sum(map(len, enough)) < self.min_replies:
             return None, None
-        return super().aggregate_train(server_round, chain(first, sound))
-
-    def hear_late(self, late: LateReply) -> None:
-        """Check a late reply like any other; what is usual is learned from the others alone."""
-        check_metrics(late.reply, self.metrics_needed(), self._counts.most(_ABSURD))
-        sent, expected = SentModel(late.model), self.reply_records()
-        self._check_size(sent, late.reply, self._norms.median, expected)
-        super().hear_late(late)
-
-    def _accepted(self, stack: ReplyStack) -> bool:
-        """Accept all replies at once; False if one of them needs a closer look."""
-        sent = self._sent.get(stack.nodes[0])
-        asked = sent is not None and all(self._sent.get(node) is sent for node in stack.nodes)
-        if not asked or self.metrics_needed() or len(stack) < self.min_replies:
-            return False
-        assert sent is not None
-        counts, norms = np.array(stack.metrics[NUM_EXAMPLES]), update_norms(sent, stack)
-        usual = self._usual_counts(stack.metrics[NUM_EXAMPLES][:_FIRST])
-        most = min(usual.most(_ABSURD), self.weight_factor * usual.median or _ABSURD, _ABSURD)
-        sound = (
-            norms is not None
-            and all(np.isfinite(values).all() for values in stack.metrics.values())
-            and bool(((counts > 0) & (counts <= most)).all())
-            and bool((norms <= self._limit(sent, self._norms.median)).all())
-        )
-        if not sound or norms is None:
-            return False
-        for node in stack.nodes:
-            del self._sent[node]
-        self._norms.extend(norms.tolist())
-        self._counts.extend(counts.astype(np.float64).tolist())
-        return True
+        return super().aggregate_train(server_round, ReplyStream(sound))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate the sound replies."""
 
-        def read(reply: Message) -> None:
-            self._asked(reply)
-            check_metrics(reply)
+        def check(table: Replies) -> Replies:
+            wrong = self._asked(table) | table.faults
+            wrong |= unsound_metrics(table, skip=wrong)
+            return self.federation.sound(server_round, table, wrong)
 
-        sound = self._answered(self.federation.sound(server_round, replies, read))
+        sound = ReplyStream(tables_in(replies)).through(check)
         return super().aggregate_evaluate(server_round, sound)
 
-    def _with_first_counts(self, replies: Iterable[Message]) -> tuple[Iterable[Message], UsualSize]:
-        """Return the replies, and what numbers of samples are usual.
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Check late replies like any other; what is usual is learned from the others alone."""
+        limits = _Limits(self._norms.median, self._counts.most(_ABSURD), 0.0)
+        wrong, _ = self._checked(replies, limits, self._asked(replies))
+        late = {row: f"late: {reason}" for row, reason in wrong.items()}
+        super().hear(server_round, self.federation.sound(server_round, replies, late))
 
-        Until some were accepted, the first replies of the round say so together: no single client
-        can then claim to hold nearly all the data.
-        """
-        if len(self._counts):
-            return replies, self._counts
-        replies = iter(replies)
-        first = list(islice(replies, _FIRST))
-        claims = (metrics_in(reply).get(NUM_EXAMPLES) for reply in first if reply.has_content())
-        return chain(first, replies), self._usual_counts(claims)
+    def _accepted(self, server_round: int, table: Replies, limits: "_Limits") -> Replies:
+        """Return the sound rows of a table, and learn what is usual from them."""
+        wrong, norms = self._checked(table, limits, self._asked(table))
+        sound = self.federation.sound(server_round, table, wrong)
+        if not len(sound):
+            return sound
+        counts = [float(count) for count in sound.metrics[NUM_EXAMPLES]]
+        self._norms.extend(norm for row, norm in enumerate(norms.tolist()) if row not in wrong)
+        self._counts.extend(counts)
+        if 0 < limits.heaviest < max(counts):
+            lighter = [min(c, limits.heaviest) for c in sound.metrics[NUM_EXAMPLES]]
+            sound.set_metric(NUM_EXAMPLES, lighter)
+        return sound
+
+    def _asked(self, table: Replies) -> dict[int, str]:
+        """Return the rows that nobody asked for, or that answer a second time."""
+        wrong = {}
+        for row, assignment in enumerate(self.federation.ledger.of(table)):
+            if assignment is None or assignment.read or assignment.model is None:
+                wrong[row] = "nobody asked for it, or it is a second reply"
+            else:
+                assignment.read = True
+        return wrong
+
+    def _checked(
+        self, table: Replies, limits: "_Limits", wrong: dict[int, str]
+    ) -> tuple[dict[int, str], NDArray[np.float64]]:
+        """Return the rows that are not sound, and why; and the norm of every update."""
+        norms = np.zeros(len(table))
+        wrong = table.faults | wrong
+        wrong |= unsound_metrics(table, self.metrics_needed(), limits.count, skip=wrong)
+        if len(wrong) == len(table):
+            return wrong, norms
+        sent = [
+            None if row in wrong else self._sent(assignment)
+            for row, assignment in enumerate(self.federation.ledger.of(table))
+        ]
+        # Layers inside check the records that they asked for.
+        wrong = _misfits(table, sent, self.reply_records()) | wrong
+        if len(wrong) == len(table):
+            return wrong, norms
+        norms = _update_norms(table, sent)
+        for row, model in enumerate(sent):
+            if row in wrong or model is None:
+                continue
+            limit = self._limit(model, limits.norm)
+            if not math.isfinite(norms[row]):
+                wrong[row] = "values that are not finite, or too large to square"
+            elif norms[row] > limit:
+                wrong[row] = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+        return wrong, norms
+
+    def _sent(self, assignment: Assignment | None) -> "SentModel | None":
+        record = None if assignment is None else assignment.model
+        if record is None:
+            return None
+        if id(record) not in self._models:  # most clients are sent the same record
+            self._models[id(record)] = record, SentModel(record)
+        return self._models[id(record)][1]
 
     def _usual_counts(self, first: Iterable[Any]) -> UsualSize:
-        """Return what numbers of samples are usual, by the first claims if none was accepted."""
-        if len(self._counts):
-            return self._counts
+        """Return what numbers of samples are usual by the first claims."""
         told = [float(c) for c in first if isinstance(c, int | float) and 0 < c <= _ABSURD]
         usual = UsualSize(self._counts.factor)
         if len(told) >= 3:  # of two, there is no way to know which one lies
             usual.extend(told)
         return usual
-
-    @staticmethod
-    def _answered(replies: Iterable[Message]) -> Iterator[Message]:
-        return (reply for reply in replies if not reply.has_error())
-
-    def _remember(self, messages: Iterable[Message]) -> Iterable[Message]:
-        messages = whole_or_list(messages)
-        models: dict[int, SentModel] = {}  # most messages carry the same record
-        busy = self.federation.busy
-        self._sent = {node: sent for node, sent in self._sent.items() if node in busy}
-        if isinstance(messages, Broadcast):
-            record = sent_arrays(messages.message, ARRAYS)
-            self._sent |= dict.fromkeys(messages.nodes, SentModel(record))
-            return messages
-        for message in messages:
-            record = sent_arrays(message, ARRAYS)
-            if id(record) not in models:
-                models[id(record)] = SentModel(record)
-            self._sent[node_of(message)] = models[id(record)]
-        return messages
-
-    def _asked(self, reply: Message) -> SentModel:
-        sent = self._sent.pop(sender_of(reply), None)
-        if sent is None:
-            raise BadReply("nobody asked for it, or it is a second reply")
-        return sent
-
-    def _check_size(
-        self, sent: SentModel, reply: Message, usual: float, expected: Collection[str]
-    ) -> float:
-        norm, limit = update_norm(sent, reply, expected), self._limit(sent, usual)
-        if norm > limit:
-            raise BadReply(f"update of norm {norm:.3g}, more than {limit:.3g}")
-        return norm
 
     def _limit(self, sent: SentModel, usual: float) -> float:
         """Return the norm from which on an update is absurd."""
@@ -243,85 +212,120 @@ class Quarantine(Layer):
         self.federation.strikes = Counter(state["strikes"])
 
 
-def check_metrics(reply: Message, needs: Sequence[str] = (), most: float = _ABSURD) -> float:
-    """Return the example count of the one MetricRecord; :class:`BadReply` if that is not sound."""
-    records = [r for r in contents(reply).values() if type(r) is MetricRecord]
-    if len(records) != 1:
-        raise BadReply(f"{len(records)} metric records instead of one")
-    metrics = entries(records[0])
+@dataclass(frozen=True)
+class _Limits:
+    """What is absurd in a round: by the usual norm, the count, and the weight of one client."""
+
+    norm: float
+    count: float
+    heaviest: float
+
+
+def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterable[Replies]]:
+    """Return the first tables, of at least as many rows, and all of them again."""
+    remaining, first = iter(tables), list[Replies]()
+    while sum(map(len, first)) < rows:
+        table = next(remaining, None)
+        if table is None:
+            break
+        first.append(table)
+    return first, chain(first, remaining)
+
+
+def unsound_metrics(
+    table: Replies,
+    needs: Sequence[str] = (),
+    most: float = _ABSURD,
+    skip: Container[int] = (),
+) -> dict[int, str]:
+    """Return the rows whose example count or metrics are not sound, and why.
+
+    >>> rows = Replies([7, 8], ["", ""], ["", ""], {"num-examples": [5, 0], "loss": [0.5, 0.4]})
+    >>> unsound_metrics(rows)
+    {1: 'num-examples = 0 is not a positive number of samples'}
+    """
+    if _all_sound(table, needs, most):
+        return {}
+    wrong = {}
+    for row in range(len(table)):
+        if row not in skip:
+            metrics = {n: c[row] for n, c in table.metrics.items() if c[row] is not None}
+            reason = _unsound(metrics, needs, most)
+            if reason:
+                wrong[row] = reason
+    return wrong
+
+
+def _all_sound(table: Replies, needs: Sequence[str], most: float) -> bool:
+    """Return whether plain numbers, all sound, are all there is."""
+    columns = table.metrics
+    if NUM_EXAMPLES not in columns or not all(name in columns for name in needs):
+        return False
+    try:
+        values = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+    except (TypeError, ValueError):  # a row has none, or a list, or what is not a number
+        return False
+    counts = values[NUM_EXAMPLES]
+    return bool(
+        all(array.ndim == 1 and np.isfinite(array).all() for array in values.values())
+        and ((counts > 0) & (counts <= min(most, _ABSURD))).all()
+        and all((values[name] >= 0).all() for name in needs)
+    )
+
+
+def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], most: float) -> str:
+    """Return what is wrong with the metrics of one client; nothing if nothing is."""
     examples = metrics.get(NUM_EXAMPLES)
     if not isinstance(examples, int | float) or not 0 < examples <= _ABSURD:
-        raise BadReply(f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples")
+        return f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples"
     for name in needs:
         if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
-            raise BadReply(f"{name} = {metrics.get(name)!r} is not a number of at least 0")
-    isfinite = math.isfinite
+            return f"{name} = {metrics.get(name)!r} is not a number of at least 0"
     for name, value in metrics.items():
-        if not (all(map(isfinite, value)) if isinstance(value, list) else isfinite(value)):
-            raise BadReply(f"metric {name} is not finite")
+        values = value if isinstance(value, list) else [value]
+        if not all(map(math.isfinite, values)):
+            return f"metric {name} is not finite"
     if examples > most:
-        raise BadReply(f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}")
-    return float(examples)
-
-
-def _weigh_less(reply: Message, count: float) -> None:
-    """Let a reply count for no more than a number of samples."""
-    record = records_of(reply.content, MetricRecord)[0]
-    record[NUM_EXAMPLES] = count
+        return f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
+    return ""
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.promote_types(dtype, np.float32)
 
 
-def update_norm(sent: SentModel, reply: Message, expected: Collection[str] = ()) -> float:
-    """Return the norm of the update; :class:`BadReply` if it does not fit or is not finite.
-
-    Records with expected names are not part of the update.
-    """
-    records = [
-        record
-        for name, record in contents(reply).items()
-        if type(record) is ArrayRecord and name not in expected
-    ]
-    if len(records) != 1:
-        raise BadReply(f"{len(records)} array records instead of one")
-    arrays = entries(records[0])
-    if arrays.keys() != sent.arrays.keys():
-        odd = sorted(arrays.keys() ^ sent.arrays.keys())
-        raise BadReply(f"other array names than the model's: {odd[:5]}")
-    squares = 0.0
-    for name, array in arrays.items():
-        reference = sent.arrays[name]
-        try:
-            after = checked_view(array, reference)
-        except ValueError as error:
-            raise BadReply(f"array {name}: {error}") from error
-        if name in sent.wide:
-            difference = np.subtract(after, reference, dtype=sent.wide[name]).ravel()
-            with np.errstate(over="ignore"):  # an infinite square is refused below
-                squares += float(difference.dot(difference))
-    if not math.isfinite(squares):
-        raise BadReply("values that are not finite, or too large to square")
-    return math.sqrt(squares)
+def _misfits(
+    table: Replies, sent: Sequence[SentModel | None], expected: Container[str]
+) -> dict[int, str]:
+    """Return the rows whose arrays are not like the model that their clients were sent."""
+    surplus = [n for n in table.stacks if n != ARRAYS and n not in expected]
+    wrong: dict[int, str] = {}
+    for row in range(len(table)):
+        more = [
+            name
+            for name, column in table.records.items()
+            if type(column[row]) is ArrayRecord and name != ARRAYS and name not in expected
+        ]
+        if more or surplus:
+            wrong[row] = f"{1 + len(more) + len(surplus)} array records instead of one"
+    like = next(model for model in sent if model is not None)
+    return table.fitting(ARRAYS, like.arrays) | wrong
 
 
-def update_norms(sent: SentModel, replies: ReplyStack) -> NDArray[np.float64] | None:
-    """Return the norm of each update; None if they do not fit the model.
-
-    Of values that are not finite, the norm is not finite either.
-    """
-    if replies.arrays.keys() != sent.arrays.keys():
-        return None
-    squares = np.zeros(len(replies))
-    for name, after in replies.arrays.items():
-        reference = sent.arrays[name]
-        if after.dtype != reference.dtype or after.shape[1:] != reference.shape:
-            return None
-        if name in sent.wide:
-            with np.errstate(over="ignore", invalid="ignore"):
-                difference = np.subtract(after, reference, dtype=sent.wide[name])
-                rows = difference.reshape(len(after), -1)
-                squares += np.vecdot(rows, rows)
+def _update_norms(
+    table: Replies, sent: Sequence[SentModel | None]
+) -> NDArray[np.float64]:
+    """Return the norm of each update; of values that are not finite, it is not finite either."""
+    models = [model for model in sent if model is not None]
+    alike = all(model is models[0] for model in models)
+    squares = np.zeros(len(table))
+    for name, wide in models[0].wide.items():
+        after = table.arrays[name]
+        before = models[0].arrays[name]
+        if not alike:
+            before = np.stack([(model or models[0]).arrays[name] for model in sent])
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.subtract(after, before, dtype=wide).reshape(len(after), -1)
+            squares += np.vecdot(rows, rows)
     norms: NDArray[np.float64] = np.sqrt(squares)
     return norms

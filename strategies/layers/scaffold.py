@@ -11,10 +11,9 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.wire.arrays import checked_view, from_record, to_record
+from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CONTROL
-from ...core.wire.records import attach, detach, entries
-from ..federation.federation import BadReply
+from ...core.wire.tables import Replies, Requests
 from ..federation.plausibility import UsualSize
 from .base import Layer
 
@@ -45,6 +44,8 @@ class Scaffold(Layer):
         self._model: Arrays = {}  # the float arrays that changes must be like
         self._clients = 1
         self._sizes = UsualSize(_FACTOR)
+        self._sums: Arrays = {}  # of the changes of this round
+        self._most = math.inf  # how long one may be
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
@@ -57,61 +58,61 @@ class Scaffold(Layer):
         """Add the control variate to every message."""
         self._model = {n: a for n, a in from_record(arrays).items() if a.dtype.kind == "f"}
         self._clients = max(1, len(list(grid.get_node_ids())))
-        messages = list(super().configure_train(server_round, arrays, config, grid))
+        messages = super().configure_train(server_round, arrays, config, grid)
+        requests = Requests.of(messages)
+        if requests is None:
+            return []
         if self.control:
-            record = to_record(self.control)
-            for message in messages:
-                attach(message, CONTROL, record)
-        return messages
+            requests.put(CONTROL, to_record(self.control))
+        return requests
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate the models, and the changes of the variates."""
         # In double precision, so that the order of arrival hardly matters
-        sums = {n: np.zeros(a.shape) for n, a in self._model.items()}
-
-        most = self._sizes.most(otherwise=self._first_limit())
-
-        def add(reply: Message) -> None:
-            change = self._change(reply)
-            size = math.sqrt(sum(float(np.vdot(a, a)) for a in change.values()))
-            if not size <= most:
-                raise BadReply(
-                    f"change of a control variate of norm {size:.3g}, at most {most:.3g}"
-                )
-            self._sizes.append(size)
-            for name, array in change.items():
-                sums[name] += array
-
-        sound = self.federation.sound(server_round, replies, add)
-        result = super().aggregate_train(server_round, sound)
+        self._sums = {n: np.zeros(a.shape) for n, a in self._model.items()}
+        self._most = self._sizes.most(otherwise=self._first_limit())
+        result = super().aggregate_train(server_round, replies)
         before = self.control or {n: np.zeros_like(a) for n, a in self._model.items()}
         self.control = {
             name: np.asarray(before[name] + total / self._clients, dtype=before[name].dtype)
-            for name, total in sums.items()
+            for name, total in self._sums.items()
         }
         return result
+
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Take the changes of control variates out of replies, and add them up."""
+        replies, sizes = self._checked(server_round, replies)
+        if len(replies):
+            self._sizes.extend(sizes)
+            for name, stack in replies.stack(CONTROL).items():
+                self._sums[name] += np.add.reduce(stack, axis=0, dtype=np.float64)
+            replies.drop(CONTROL)
+        return replies
+
+    def _checked(self, server_round: int, replies: Replies) -> tuple[Replies, list[float]]:
+        """Return the rows whose changes fit the model and are not too long, with their norms."""
+        wrong = {
+            row: f"control variate: {why}"
+            for row, why in replies.fitting(CONTROL, self._model).items()
+        }
+        sizes = np.zeros(len(replies))
+        if len(wrong) < len(replies):
+            for array in replies.stack(CONTROL).values():
+                rows = array.reshape(len(replies), -1)
+                sizes += np.vecdot(rows, rows)
+        sizes = np.sqrt(sizes)
+        for row in np.flatnonzero(~(sizes <= self._most)).tolist():
+            reason = f"control variate: a change of norm {sizes[row]:.3g}"
+            wrong.setdefault(row, f"{reason}, at most {self._most:.3g}")
+        kept = [float(size) for row, size in enumerate(sizes) if row not in wrong]
+        return self.federation.sound(server_round, replies, wrong), kept
 
     def _first_limit(self) -> float:
         """Return how long a change may be before any is known: many times the model's norm."""
         squares = sum(float(np.vdot(a, a)) for a in self._model.values())
         return _FACTOR * max(1.0, math.sqrt(squares))
-
-    def _change(self, reply: Message) -> Arrays:
-        """Take the change of a control variate out of a reply; :class:`BadReply` if it is wrong."""
-        record = detach(reply, CONTROL, ArrayRecord)
-        if record is None or entries(record).keys() != self._model.keys():
-            raise BadReply("no change of a control variate with the names of the model")
-        change: Arrays = {}
-        for name, array in entries(record).items():
-            try:
-                change[name] = checked_view(array, self._model[name])
-            except ValueError as error:
-                raise BadReply(f"control variate {name}: {error}") from error
-            if not np.isfinite(change[name]).all():
-                raise BadReply(f"control variate {name}: values that are not finite")
-        return change
 
     def own_state(self) -> dict[str, Any]:
         """Return the control variate."""

@@ -21,15 +21,14 @@ from ...core.methods.ios import Ios
 from ...core.methods.selector import Selector, Summary
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
-from ...core.wire.broadcast import Broadcast, ReplyStack
 from ...core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
+from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
 from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.client_memory import ClientMemory
 from ..federation.federation import BadReply
 from ..federation.grids import GridView
-from ..federation.late_reply import LateReply
-from ..federation.observations import ASKED, Reader, readers
+from ..federation.observations import ASKED, readers
 from ..federation.plausibility import UsualSize
 from ..federation.survey import Survey, encode_update
 from ..federation.virtual_nodes import kept_nodes
@@ -339,65 +338,70 @@ class Selection(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Learn from those who answered, then aggregate and remember the change."""
-        if self._readers or not isinstance(replies, ReplyStack) or not replies.whole:
-            replies = self._hearing(server_round, replies)
         arrays, metrics = super().aggregate_train(server_round, replies)
         if arrays is not None and SIMILARITY in self.selector.needs:
             after = from_record(arrays)
             self._update = {name: after[name] - self._before[name] for name in self._before}
         return arrays, metrics
 
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Learn the names of clients, and what training replies say of them."""
+        self.federation.roster.meet(replies)
+        self._learn_from(server_round, replies)
+        return replies
+
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Learn what late replies say of their clients, unless something newer is known.
+
+        Their ages and the number of times that they were chosen stay as they are. CosAge's age
+        grows "every round in which the client is not selected" (section III): it restarted when
+        the client was chosen, and does not depend on when, or whether, an update is received.
+        """
+        self._learn_from(server_round, replies)
+        super().hear(server_round, replies)
+
+    def _learn_from(self, server_round: int, replies: Replies) -> None:
+        """Remember observations; a reply is still trained with if one makes no sense."""
+        if not self._readers:
+            return
+        assigned = self.federation.ledger.of(replies)
+        rounds = [server_round if each is None else each.round for each in assigned]
+        keys = self.federation.keys(replies.nodes)
+        for name, read in self._readers.items():
+            values, wrong = read(replies)
+            for row, value in enumerate(values):
+                newer = self.memory.told_in(keys[row], name) > rounds[row]
+                if value is None or row in wrong or newer:
+                    continue
+                try:
+                    self._learn(replies.nodes[row], name, value, rounds[row])
+                except BadReply as error:
+                    wrong[row] = str(error)
+            for row, reason in wrong.items():
+                if name == UTILITY:  # unknown would be worth a try, every time
+                    self.memory.learn(keys[row], name, 0.0, rounds[row])
+                self.federation.set_aside(server_round, replies.nodes[row], reason)
+
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Learn who answered, then aggregate."""
-        return super().aggregate_evaluate(server_round, map(self._learn_name, replies))
 
-    def _learn_name(self, reply: Message) -> Message:
-        self.federation.roster.learn(reply)
-        return reply
+        def meet(table: Replies) -> Replies:
+            self.federation.roster.meet(table)
+            return table
 
-    def _hearing(self, server_round: int, replies: Iterable[Message]) -> Iterable[Message]:
-        """Remember what training replies say of their clients."""
-        for reply in map(self._learn_name, replies):
-            if not reply.has_error():
-                for name, read in self._readers.items():
-                    self._hear(server_round, reply, name, read, told_in=server_round)
-            yield reply
-
-    def hear_late(self, late: LateReply) -> None:
-        """Learn what a late reply says of its client, unless something newer is known.
-
-        Its age and the number of times that it was chosen stay as they are. CosAge's age grows
-        "every round in which the client is not selected" (section III): it restarted when the
-        client was chosen, and does not depend on when, or whether, an update is received.
-        """
-        key = self.federation.key_of(late.reply)
-        for name, read in self._readers.items():
-            if self.memory.told_in(key, name) < late.round:
-                self._hear(late.now, late.reply, name, read, told_in=late.round)
-        super().hear_late(late)
-
-    def _hear(
-        self, server_round: int, reply: Message, name: str, read: Reader, told_in: int
-    ) -> None:
-        """Remember one observation; a reply is still trained with if that makes no sense."""
-        node = reply.metadata.src_node_id
-        try:
-            value = read(reply)
-            if value is not None:
-                self._learn(node, name, value, told_in)
-        except BadReply as error:
-            if name == UTILITY:  # unknown would be worth a try, every time
-                self.memory.learn(self.federation.key(node), name, 0.0, told_in)
-            self.federation.set_aside(server_round, node, str(error))
+        stream = ReplyStream(tables_in(replies)).through(meet)
+        return super().aggregate_evaluate(server_round, stream)
 
     def _in_order(self, messages: Iterable[Message]) -> Iterable[Message]:
         """Undo the shuffling of Flower's sampling: sums are taken in the same order every time."""
-        if isinstance(messages, Broadcast) and messages.whole:
-            return messages  # in the order of the view
-        by_node = {message.metadata.dst_node_id: message for message in messages}
-        return [by_node[node] for node in self.federation.roster.in_order(by_node)]
+        requests = Requests.of(messages)
+        if requests is None:
+            return []
+        rows = {node: row for row, node in enumerate(requests.nodes)}
+        ordered = [rows[node] for node in self.federation.roster.in_order(rows)]
+        return requests if ordered == sorted(ordered) else requests.select(ordered)
 
     def _say_if_empty(self, server_round: int) -> None:
         """Say that a round trains nobody, and fail if that has happened too often in a row."""

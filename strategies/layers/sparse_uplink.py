@@ -1,23 +1,27 @@
 """Clients send the k largest changes; the strategies inside get dense arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.log.events import SparseUplinkUsed
 from ...core.methods.top_k import TopK
-from ...core.wire.arrays import to_record, view
+from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
-from ...core.wire.records import record_at
 from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode_pairs
+from ...core.wire.tables import Replies
 from ..federation.federation import BadReply
-from ..federation.late_reply import LateReply
+from ..federation.ledger import Assignment
 from .base import Layer
+
+Floats = NDArray[Any]
 
 
 class SparseUplink(Layer):
@@ -42,6 +46,7 @@ class SparseUplink(Layer):
         super().__init__(inner)
         self.density = density
         self.values = values
+        self._sparse = self._dense = 0  # bytes of this round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
@@ -60,65 +65,96 @@ class SparseUplink(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
-        sparse = dense = 0
-
-        def decode(reply: Message) -> None:
-            nonlocal sparse, dense
-            if SPARSE in reply.content:
-                self.federation.roster.learn(reply)
-                sent = self.federation.sent_model(reply.metadata.src_node_id)
-                payload = _decode(reply, sent)
-                sparse += len(payload)
-                dense += record_bytes(sent)
-
+        self._sparse = self._dense = 0
         try:
-            sound = self.federation.sound(server_round, replies, decode)
-            return super().aggregate_train(server_round, sound)
+            return super().aggregate_train(server_round, replies)
         finally:
             self.federation.note(
-                SparseUplinkUsed(round=server_round, bytes_sparse=sparse, bytes_dense=dense)
+                SparseUplinkUsed(
+                    round=server_round, bytes_sparse=self._sparse, bytes_dense=self._dense
+                )
             )
 
-    def hear_late(self, late: LateReply) -> None:
-        """Decode a late reply by the model that it was made from."""
-        if SPARSE in late.reply.content:
-            _decode(late.reply, late.model)
-        super().hear_late(late)
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Put dense models in place of sparse updates."""
+        if replies.has(SPARSE):
+            self.federation.roster.meet(replies)
+            replies = self._decoded(server_round, replies)
+        return replies
+
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Decode late replies by the models that they were made from."""
+        if replies.has(SPARSE):
+            replies = self._decoded(server_round, replies, "late: ")
+        super().hear(server_round, replies)
+
+    def _decoded(self, server_round: int, replies: Replies, prefix: str = "") -> Replies:
+        assigned = self.federation.ledger.of(replies)
+        models: dict[int, _FlatModel] = {}  # most updates are of the same
+        rows: list[Floats] = []
+        sent: list[_FlatModel] = []
+        wrong: dict[int, str] = {}
+        for row, record in enumerate(replies.take(SPARSE)):
+            try:
+                model = self._model(assigned[row], models)
+                payload = _payload(record)
+                rows.append(model.plus(payload))
+                sent.append(model)
+                self._sparse += len(payload)
+                self._dense += model.bytes
+            except ValueError as error:
+                wrong[row] = f"{prefix}{error}"
+        sound = self.federation.sound(server_round, replies, wrong)
+        if rows:
+            sound.put(ARRAYS, sent[0].arrays_of(np.stack(rows), sent))
+        return sound
+
+    @staticmethod
+    def _model(assignment: Assignment | None, models: dict[int, "_FlatModel"]) -> "_FlatModel":
+        if assignment is None or assignment.model is None:
+            raise BadReply("nobody asked for it")
+        record = assignment.model
+        if id(record) not in models:
+            models[id(record)] = _FlatModel(record)
+        return models[id(record)]
 
 
-def _decode(reply: Message, sent: ArrayRecord) -> bytes:
-    """Put a dense model in place of a sparse update of what was sent; return the update."""
-    record = record_at(reply.content, SPARSE, ConfigRecord)
-    payload = record.get(PAYLOAD) if record is not None else None
-    try:
-        if not isinstance(payload, bytes):
-            raise MalformedUpdate("no sparse update that was asked for")
-        arrays = add_update(sent, payload)
-    except MalformedUpdate as error:
-        raise BadReply(f"malformed update: {error}") from error
-    del reply.content[SPARSE]
-    reply.content[ARRAYS] = arrays
+def _payload(record: Any) -> bytes:
+    payload = record.get(PAYLOAD) if type(record) is ConfigRecord else None
+    if not isinstance(payload, bytes):
+        raise BadReply("malformed update: no sparse update that was asked for")
     return payload
 
 
-def float_names(record: ArrayRecord) -> list[str]:
-    """Return the names of the arrays that an update is made of: integer buffers are not."""
-    return [name for name, array in record.items() if np.dtype(array.dtype).kind == "f"]
+class _FlatModel:
+    """A model that clients were sent, as one vector of its float entries in their order."""
 
+    def __init__(self, record: ArrayRecord) -> None:
+        self.arrays = from_record(record)
+        self.floats = [name for name, a in self.arrays.items() if a.dtype.kind == "f"]
+        self.flat: Floats = np.concatenate([self.arrays[name].ravel() for name in self.floats])
+        self.bytes = record_bytes(record)
 
-def add_update(reference: ArrayRecord, payload: bytes) -> ArrayRecord:
-    """Return the reference plus a sparse update of its float entries, flattened in order."""
-    names = float_names(reference)
-    arrays = {name: view(array) for name, array in reference.items()}
-    flat = np.concatenate([arrays[name].ravel() for name in names])
-    size, indices, values = decode_pairs(payload)
-    if size != flat.size:
-        raise MalformedUpdate(f"an update of {size} entries for a model of {flat.size}")
-    flat[indices] += values
-    start = 0
-    for name in names:
-        shape, dtype = arrays[name].shape, arrays[name].dtype
-        stop = start + arrays[name].size
-        arrays[name] = flat[start:stop].reshape(shape).astype(dtype, copy=False)
-        start = stop
-    return to_record(arrays)
+    def plus(self, payload: bytes) -> Floats:
+        """Return the vector plus a sparse update of it."""
+        try:
+            size, indices, values = decode_pairs(payload)
+            if size != self.flat.size:
+                raise MalformedUpdate(f"an update of {size} entries for one of {self.flat.size}")
+        except MalformedUpdate as error:
+            raise BadReply(f"malformed update: {error}") from error
+        after = self.flat.copy()
+        after[indices] += values
+        return after
+
+    def arrays_of(self, rows: Floats, sent: "Sequence[_FlatModel]") -> dict[str, NDArray[Any]]:
+        """Return vectors as stacked arrays; integer buffers are those that were sent."""
+        stacks, start = {}, 0
+        for name, array in self.arrays.items():
+            if name in self.floats:
+                part = rows[:, start : start + array.size].reshape(len(rows), *array.shape)
+                stacks[name] = part.astype(array.dtype, copy=False)
+                start += array.size
+            else:
+                stacks[name] = np.stack([model.arrays[name] for model in sent])
+        return stacks

@@ -4,7 +4,7 @@ Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with
 section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,10 +20,11 @@ from ...core.log.events import Guided, StoragePlanned, StreamsStored
 from ...core.methods.ode import ode_settings
 from ...core.methods.stream import Stream
 from ...core.tasks import load_task
-from ...core.wire.arrays import checked_view, to_record
+from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
-from ...core.wire.records import attach, detach, entries, filled
+from ...core.wire.records import filled
 from ...core.wire.sizes import record_bytes
+from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..checks import check_room
@@ -113,6 +114,7 @@ class Streams(Layer):
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
         self._sizes = UsualSize(_FACTOR)  # of the estimates that clients report
+        self._estimates: dict[str, NDArray[np.float32]] = {}  # in this round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
@@ -150,11 +152,13 @@ class Streams(Layer):
             self._ask(server_round, grid, nodes, arrays)
         if self.plans:
             self._plan(server_round)
-        messages = list(super().configure_train(server_round, arrays, config, grid))
+        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
         if self.every_round:
-            busy = {message.metadata.dst_node_id for message in messages}
+            busy = set() if requests is None else set(requests.nodes)
             self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
-        return self._guide(server_round, messages) if self.plans else messages
+        if requests is None:
+            return []
+        return self._guide(server_round, requests) if self.plans else requests
 
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
@@ -163,25 +167,23 @@ class Streams(Layer):
         content: dict[str, Any] = {} if arrays is None else {ARRAYS: arrays}
         answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
         estimates: dict[str, NDArray[np.float32]] = {}
-        self.federation.readable(server_round, answers, lambda a: self._hear(a, estimates))
-        self.profiles.answered(self.federation.keys(answers), server_round)
+        self.federation.readable(server_round, answers, lambda row: self._hear(row, estimates))
+        answered = [node for table in answers for node in table.nodes]
+        self.profiles.answered(self.federation.keys(answered), server_round)
         self._report(estimates)
 
-    def _hear(self, reply: Message, estimates: dict[str, NDArray[np.float32]]) -> None:
-        """Take this layer's records out of a reply; :class:`BadReply` if they are invalid."""
-        key = self.federation.key_of(reply)
-        told = detach(reply, PLAN, ConfigRecord)
+    def _hear(self, row: Row, estimates: dict[str, NDArray[np.float32]]) -> None:
+        """Read this layer's records in a reply; :class:`BadReply` if they are invalid."""
+        key = self.federation.key(row.node)
+        told = row.config(PLAN)
         if told is not None or key not in self.profiles.told:
             self.profiles.hear(key, _checked_profile(told, self.num_classes))
-        estimate = detach(reply, ESTIMATE, ArrayRecord)
-        if estimate is not None and self.plans:
-            estimates[key] = self._checked_estimate(estimate)
+        if self.plans and row.has(ESTIMATE):
+            estimates[key] = self._checked_estimate(row)
 
-    def _checked_estimate(self, record: ArrayRecord) -> NDArray[np.float32]:
-        if list(record) != ["estimate"]:
-            raise BadReply("an estimate under another name")
+    def _checked_estimate(self, row: Row) -> NDArray[np.float32]:
         try:
-            estimate = checked_view(record["estimate"], self._like)
+            estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
         except ValueError as error:
             raise BadReply(f"estimate: {error}") from error
         size, most = float(np.linalg.norm(estimate.astype(np.float64))), self._sizes.most(_ABSURD)
@@ -224,37 +226,47 @@ class Streams(Layer):
                 )
             )
 
-    def _guide(self, server_round: int, messages: list[Message]) -> list[Message]:
+    def _guide(self, server_round: int, requests: Requests) -> Requests:
         """Add the plan and the estimate to training messages."""
         estimate = self.gradient.estimate
-        record = to_record({"estimate": estimate.astype(np.float32)}) if estimate.ndim else None
         sent = 0
-        for message in messages:
-            key = self.federation.key(message.metadata.dst_node_id)
-            if self.plan.class_weights:
-                told: dict[str, Any] = {"class-weights": self.plan.class_weights}
-                if any(self.plan.quota.get(key, ())):  # else its labels are not known yet
-                    told["quota"] = self.plan.quota[key]
-                plan = filled(ConfigRecord, told)
-                attach(message, PLAN, plan)
-                sent += record_bytes(plan)
-            if record is not None:
-                attach(message, ESTIMATE, record)
-                sent += record_bytes(record)
+        if self.plan.class_weights:
+            plans = [self._plan_of(key) for key in self.federation.keys(requests.nodes)]
+            requests.put_column(PLAN, plans)
+            sent += sum(map(record_bytes, plans))
+        if estimate.ndim:
+            record = to_record({"estimate": estimate.astype(np.float32)})
+            requests.put(ESTIMATE, record)
+            sent += len(requests) * record_bytes(record)
         self.federation.note(Guided(round=server_round, layer="streams", bytes_down=sent))
-        return messages
+        return requests
+
+    def _plan_of(self, key: str) -> ConfigRecord:
+        told: dict[str, Any] = {"class-weights": self.plan.class_weights}
+        if any(self.plan.quota.get(key, ())):  # else its labels are not known yet
+            told["quota"] = self.plan.quota[key]
+        return filled(ConfigRecord, told)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate, and take in what clients say of their streams."""
-        estimates: dict[str, NDArray[np.float32]] = {}
-        sound = self.federation.sound(server_round, replies, lambda r: self._hear(r, estimates))
-        result = super().aggregate_train(server_round, sound)
+        self._estimates = {}
+        result = super().aggregate_train(server_round, replies)
         if not self.exact:
-            self._report(estimates)
+            self._report(self._estimates)
         self._note(server_round)
         return result
+
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Take out what clients say of their streams."""
+        sound = self.federation.read_rows(
+            server_round, replies, lambda row: self._hear(row, self._estimates)
+        )
+        sound.take(PLAN)
+        sound.take(ESTIMATE)
+        sound.drop(ESTIMATE)
+        return sound
 
     def _note(self, server_round: int) -> None:
         here = self.profiles.here()
@@ -289,9 +301,9 @@ class Streams(Layer):
         self._sizes.load(state["sizes"])
 
 
-def _checked_profile(record: ConfigRecord | None, num_classes: int) -> dict[str, Any]:
+def _checked_profile(told: Mapping[str, Any] | None, num_classes: int) -> dict[str, Any]:
     """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
-    said: dict[str, Any] = {} if record is None else dict(entries(record))
+    said = told or {}
     for name in ("velocity", "stored"):
         column = said.get(name)
         if not isinstance(column, list) or len(column) != num_classes:

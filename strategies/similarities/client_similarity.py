@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
@@ -16,14 +16,14 @@ from ...core.log.events import SimilarityFound, SupportsFetched
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.tasks import load_task
-from ...core.wire.arrays import checked_arrays, flat_floats, from_record
+from ...core.wire.arrays import flat_floats, from_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, HISTOGRAM, SUMMARY
-from ...core.wire.records import record_at
+from ...core.wire.tables import Row
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.cosine import cosine_matrix
 from ...selectors.similarities.euclidean import euclidean_matrix
 from ...selectors.similarities.histograms import histogram_similarity
-from ..federation.observations import answered, metrics_in
+from ..federation.observations import answered
 
 Matrix = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class ClientSimilarity:
         """Return what a config describes."""
         return cls()
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take what a reply brings, if anything; ValueError if that makes no sense."""
         raise NotImplementedError
 
@@ -106,12 +106,10 @@ class Cosine(ClientSimilarity):
         super().__init__()
         self._projection: Projection | None = None
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the update of a client."""
-        after = record_at(reply.content, ARRAYS, ArrayRecord)
-        if after is None:
-            raise ValueError("no model in the reply")
-        update = flat_floats(checked_arrays(after, sent)) - flat_floats(from_record(sent))
+        before = from_record(sent)
+        update = flat_floats(row.arrays(ARRAYS, before)) - flat_floats(before)
         self.told[key] = update if update.size <= LONGEST else self._sketch(update)
 
     def _sketch(self, update: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -152,11 +150,14 @@ class Oracle(ClientSimilarity):
         """Return what a config describes."""
         return cls(load_task(config.task_spec()).num_classes)
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the histogram, if the reply is the answer to a question for it."""
-        if HISTOGRAM not in metrics_in(reply):
+        if HISTOGRAM not in row.metrics:
             return
-        counts = np.asarray(answered(HISTOGRAM, labels=self.labels)(reply), dtype=np.float64)
+        values, wrong = answered(HISTOGRAM, labels=self.labels)(row.table)
+        if row.place in wrong:
+            raise ValueError(wrong[row.place])
+        counts = np.asarray(values[row.place], dtype=np.float64)
         if not counts.any():
             raise ValueError("a histogram of no samples: it cannot be compared")
         self.told[key] = counts

@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.learning.fisher import trainable_shapes
 from ...core.tasks import load_task
 from ...core.wire.keys import PAYLOAD, SUPPORT
-from ...core.wire.records import record_at
 from ...core.wire.supports import (
     MalformedSupport,
     decode_signed_support,
@@ -20,6 +18,7 @@ from ...core.wire.supports import (
     encode_support,
     model_tag,
 )
+from ...core.wire.tables import Row
 from ...selectors.similarities.signed_overlap import signed_codes
 
 
@@ -36,14 +35,13 @@ class SupportReader:
         self.size = sum(math.prod(shape) for shape in shapes.values())
         self.tag = model_tag(shapes)
 
-    def read(self, reply: Message) -> NDArray[np.int64]:
+    def read(self, row: Row) -> NDArray[np.int64]:
         """Return the support in a reply; ValueError if it is missing or of another model."""
-        return decode_support(self.payload(reply), self.size, self.tag)
+        return decode_support(self.payload(row), self.size, self.tag)
 
-    def payload(self, reply: Message) -> bytes:
+    def payload(self, row: Row) -> bytes:
         """Return the bytes of the support in a reply."""
-        record = record_at(reply.content, SUPPORT, ConfigRecord)
-        payload = record.get(PAYLOAD) if record is not None else None
+        payload = (row.config(SUPPORT) or {}).get(PAYLOAD)
         if not isinstance(payload, bytes):
             raise MalformedSupport("no support in the reply")
         return payload
@@ -58,9 +56,9 @@ class SupportReader:
 class SignedSupportReader(SupportReader):
     """Reads supports with signs out of replies, as codes."""
 
-    def read(self, reply: Message) -> NDArray[np.int64]:
+    def read(self, row: Row) -> NDArray[np.int64]:
         """Return the codes of the support in a reply."""
-        return signed_codes(*decode_signed_support(self.payload(reply), self.size, self.tag))
+        return signed_codes(*decode_signed_support(self.payload(row), self.size, self.tag))
 
 
 def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:

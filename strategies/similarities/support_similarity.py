@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.log.events import SupportsFetched
 from ...core.methods.ios import Ios
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
-from ...core.wire.records import record_at
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
+from ...core.wire.tables import Row
 from ...selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from ...selectors.similarities.minhash import MinHashIndex
 from ...selectors.similarities.signature_overlaps import (
@@ -55,10 +55,10 @@ class SupportSimilarity(ClientSimilarity):
         exact, ios = cls(cls.reads(parameter_shapes(config))), config[Ios]
         return SignatureSimilarity(exact, ios.hashes, ios.bands) if ios.signatures else exact
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the support of a client; one of another model is refused."""
-        if SUPPORT in reply.content:  # else nothing matters to it
-            self.told[key] = self.reader.read(reply)
+        if row.has(SUPPORT):  # else nothing matters to it
+            self.told[key] = self.reader.read(row)
 
     def matrix(self, keys: Sequence[str]) -> Matrix:
         """Return the overlaps of all pairs."""
@@ -122,26 +122,26 @@ class SignatureSimilarity(ClientSimilarity):
         self.supports: dict[str, NDArray[np.int64]] = {}  # fetched, and still what was signed
         self._fetched: list[str] = []  # since the last journal entry
 
-    def hear(self, key: str, reply: Message, sent: ArrayRecord) -> None:
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take a signature, or the support that was asked for."""
-        if SUPPORT not in reply.content:  # nothing matters to it
+        if not row.has(SUPPORT):  # nothing matters to it
             return
-        record = record_at(reply.content, SUPPORT, ConfigRecord)
-        if record is not None and PAYLOAD in record:
-            support = self.reader.read(reply)
+        told = row.config(SUPPORT) or {}
+        if PAYLOAD in told:
+            support = self.reader.read(row)
             if key in self.told:
                 self.supports[key] = support
                 self._fetched.append(key)
             return
-        payload = record.get(SIGNATURE) if record is not None else None
+        payload = told.get(SIGNATURE)
         if not isinstance(payload, bytes):
             raise MalformedSupport("no signature in the reply")
-        told = decode_signature(payload)
-        told.check_model(self.reader.size, self.reader.tag)
-        self.index.add_signature(key, told.signature)
-        if key in self.told and not np.array_equal(self.told[key], told.signature):
+        signed = decode_signature(payload)
+        signed.check_model(self.reader.size, self.reader.tag)
+        self.index.add_signature(key, signed.signature)
+        if key in self.told and not np.array_equal(self.told[key], signed.signature):
             self.supports.pop(key, None)  # it was of another round
-        self.told[key], self.counts[key] = told.signature, told.count
+        self.told[key], self.counts[key] = signed.signature, signed.count
 
     def missing(self, keys: Sequence[str]) -> list[str]:
         """Return the clients of candidate pairs whose supports are not held."""

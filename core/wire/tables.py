@@ -1,0 +1,620 @@
+"""A round is a table: what many clients are sent, and what they answer, one row a client.
+
+What is sent is one shared content plus columns in which clients differ (:class:`Requests`); what
+comes back is columns (:class:`Replies`): stacked arrays, metrics, records by name. Layers, handlers
+and hooks work on tables. A device is a table of one row, and a reply that arrives alone is one more
+table (:class:`ReplyStream`). Flower's messages are made at the border: when something really
+travels, or when a strategy that is not ours looks at it.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from .arrays import checked_view, from_record, to_record
+from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
+from .records import (
+    answered_id,
+    copies_to,
+    entries,
+    filled,
+    node_of,
+    replies_to,
+    sender_of,
+)
+from .sizes import record_bytes, value_bytes
+
+Record = ArrayRecord | ConfigRecord | MetricRecord
+Arrays = Mapping[str, NDArray[Any]]
+
+_OURS = (CONTROL, ESTIMATE, TARGETS)  # array records that are not the model
+
+
+class _Table(Sequence[Message]):
+    """Rows that can be read as Flower's messages, which are made on first need."""
+
+    nodes: Sequence[int]
+
+    def __init__(self) -> None:
+        self._made: list[Message] | None = None
+
+    def _make(self) -> list[Message]:
+        raise NotImplementedError
+
+    def messages(self) -> list[Message]:
+        """Return the rows as messages, the same ones every time."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @overload
+    def __getitem__(self, row: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[Message]: ...
+
+    def __getitem__(self, row: int | slice) -> Message | list[Message]:
+        return self.messages()[row]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+class Requests(_Table):
+    """What clients are sent.
+
+    Parameters
+    ----------
+    message : Message
+        What all are sent, and its envelope; it becomes a part of this.
+    nodes : sequence of int
+        The clients.
+    own : mapping of str to list, optional
+        Records in which they differ, one per client; None where a client gets none.
+
+    Examples
+    --------
+    >>> from .flower_private import TaskIdentity
+    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    >>> sent = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
+    >>> sent.put("plan", ConfigRecord({"label": 3}), rows=[1])
+    >>> len(sent), sent.kind, sent.record("plan", 0), sent.record("plan", 1)
+    (2, 'train', None, {'label': 3})
+    >>> [(m.metadata.dst_node_id, list(m.content)) for m in sent]
+    [(7, []), (8, ['plan'])]
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        nodes: Sequence[int],
+        own: Mapping[str, list[Record | None]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.message = message
+        self.nodes = nodes
+        self.own = dict(own or {})
+        self.ids: list[str] = []  # of the messages, once they have been sent
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> "Requests | None":
+        """Return messages of one kind as a table; None if there are none.
+
+        A table whose messages somebody has looked at is made anew, since they may have changed.
+        """
+        if isinstance(messages, Requests) and messages._made is None:
+            return messages if len(messages) else None
+        rows = list(messages)
+        if not rows:
+            return None
+        contents = [entries(message.content) for message in rows]
+        names = dict.fromkeys(name for content in contents for name in content)
+        shared, own = dict[str, Record](), dict[str, list[Record | None]]()
+        for name in names:
+            column = [content.get(name) for content in contents]
+            if all(record is column[0] for record in column):
+                shared[name] = column[0]
+            else:
+                own[name] = column
+        first = rows[0]
+        first_content, first.content = first.content, filled(RecordDict, shared)
+        envelope = copies_to(first, [node_of(first)])[0]
+        first.content = first_content
+        table = cls(envelope, [node_of(message) for message in rows], own)
+        table.ids = [message.metadata.message_id for message in rows]
+        return table
+
+    @classmethod
+    def joined(cls, parts: Sequence["Requests"]) -> "Requests | None":
+        """Return several tables of one kind as one, in their order; None if there are none.
+
+        Records that all rows share stay shared.
+        """
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        columns = [{**part.shared, **part.own} for part in parts]
+        names = dict.fromkeys(name for column in columns for name in column)
+        shared, own = dict[str, Record](), dict[str, list[Record | None]]()
+        for name in names:
+            first = parts[0].shared.get(name)
+            if first is not None and all(part.shared.get(name) is first for part in parts):
+                shared[name] = first
+            else:
+                own[name] = [record for part in parts for record in part.column(name)]
+        whole = parts[0].message
+        whole.content = filled(RecordDict, shared)
+        return cls(whole, [node for part in parts for node in part.nodes], own)
+
+    @property
+    def kind(self) -> str:
+        """The kind of message."""
+        return self.message.metadata.message_type
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The records that all are sent, for reading only."""
+        return entries(self.message.content)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings that the first row is sent, which are most often those of all."""
+        record = self.record(CONFIG, 0)
+        return {} if record is None else entries(record)
+
+    def record(self, name: str, row: int) -> Any:
+        """Return a record of one row; None if it has none of that name."""
+        return self.own[name][row] if name in self.own else self.shared.get(name)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a record of all rows."""
+        return self.own[name] if name in self.own else [self.shared.get(name)] * len(self)
+
+    def put(self, name: str, record: Record, rows: Iterable[int] | None = None) -> None:
+        """Send a record to all, or to some rows."""
+        if rows is None:
+            self.own.pop(name, None)
+            self.message.content = filled(RecordDict, {**self.shared, name: record})
+        else:
+            self.own[name] = list(self.column(name))
+            for row in rows:
+                self.own[name][row] = record
+        self._made = None
+
+    def put_column(self, name: str, column: Sequence[Record | None]) -> None:
+        """Send every row a record of its own, or none."""
+        self.own[name] = list(column)
+        self._made = None
+
+    def content(self, row: int) -> dict[str, Any]:
+        """Return the records of one row."""
+        if not self.own:
+            return dict(self.shared)
+        mine = {name: column[row] for name, column in self.own.items()}
+        return {name: r for name, r in {**self.shared, **mine}.items() if r is not None}
+
+    def select(self, rows: Sequence[int]) -> "Requests":
+        """Return some of the rows, in this order."""
+        own = {name: [column[row] for row in rows] for name, column in self.own.items()}
+        table = Requests(self.message, [self.nodes[row] for row in rows], own)
+        table.ids = [self.ids[row] for row in rows] if self.ids else []
+        return table
+
+    def row_bytes(self) -> list[int]:
+        """Return the bytes of the values that each row is sent."""
+        sizes: dict[int, int] = {}  # most rows share a record
+
+        def size(record: Record | None) -> int:
+            if record is None:
+                return 0
+            if id(record) not in sizes:
+                sizes[id(record)] = record_bytes(record)
+            return sizes[id(record)]
+
+        common = sum(size(r) for name, r in self.shared.items() if name not in self.own)
+        if not self.own:
+            return [common] * len(self)
+        return [common + sum(map(size, row)) for row in zip(*self.own.values(), strict=True)]
+
+    def expire_after(self, seconds: float) -> None:
+        """Give all messages a time to live."""
+        self.message.metadata.ttl = seconds
+        for message in self._made or ():
+            message.metadata.ttl = seconds
+
+    def _make(self) -> list[Message]:
+        messages = copies_to(self.message, self.nodes)
+        for row, message in enumerate(messages):
+            if self.own:
+                message.content = filled(RecordDict, self.content(row))
+            if self.ids:
+                message.metadata.__dict__["_message_id"] = self.ids[row]
+        return messages
+
+
+class Replies(_Table):
+    """What clients answer, one row a client.
+
+    Attributes
+    ----------
+    nodes : list of int
+        Who answered.
+    asked : list of str
+        The messages that they answer, by id.
+    clients : list of str
+        What they call themselves; empty where they did not say.
+    metrics : dict of str to list
+        A number, or a list of numbers, per row; None in a row that has none.
+    stacks : dict of str to dict of str to array
+        Array records by name; the first axis of each array is the row.
+    records : dict of str to list
+        All other records, and arrays that were not looked at yet; None in a row that has none.
+    faults : dict of int to str
+        Rows that are no sound reply whatever is asked, and why.
+    assignments : list
+        What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[int],
+        asked: Sequence[str],
+        clients: Sequence[str],
+        metrics: Mapping[str, list[Any]],
+        stacks: Mapping[str, dict[str, NDArray[Any]]] | None = None,
+        records: Mapping[str, list[Any]] | None = None,
+        *,
+        note: str = "",
+        envelope: Message | None = None,
+    ) -> None:
+        super().__init__()
+        self.nodes = list(nodes)
+        self.asked = list(asked)
+        self.clients = list(clients)
+        self.metrics = dict(metrics)
+        self.stacks = dict(stacks or {})
+        self.records = dict(records or {})
+        self.faults: dict[int, str] = {}
+        self.assignments: list[Any] = []
+        self.note = note
+        self._envelope = envelope  # a message that one of them answers
+        self._came: list[Message] = []  # as messages, where they came as such
+
+    @classmethod
+    def of(cls, reply: Message) -> "Replies":
+        """Return one reply as a table of one row."""
+        metrics: dict[str, list[Any]] = {}
+        records: dict[str, list[Any]] = {}
+        found = 0
+        models = []
+        for name, record in entries(reply.content).items():
+            if type(record) is MetricRecord:
+                found += 1
+                metrics = {key: [value] for key, value in entries(record).items()}
+            else:
+                records[name] = [record]
+                if type(record) is ArrayRecord and name not in _OURS:
+                    models.append(name)
+        if ARRAYS not in records and len(models) == 1:  # an app of somebody's names it as it likes
+            records = {ARRAYS if name == models[0] else name: c for name, c in records.items()}
+        client = records.get(CLIENT, [None])[0]
+        key = entries(client).get(CLIENT_KEY) if type(client) is ConfigRecord else ""
+        table = cls(
+            [sender_of(reply)],
+            [answered_id(reply)],
+            [key if isinstance(key, str) else ""],
+            metrics,
+            records=records,
+        )
+        if found != 1:
+            table.faults[0] = f"{found} metric records instead of one"
+        table._made = table._came = [reply]
+        return table
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The trained models, stacked."""
+        return self.stack(ARRAYS)
+
+    def stack(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a record in all rows, stacked; none if it is in none of them.
+
+        They must fit each other, as those do that went through :meth:`fitting`.
+        """
+        if name not in self.stacks and name in self.records:
+            rows = [from_record(record) for record in self.records[name]]
+            self.stacks[name] = {key: _stacked([row[key] for row in rows]) for key in rows[0]}
+            del self.records[name]
+        return self.stacks.get(name, {})
+
+    def fitting(self, name: str, like: Arrays) -> dict[int, str]:
+        """Stack the arrays of a record that are like others; return the rows that are not, and why.
+
+        What came by wire names a shape of its own: it is compared before anything is allocated.
+        Rows that do not fit are zero.
+        """
+        if name in self.stacks:
+            reason = _misfit(self.stacks[name], like)
+            return dict.fromkeys(range(len(self)), reason) if reason else {}
+        column = self.records.get(name, [None] * len(self))
+        wrong: dict[int, str] = {}
+        rows: list[Arrays] = []
+        for row, record in enumerate(column):
+            try:
+                rows.append(_checked(record, like))
+            except ValueError as error:
+                wrong[row] = str(error)
+                rows.append({key: np.zeros_like(array) for key, array in like.items()})
+        if len(wrong) < len(self):
+            self.stacks[name] = {key: _stacked([row[key] for row in rows]) for key in like}
+            self.records.pop(name, None)
+        return wrong
+
+    def rows(self) -> Iterator["Row"]:
+        """Return the rows one by one."""
+        return (Row(self, place) for place in range(len(self)))
+
+    def has(self, name: str) -> bool:
+        """Return whether any row has a record of that name."""
+        return name in self.stacks or any(r is not None for r in self.records.get(name, ()))
+
+    def take(self, name: str) -> list[Any]:
+        """Take a column of records out; None in rows that have none."""
+        self._made = None
+        return self.records.pop(name, [None] * len(self))
+
+    def drop(self, name: str) -> None:
+        """Take the arrays of a record out."""
+        self._made = None
+        self.stacks.pop(name, None)
+
+    def take_metric(self, name: str) -> list[Any] | None:
+        """Take a column of metrics out; None if no row has it."""
+        if name not in self.metrics:
+            return None
+        self._made = None
+        return self.metrics.pop(name)
+
+    def put(self, name: str, stack: dict[str, NDArray[Any]]) -> None:
+        """Put arrays in place of those of a record."""
+        self._made = None
+        self.records.pop(name, None)
+        self.stacks[name] = stack
+
+    def set_metric(self, name: str, values: list[Any]) -> None:
+        """Put a column of metrics in place of another."""
+        self._made = None
+        self.metrics[name] = values
+
+    def select(self, rows: Sequence[int]) -> "Replies":
+        """Return some of the rows, in this order."""
+        if list(rows) == list(range(len(self))):
+            return self
+        places = np.asarray(rows, dtype=np.int64)
+        table = Replies(
+            [self.nodes[row] for row in rows],
+            [self.asked[row] for row in rows],
+            [self.clients[row] for row in rows],
+            {name: [values[row] for row in rows] for name, values in self.metrics.items()},
+            {n: {k: a[places] for k, a in stack.items()} for n, stack in self.stacks.items()},
+            {name: [column[row] for row in rows] for name, column in self.records.items()},
+            note=self.note,
+            envelope=self._envelope,
+        )
+        table.faults = {i: self.faults[row] for i, row in enumerate(rows) if row in self.faults}
+        table.assignments = [self.assignments[row] for row in rows] if self.assignments else []
+        if self._made is not None:
+            table._made = [self._made[row] for row in rows]
+        table._came = [self._came[row] for row in rows] if self._came else []
+        return table
+
+    def without(self, rows: Iterable[int]) -> "Replies":
+        """Return all rows but some."""
+        left_out = set(rows)
+        if not left_out:
+            return self
+        return self.select([row for row in range(len(self)) if row not in left_out])
+
+    def row_bytes(self) -> list[int]:
+        """Return the bytes of the values of each row."""
+        sizes = np.zeros(len(self), dtype=np.int64)
+        for stack in self.stacks.values():
+            sizes += sum(array.nbytes // max(1, len(array)) for array in stack.values())
+        for column in self.records.values():
+            sizes += [0 if record is None else record_bytes(record) for record in column]
+        for values in self.metrics.values():
+            if type(values[0]) is float:
+                sizes += 8
+            else:
+                sizes += [0 if value is None else value_bytes(value) for value in values]
+        if CLIENT not in self.records:
+            sizes += [len(client.encode()) for client in self.clients]
+            sizes += len(self.note.encode())
+        return sizes.tolist()
+
+    def name_bytes(self) -> int:
+        """Return the most bytes of all names in a row: a client may fill them."""
+        names = sum(len(n) + sum(map(len, stack)) for n, stack in self.stacks.items())
+        names += sum(map(len, self.metrics)) + len(METRICS)
+        for name, column in self.records.items():
+            held = (len("".join(entries(record))) for record in column if record is not None)
+            names += len(name) + max(held, default=0)
+        return names
+
+    def content(self, row: int) -> dict[str, Any]:
+        """Return the records of one row."""
+        content: dict[str, Any] = {}
+        if CLIENT not in self.records:
+            said = {CLIENT_KEY: self.clients[row]} | ({NOTE: self.note} if self.note else {})
+            content[CLIENT] = filled(ConfigRecord, said)
+        for name, column in self.records.items():
+            if column[row] is not None:
+                content[name] = column[row]
+        for name, stack in self.stacks.items():
+            content[name] = to_record({key: array[row] for key, array in stack.items()})
+        held = {name: values[row] for name, values in self.metrics.items()}
+        held = {name: value for name, value in held.items() if value is not None}
+        content[METRICS] = filled(MetricRecord, held)
+        return content
+
+    def _make(self) -> list[Message]:
+        contents = [filled(RecordDict, self.content(row)) for row in range(len(self))]
+        if self._came:
+            replies = [copy.copy(reply) for reply in self._came]
+            for reply, content in zip(replies, contents, strict=True):
+                reply.content = content
+            return replies
+        assert self._envelope is not None, "replies that answer nothing cannot be messages"
+        envelopes = copies_to(self._envelope, self.nodes)
+        for message, asked in zip(envelopes, self.asked, strict=True):
+            message.metadata.__dict__["_message_id"] = asked
+        return replies_to(envelopes, contents)
+
+    def envelope(self) -> Message:
+        """Return a reply without content, in the name of all, for somebody to fill."""
+        if self._came:
+            reply = copy.copy(self._came[0])
+            reply.content = RecordDict()
+            return reply
+        assert self._envelope is not None, "replies that answer nothing cannot be messages"
+        return Message(RecordDict(), reply_to=self._envelope)
+
+
+class Row:
+    """What one client answered: a row of :class:`Replies`, for what is naturally read one by one.
+
+    >>> both = Replies([7, 8], ["", ""], ["", ""], {"loss": [0.5, None]})
+    >>> [row.metrics for row in both.rows()]
+    [{'loss': 0.5}, {}]
+    """
+
+    __slots__ = ("place", "table")
+
+    def __init__(self, table: Replies, place: int) -> None:
+        self.table = table
+        self.place = place
+
+    @property
+    def node(self) -> int:
+        """Who answered."""
+        return self.table.nodes[self.place]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Its metrics."""
+        columns, place = self.table.metrics, self.place
+        return {name: c[place] for name, c in columns.items() if c[place] is not None}
+
+    def config(self, name: str) -> dict[str, Any] | None:
+        """Return a record of plain values; None if there is none of that name and kind."""
+        column = self.table.records.get(name)
+        record = None if column is None else column[self.place]
+        return entries(record) if type(record) is ConfigRecord else None
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a record of that name, of whatever kind."""
+        column = self.table.records.get(name)
+        return name in self.table.stacks or (column is not None and column[self.place] is not None)
+
+    def arrays(self, name: str, like: Arrays) -> Arrays:
+        """Return arrays that are like others and finite; ValueError if they are not."""
+        if name in self.table.stacks:
+            stack = self.table.stacks[name]
+            if reason := _misfit(stack, like):
+                raise ValueError(reason)
+            arrays: Arrays = {key: array[self.place] for key, array in stack.items()}
+        else:
+            column = self.table.records.get(name)
+            arrays = _checked(None if column is None else column[self.place], like)
+        for key, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"array {key}: values that are not finite")
+        return arrays
+
+
+class ReplyStream(Iterable[Message]):
+    """Replies as they arrive: tables of one or many rows, to be read once."""
+
+    def __init__(self, tables: Iterable[Replies]) -> None:
+        self.tables = tables
+
+    def __iter__(self) -> Iterator[Message]:
+        return (message for table in self.tables for message in table)
+
+    def through(self, step: Callable[[Replies], Replies]) -> "ReplyStream":
+        """Return what a step makes of each table; empty ones are left out."""
+        return ReplyStream(table for table in map(step, self.tables) if len(table))
+
+
+def tables_in(replies: Iterable[Message]) -> Iterable[Replies]:
+    """Return replies as tables; errors, which were counted where they arrived, are left out."""
+    if isinstance(replies, ReplyStream):
+        return replies.tables
+    if isinstance(replies, Replies):
+        return [replies]
+    return (Replies.of(reply) for reply in replies if not reply.has_error())
+
+
+def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return rows[0][None] if len(rows) == 1 else np.stack(rows)
+
+
+def _misfit(stack: Arrays, like: Arrays) -> str:
+    """Return in what a stack differs from one row of another; nothing if in nothing."""
+    if stack.keys() != like.keys():
+        return f"other array names than the model's: {sorted(stack.keys() ^ like.keys())[:5]}"
+    for name, array in stack.items():
+        if array.dtype != like[name].dtype or array.shape[1:] != like[name].shape:
+            found = f"{array.dtype}{list(array.shape[1:])}"
+            return f"array {name}: {found} instead of {like[name].dtype}{list(like[name].shape)}"
+    return ""
+
+
+def _checked(record: Any, like: Arrays) -> Arrays:
+    if type(record) is not ArrayRecord:
+        raise ValueError("0 array records instead of one")
+    arrays = entries(record)
+    if arrays.keys() != like.keys():
+        odd = sorted(arrays.keys() ^ like.keys())
+        raise ValueError(f"other array names than the model's: {odd[:5]}")
+    checked = {}
+    for name, array in arrays.items():
+        try:
+            checked[name] = checked_view(array, like[name])
+        except ValueError as error:
+            raise ValueError(f"array {name}: {error}") from error
+    return checked
+
+
+class Arrivals(Iterable[Message]):
+    """What a runtime has for messages that were sent: tables of replies, and errors.
+
+    >>> list(Arrivals([], []))
+    []
+    """
+
+    def __init__(self, tables: list[Replies], errors: list[Message]) -> None:
+        self.tables = tables
+        self.errors = errors
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> "Arrivals":
+        """Return messages, as any of Flower's grids hands them out, as arrivals."""
+        if isinstance(messages, Arrivals):
+            return messages
+        if isinstance(messages, Replies):
+            return cls([messages], [])
+        replies = list(messages)
+        tables = [Replies.of(reply) for reply in replies if not reply.has_error()]
+        return cls(tables, [reply for reply in replies if reply.has_error()])
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from (message for table in self.tables for message in table)
+        yield from self.errors

@@ -1,0 +1,170 @@
+"""A weighted mean of models and metrics, summed as replies arrive."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from ...core.wire.arrays import to_record
+from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
+from ...core.wire.records import filled
+from ...core.wire.tables import Replies
+
+_TERMS = 2**17  # values of small arrays that are summed at once
+
+
+class _Terms:
+    """A weighted sum of arrays, in double precision.
+
+    A few terms are gathered before they are added. Small arrays of a hundred clients are then one
+    addition, and the sum is the same to the last bit as that of adding one by one.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        size = math.prod(shape)
+        self._rows = np.empty((max(2, min(128, _TERMS // max(1, size))), *shape))
+        self._filled = 0
+        self._scalar = size == 1
+
+    def add(self, array: NDArray[Any], weight: float) -> None:
+        """Add an array, as often as ``weight`` says."""
+        if self._filled == len(self._rows):
+            self._rows[0] = self.sum()
+            self._filled = 1
+        np.multiply(array, weight, out=self._rows[self._filled, ...], dtype=np.float64)
+        self._filled += 1
+
+    def add_stack(self, stack: NDArray[Any], weights: NDArray[np.float64]) -> None:
+        """Add the arrays along the first axis, each as often as its weight says."""
+        weights = weights.reshape(-1, *(1 for _ in stack.shape[1:]))
+        start = 0
+        while start < len(stack):
+            if self._filled == len(self._rows):
+                self._rows[0] = self.sum()
+                self._filled = 1
+            end = min(len(stack), start + len(self._rows) - self._filled)
+            free = self._rows[self._filled : self._filled + end - start]
+            np.multiply(stack[start:end], weights[start:end], out=free, dtype=np.float64)
+            self._filled += end - start
+            start = end
+
+    def sum(self) -> NDArray[np.float64]:
+        """Return the sum so far."""
+        terms = self._rows[: self._filled]
+        # Of scalars, numpy would add halves of halves.
+        return np.asarray(terms.cumsum(axis=0)[-1] if self._scalar else np.add.reduce(terms))
+
+
+def _one_by_one(terms: NDArray[np.float64], start: float) -> float:
+    """Return a sum in the order of its terms; numpy's own adds halves of halves."""
+    return float(np.add.accumulate(np.concatenate([[start], terms]))[-1])
+
+
+class RunningMean:
+    """A weighted mean of named arrays and of metrics, summed in double precision.
+
+    >>> mean = RunningMean()
+    >>> mean.add({"w": np.array([1.0, 3.0], np.float32)}, {"loss": 1.0}, weight=1)
+    >>> mean.add({"w": np.array([4.0, 0.0], np.float32)}, {"loss": 4.0}, weight=2)
+    >>> mean.arrays["w"].tolist(), mean.metrics
+    ([3.0, 1.0], {'loss': 3.0})
+    """
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self._terms: dict[str, _Terms] = {}
+        self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        self._metrics: dict[str, tuple[float, float]] = {}
+
+    def add_stack(
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        metrics: Mapping[str, Sequence[Any]],
+        weights: Sequence[float],
+    ) -> None:
+        """Add the arrays and metrics of many clients, the first axis being the client.
+
+        The result is that of adding one after the other, to the last bit. Integers are not
+        averaged, the largest wins. Metrics that are lists are left out.
+        """
+        column = np.array(weights, dtype=np.float64)
+        self.weight = _one_by_one(column, self.weight)
+        for name, stack in arrays.items():
+            self._dtypes[name] = stack.dtype
+            if stack.dtype.kind == "f":
+                if name not in self._terms:
+                    self._terms[name] = _Terms(stack.shape[1:])
+                self._terms[name].add_stack(stack, column)
+            else:
+                largest = stack.max(axis=0)
+                self._largest[name] = np.maximum(self._largest.get(name, largest), largest)
+        for name, values in metrics.items():
+            told = [row for row, value in enumerate(values) if isinstance(value, int | float)]
+            if not told:
+                continue
+            counts, numbers = column, np.array([values[row] for row in told], dtype=np.float64)
+            if len(told) < len(values):
+                counts = column[told]
+            total, of = self._metrics.get(name, (0.0, 0.0))
+            self._metrics[name] = (_one_by_one(counts * numbers, total), _one_by_one(counts, of))
+
+    def add(
+        self, arrays: dict[str, NDArray[Any]], metrics: dict[str, Any], *, weight: float
+    ) -> None:
+        """Add one client's arrays and scalar metrics."""
+        self.weight += weight
+        for name, array in arrays.items():
+            if array.dtype.kind != "f":
+                self._dtypes[name] = array.dtype
+                seen = self._largest.get(name, array)
+                self._largest[name] = np.maximum(seen, array)
+            else:
+                terms = self._terms.get(name)
+                if terms is None:
+                    self._dtypes[name] = array.dtype
+                    terms = self._terms[name] = _Terms(array.shape)
+                terms.add(array, weight)
+        for name, value in metrics.items():
+            if not isinstance(value, list):
+                total, of = self._metrics.get(name, (0.0, 0.0))
+                self._metrics[name] = (total + weight * value, of + weight)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The mean of each array, in its own dtype."""
+        return {
+            name: np.asarray(
+                (
+                    self._largest[name]
+                    if name in self._largest
+                    else self._terms[name].sum() / self.weight
+                ),
+                dtype=dtype,
+            )
+            for name, dtype in self._dtypes.items()
+        }
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The mean of each metric over those who reported it."""
+        return {name: total / of for name, (total, of) in self._metrics.items()}
+
+
+def mean_of(tables: Iterable[Replies], *, equal_weights: bool = False) -> Message | None:
+    """Return one reply that carries the weighted mean of all, or none if there are none."""
+    mean, reply = RunningMean(), None
+    for table in tables:
+        metrics: dict[str, Sequence[Any]] = dict(table.metrics)
+        weights = metrics.pop(NUM_EXAMPLES)
+        mean.add_stack(table.arrays, metrics, [1.0] * len(table) if equal_weights else weights)
+        reply = reply or table.envelope()  # tables go as they come: only one is held at a time
+    if reply is None or mean.weight <= 0:
+        return None
+    totals = {**mean.metrics, NUM_EXAMPLES: mean.weight}
+    content = {ARRAYS: to_record(mean.arrays), METRICS: filled(MetricRecord, totals)}
+    reply.content = filled(RecordDict, content)
+    return reply
