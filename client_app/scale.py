@@ -9,15 +9,17 @@ from collections.abc import Sequence
 
 from flwr.app import ConfigRecord, Context, Message
 
-from ..core.wire.broadcast import Broadcast
 from ..core.wire.keys import CONFIG, SCALE
 from ..core.wire.records import entries, record_at
+from ..core.wire.tables import Requests
 
 
 def with_scale(messages: Sequence[Message], contexts: Sequence[Context]) -> Sequence[Context]:
     """Return contexts whose run config has the numbers that inputs are scaled by, if any came."""
-    content = messages.content if isinstance(messages, Broadcast) else messages[0].content
-    record = record_at(content, CONFIG, ConfigRecord)
+    if isinstance(messages, Requests):
+        record = messages.record(CONFIG, 0)
+    else:
+        record = record_at(messages[0].content, CONFIG, ConfigRecord)
     scale = None if record is None else entries(record).get(SCALE)
     if not scale:
         return contexts

@@ -30,7 +30,6 @@ from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation.federation import Federation
-from .buffered_grid import BufferedGrid
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
@@ -42,7 +41,7 @@ from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop
 from .parallel_pull import SideBySide
-from .patient_grid import PatientGrid
+from .post import Post
 from .resume import check_same_run
 from .run_folder import RunFolder
 from .title import run_title
@@ -118,7 +117,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
 
     loop = Loop(
         strategy,
-        _patient(grid, federation, config),
+        _post(grid, federation, config),
         to_record(read_arrays(model)),
         num_rounds=config.num_server_rounds,
         evaluate=_evaluator(config, model),
@@ -165,13 +164,16 @@ def _check_target(target: float, metric: Metric) -> None:
         )
 
 
-def _patient(grid: Grid, federation: Federation, config: RunConfig) -> PatientGrid:
-    waits = {"deadline": config.round.deadline, "poll": config.round.poll}
+def _post(grid: Grid, federation: Federation, config: RunConfig) -> Post:
     if is_remote(grid):
         grid = SideBySide(grid, wait=config.round.poll)
-    if config[Aggregation].buffer:
-        return BufferedGrid(grid, federation, buffer=config[Aggregation].buffer, **waits)
-    return PatientGrid(grid, federation, **waits)
+    return Post(
+        grid,
+        federation,
+        deadline=config.round.deadline,
+        poll=config.round.poll,
+        buffer=config[Aggregation].buffer,
+    )
 
 
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:

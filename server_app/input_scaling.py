@@ -10,7 +10,7 @@ from ..core.tasks.scaling import check_inputs
 from ..core.tasks.spec import FOUND, NONE
 from ..strategies.federation.input_scaling import ask_for_scaling
 from .loop import Loop, RunFailed
-from .patient_grid import PatientGrid
+from .post import Post
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before clients are asked again
@@ -83,7 +83,7 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
         time.sleep(min(_PAUSE, config.round.give_up_after))
 
 
-def _wait_for_clients(grid: PatientGrid) -> None:
+def _wait_for_clients(grid: Post) -> None:
     """Wait until no more clients appear: Flower's simulation starts the ServerApp before them."""
     if hasattr(grid.grid, "num_partitions"):  # the local engine has all of them at once
         return

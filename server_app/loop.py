@@ -24,7 +24,7 @@ from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .interrupt import Interrupted, stop_on_signals
-from .patient_grid import Exchange, PatientGrid
+from .post import Exchange, Post
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
@@ -62,7 +62,7 @@ class Loop:
     ----------
     strategy : Strategy
         Any Flower strategy.
-    grid : PatientGrid
+    grid : Post
         How to reach the clients.
     arrays : ArrayRecord
         The initial model.
@@ -97,7 +97,7 @@ class Loop:
     def __init__(
         self,
         strategy: Strategy,
-        grid: PatientGrid,
+        grid: Post,
         arrays: ArrayRecord,
         *,
         num_rounds: int,
@@ -282,7 +282,7 @@ class Loop:
             admission = self.federation.admission
             hint = "" if admission.is_open() else f"; the run is only for {admission}"
             raise _RoundFailed(f"none of the connected clients could be chosen{hint}")
-        tables = iter(self.grid.replies(requests, enough=self.strategy.replies_wanted()))
+        tables = iter(self.grid.exchange(requests, enough=self.strategy.replies_wanted()))
         # These are kept before the first is given away; the rest may be summed up one by one.
         kept: list[Replies] = []
         while sum(map(len, kept)) < self.min_replies and (table := next(tables, None)) is not None:
@@ -369,7 +369,7 @@ class Loop:
             return
         if requests is None:
             return
-        tables = list(self.grid.replies(requests, enough=None))
+        tables = list(self.grid.exchange(requests))
         metrics = [MetricRecord(row.metrics) for table in tables for row in table.rows()]
         try:
             self.strategy.aggregate_evaluate(self.round, ReplyStream(tables))

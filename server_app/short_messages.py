@@ -6,14 +6,14 @@ model says so, and is then sent the whole message.
 
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord
 
 from ..core.wire.arrays import from_record
-from ..core.wire.broadcast import Messages, kind_of
 from ..core.wire.changes import BASE, CHANGE, TAG, encode_shortest, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG
-from ..core.wire.records import entries, filled, node_of, record_at
+from ..core.wire.records import entries, filled
 from ..core.wire.sizes import record_bytes
+from ..core.wire.tables import Requests
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.held_models import HeldModels
 
@@ -21,42 +21,56 @@ BRING_A_MODEL = ("train", "evaluate")  # kinds of messages
 _WORTH_IT = 0.9  # share of the model's bytes that a change may have
 
 
-def in_short(
-    messages: Messages, federation: Federation
-) -> tuple[Messages, dict[int, Message], dict[int, int]]:
-    """Return what to send, and for those that are sent less: the whole message, the bytes spared.
+class ShortForm:
+    """What to send in place of requests, and what to send to those that lack what it builds on.
 
     Where clients are to keep every model, messages say what it is called.
+
+    Attributes
+    ----------
+    short, whole : Requests
+        Without models where clients hold one, and with all of them.
+    spared : dict of int to int
+        Bytes that a node is not sent; only of nodes whose message is short.
+    tags : list of str
+        What the models are called by clients that keep them; empty if they need not.
     """
-    held, kind = federation.held, kind_of(messages)
-    kept = held.every_message and kind in BRING_A_MODEL
-    if not kept and not (kind == "train" and held.anybody()):
-        return messages, {}, {}
-    forms, to_send = _Forms(held), []
-    whole: dict[int, Message] = {}
-    spared: dict[int, int] = {}
-    for message in messages:
-        node = node_of(message)
-        model = record_at(message.content, ARRAYS, ArrayRecord)
-        config = record_at(message.content, CONFIG, ConfigRecord)
-        base = held.of(node)
-        if model is None or config is None or not (base or held.every_message):
-            to_send.append(message)
-            continue
-        tag = forms.tag(model)
-        said = forms.in_place_of(model, base)
-        if held.every_message:
-            message = _with_config(message, forms.config(config, {TAG: tag}), model)
-            held.expect(node, tag)
-        if said is None:
-            to_send.append(message)
-            continue
-        short = forms.config(config, said)
-        to_send.append(_with_config(message, short, None))
-        whole[node] = message
-        spared[node] = record_bytes(model) - sum(map(len, said.get(CHANGE, ())))
-    forms.keep_models()
-    return to_send, whole, spared
+
+    def __init__(self, requests: Requests, federation: Federation) -> None:
+        self.short = self.whole = requests
+        self.spared: dict[int, int] = {}
+        self.tags = [""] * len(requests)
+        held, kind = federation.held, requests.kind
+        kept = held.every_message and kind in BRING_A_MODEL
+        if kept or (kind == "train" and held.anybody()):
+            self._shorten(requests, held)
+
+    def _shorten(self, requests: Requests, held: HeldModels) -> None:
+        forms = _Forms(held)
+        models, configs = list(requests.column(ARRAYS)), list(requests.column(CONFIG))
+        short_models, short_configs = list(models), list(configs)
+        for row, node in enumerate(requests.nodes):
+            model, config, base = models[row], configs[row], held.of(node)
+            if model is None or config is None or not (base or held.every_message):
+                continue
+            tag, said = forms.tag(model), forms.in_place_of(model, base)
+            if held.every_message:
+                configs[row] = short_configs[row] = forms.config(config, {TAG: tag})
+                self.tags[row] = tag
+            if said is not None:
+                short_models[row], short_configs[row] = None, forms.config(config, said)
+                self.spared[node] = record_bytes(model) - sum(map(len, said.get(CHANGE, ())))
+        forms.keep_models()
+        everyone = range(len(requests))
+        self.short, self.whole = requests.select(everyone), requests.select(everyone)
+        self.whole.put_column(CONFIG, configs)
+        self.short.put_column(CONFIG, short_configs)
+        self.short.put_column(ARRAYS, short_models)
+
+    def whole_for(self, nodes: set[int]) -> Requests:
+        """Return the whole messages to some nodes."""
+        rows = [row for row, node in enumerate(self.whole.nodes) if node in nodes]
+        return self.whole.select(rows)
 
 
 class _Forms:
@@ -99,15 +113,3 @@ class _Forms:
         if self._held.every_message:
             for tag, model in self._models.values():
                 self._held.keep(tag, from_record(model))
-
-
-def _with_config(message: Message, config: ConfigRecord, model: ArrayRecord | None) -> Message:
-    """Return another message to the same node, with this config, and this model or none."""
-    content = {name: r for name, r in entries(message.content).items() if name != ARRAYS}
-    content |= {CONFIG: config} | ({} if model is None else {ARRAYS: model})
-    return Message(
-        filled(RecordDict, content),
-        dst_node_id=node_of(message),
-        message_type=message.metadata.message_type,
-        group_id=message.metadata.group_id,
-    )

@@ -19,11 +19,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from numpy.typing import NDArray
 
 from ...core.wire.arrays import flat_change, from_record, to_record
-from ...core.wire.broadcast import Broadcast
 from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, tag_of
 from ...core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
 from ...core.wire.records import attach, entries, filled, record_at, replies_to
 from ...core.wire.subsets import MalformedUpdate
+from ...core.wire.tables import Requests
 from ..identity import reply_header
 
 _log = logging.getLogger("forager")
@@ -131,7 +131,8 @@ def with_held_models(handle: Handler) -> Handler:
 
 
 def _any_names_a_model(messages: Sequence[Message]) -> bool:
-    asked = [messages.message] if isinstance(messages, Broadcast) else messages
+    shared = isinstance(messages, Requests) and CONFIG not in messages.own
+    asked = [messages.message] if shared else messages
     return any(TAG in _config(message) for message in asked)
 
 

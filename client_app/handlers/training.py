@@ -24,7 +24,6 @@ from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.tasks import Task, load_task
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.broadcast import Broadcast, ReplyStack
 from ...core.wire.keys import (
     ARRAYS,
     CONFIG,
@@ -35,6 +34,7 @@ from ...core.wire.keys import (
     TRAIN_LOSS,
 )
 from ...core.wire.records import entries, filled, record_at, replies_to, sent_arrays
+from ...core.wire.tables import Replies, Requests
 from ..device.held_models import with_held_models
 from ..identity import (
     client_config,
@@ -74,7 +74,7 @@ def train_clients(
     """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
     shared = contexts[0].run_config
-    if isinstance(messages, Broadcast) and isinstance(shared, SharedConfig):
+    if isinstance(messages, Requests) and not messages.own and isinstance(shared, SharedConfig):
         run = shared.once(_Run.of)
         if run.stacks_all:
             return _train_together(run, messages, contexts)
@@ -122,7 +122,7 @@ class _Run:
         return cls(config, task, trainer, _note(config), alike)
 
 
-def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> ReplyStack:
+def _train_together(run: _Run, sent: Requests, contexts: Sequence[Context]) -> Replies:
     """Train clients that were sent the same."""
     started = perf_counter()
     config, asked, server_round = run.config, sent.message, round_of(sent.message)
@@ -136,12 +136,20 @@ def _train_together(run: _Run, sent: Broadcast, contexts: Sequence[Context]) -> 
     objective = load(methods("objective")[config.objective].core)(config)
     trained = run.trainer.train(jobs, train_settings(config, server_round), objective)
     outcomes = Outcomes.of(trained)
-    metrics: dict[str, Sequence[float]] = {
+    metrics: dict[str, list[float]] = {
         NUM_EXAMPLES: outcomes.num_examples,
         TRAIN_LOSS: outcomes.losses,
         SECONDS: [(perf_counter() - started) / len(jobs)] * len(jobs),
     }
-    return ReplyStack(sent, outcomes.arrays, metrics, clients, run.note)
+    return Replies(
+        sent.nodes,
+        sent.ids,
+        clients,
+        metrics,
+        {ARRAYS: outcomes.arrays},
+        note=run.note,
+        envelope=sent.message,
+    )
 
 
 def prepare(clients: list[ClientRequest], hooks: Sequence[ClientHook]) -> list[ClientRequest]:

@@ -182,10 +182,6 @@ class Federation:
         """The nodes that still train for an earlier round."""
         return self.ledger.busy
 
-    @busy.setter
-    def busy(self, nodes: set[int]) -> None:
-        self.ledger.busy = nodes
-
     def assign(self, server_round: int, messages: Iterable[Message]) -> Sequence[Message]:
         """Keep what every client is asked, for the current cohort; return it as a table."""
         requests = Requests.of(messages)

@@ -64,7 +64,7 @@ class GridWrapper(Grid):
         return self.grid.send_and_receive(messages, timeout=timeout)
 
     def ask(self, requests: Requests, timeout: float, quorum: float) -> Iterable[Message]:
-        """Send questions and return the answers; see :meth:`PatientGrid.ask`, which is patient."""
+        """Send questions and return the answers; see :meth:`server_app.post.Post.ask`."""
         if isinstance(self.grid, GridWrapper):
             return self.grid.ask(requests, timeout, quorum)
         return self.grid.send_and_receive(requests, timeout=timeout)

@@ -29,19 +29,18 @@ class HeldModels:
     Examples
     --------
     >>> held = HeldModels(every_message=True)
-    >>> held.expect(7, "tag")
-    >>> held.of(7)
-    ''
-    >>> held.confirm(7)
+    >>> held.learn([7], "tag")
     >>> held.of(7)
     'tag'
+    >>> held.sent(7, "another")
+    >>> held.of(7)
+    ''
     """
 
     def __init__(self, *, every_message: bool = False) -> None:
         self.every_message = every_message
         self.models: dict[str, Arrays] = {}  # those that changes can start from, the oldest first
         self._held: dict[int, str] = {}
-        self._expected: dict[int, str] = {}  # what nodes hold once they have answered
 
     def of(self, node: int) -> str:
         """Return the tag of the model that a node keeps; empty if it is not known to keep one."""
@@ -58,26 +57,16 @@ class HeldModels:
         for node in nodes:
             if tag:
                 self._held[node] = tag
-                self._expected.pop(node, None)
             else:
                 self._held.pop(node, None)
 
-    def expect(self, node: int, tag: str) -> None:
+    def sent(self, node: int, tag: str) -> None:
         """Learn that a node is sent a model to keep: until it answers, nobody knows which it has.
 
         An answer that is lost, late or an error then needs no care: the next message is whole.
         """
-        if self._held.get(node) == tag:
-            return
-        if len(self._expected) > _MOST_HELD:
-            self._expected.clear()
-        self._held.pop(node, None)
-        self._expected[node] = tag
-
-    def confirm(self, node: int) -> None:
-        """Learn that a node has answered what it was sent last."""
-        if node in self._expected:
-            self.learn([node], self._expected[node])
+        if self._held.get(node) != tag:
+            self._held.pop(node, None)
 
     def keep(self, tag: str, arrays: Arrays) -> None:
         """Keep a model for changes to start from; the oldest ones go when there are too many."""

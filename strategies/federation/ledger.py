@@ -1,16 +1,23 @@
 """Who was given what: everything under way, in one place.
 
 An :class:`Assignment` is what a client was asked to do. Who is busy, late, expected, or was sent
-which model are questions to the :class:`Ledger`.
+which model are questions to the :class:`Ledger`, which is part of a checkpoint.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from flwr.app import ArrayRecord
 
+from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS
+from ...core.wire.sizes import record_bytes
 from ...core.wire.tables import Replies, Requests
+
+_MOST_LATE = 1000  # assignments that are kept in mind though nobody waits for their replies
+_MOST_BYTES = 2**28  # of models that are kept for them
 
 
 @dataclass(slots=True)
@@ -28,7 +35,13 @@ class Assignment:
     cohort : str or None
         For which cohort; None if there are none.
     model : ArrayRecord or None
-        The model that it was sent.
+        The model that it was sent; none with a question, or if too much is kept for late replies.
+    tag : str
+        What that model is called by a client that keeps it; empty if it need not.
+    id : str
+        Of the message, once it was sent.
+    sent, expires : float
+        When, and until when a reply is possible, by the clock that replies arrive by.
     read : bool
         Whether its reply has been read: there is no second one.
     """
@@ -36,13 +49,22 @@ class Assignment:
     node: int
     kind: str
     round: int
-    cohort: str | None
-    model: ArrayRecord | None
+    cohort: str | None = None
+    model: ArrayRecord | None = None
+    tag: str = ""
+    id: str = ""
+    sent: float = 0.0
+    expires: float = 0.0
     read: bool = False
 
 
 class Ledger:
-    """The assignments of a run.
+    """The assignments of a run: open ones, whose replies are awaited, and late ones.
+
+    Parameters
+    ----------
+    most_late, most_bytes : int
+        Bounds on the late assignments that are kept in mind, and on the models kept for them.
 
     Examples
     --------
@@ -52,27 +74,67 @@ class Ledger:
     >>> ledger = Ledger()
     >>> asked = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
     >>> ledger.assign(asked, server_round=3)
-    >>> ledger.of_node(8).round, ledger.of_node(9)
-    (3, None)
+    >>> asked.ids = ["a", "b"]
+    >>> opened = ledger.open(asked, 3, now=0.0, expires=60.0)
+    >>> sorted(ledger.busy), ledger.answered("a").node, sorted(ledger.busy)
+    ([7, 8], 7, [8])
+    >>> ledger.give_up(["b"])
+    >>> ledger.busy, ledger.expected(59.0), ledger.expected(61.0)
+    (set(), ['b'], [])
     """
 
-    def __init__(self) -> None:
-        self.busy: set[int] = set()  # nodes that still train for an earlier round
+    def __init__(self, most_late: int = _MOST_LATE, most_bytes: int = _MOST_BYTES) -> None:
+        self.most_late = most_late
+        self.most_bytes = most_bytes
         self._occasion = ("", 0)
-        self._last: dict[int, Assignment] = {}  # the last of each node
+        self._last: dict[int, Assignment] = {}  # the last of each node that brought a model
+        self._open: dict[str, Assignment] = {}
+        self._late: dict[str, Assignment] = {}  # the oldest first
+
+    @property
+    def busy(self) -> set[int]:
+        """The nodes that train, or still train for an earlier round."""
+        return {each.node for each in self._open.values() if each.kind == "train"}
 
     def assign(self, requests: Requests, server_round: int, cohort: str | None = None) -> None:
-        """Keep what every client is asked.
+        """Keep what every client is to be asked, and the model that it is to be sent.
 
         What was asked on another occasion, of another kind or in another round, is forgotten,
         unless its client still trains.
         """
         kind = requests.kind
         if self._occasion != (kind, server_round):
-            self._occasion = kind, server_round
-            self._last = {node: each for node, each in self._last.items() if node in self.busy}
+            self._occasion, busy = (kind, server_round), self.busy
+            self._last = {node: each for node, each in self._last.items() if node in busy}
         for node, model in zip(requests.nodes, requests.column(ARRAYS), strict=True):
             self._last[node] = Assignment(node, kind, server_round, cohort, model)
+
+    def open(
+        self, requests: Requests, server_round: int, now: float, expires: float
+    ) -> dict[str, Assignment]:
+        """Await replies to what has been sent; rows without an id were not delivered."""
+        opened = {}
+        for row, (message_id, node) in enumerate(zip(requests.ids, requests.nodes, strict=True)):
+            if message_id:
+                assignment = self._assigned(node, requests, row, server_round)
+                assignment.id, assignment.sent, assignment.expires = message_id, now, expires
+                opened[message_id] = assignment
+        self._open |= opened
+        return opened
+
+    def _assigned(self, node: int, requests: Requests, row: int, server_round: int) -> Assignment:
+        kind, known = requests.kind, self._last.get(node)
+        if (
+            known is not None
+            and not known.read
+            and (known.kind, known.round)
+            == (
+                kind,
+                server_round,
+            )
+        ):
+            return known
+        return Assignment(node, kind, server_round, model=requests.record(ARRAYS, row))
 
     def of_node(self, node: int) -> Assignment | None:
         """Return what a client was asked last."""
@@ -83,3 +145,86 @@ class Ledger:
         if replies.assignments:
             return replies.assignments
         return [self._last.get(node) for node in replies.nodes]
+
+    def awaited(self, kind: str) -> list[str]:
+        """Return the messages of a kind whose replies are awaited."""
+        return [message_id for message_id, each in self._open.items() if each.kind == kind]
+
+    def overdue(self, kind: str, now: float) -> list[str]:
+        """Return the awaited messages of a kind that no reply is possible to any more."""
+        return [i for i, each in self._open.items() if each.kind == kind and now > each.expires]
+
+    def peek(self, message_id: str) -> Assignment | None:
+        """Return an assignment whose reply is awaited, or may still come."""
+        return self._open.get(message_id) or self._late.get(message_id)
+
+    def is_late(self, message_id: str) -> bool:
+        """Return whether nobody waits for the reply to a message any more."""
+        return message_id in self._late
+
+    def answered(self, message_id: str) -> Assignment | None:
+        """Return the assignment that a reply answers, and close it; None if there is none."""
+        found = self._open.pop(message_id, None)
+        return self._late.pop(message_id, None) if found is None else found
+
+    def give_up(self, message_ids: Iterable[str]) -> list[Assignment]:
+        """Await some replies no more; those to training are kept in mind, as they may still come.
+
+        The oldest are forgotten when there are too many, and models when they take too much.
+        """
+        given_up = [self._open.pop(each) for each in message_ids if each in self._open]
+        self._late |= {each.id: each for each in given_up if each.kind == "train"}
+        for oldest in list(self._late)[: max(0, len(self._late) - self.most_late)]:
+            del self._late[oldest]
+        self._make_room()
+        return given_up
+
+    def _make_room(self) -> None:
+        models = [each.model for each in self._late.values() if each.model is not None]
+        users = Counter(map(id, models))  # many assignments share one model
+        sizes = {id(model): record_bytes(model) for model in models}
+        used = sum(sizes.values())
+        for each in self._late.values():
+            if used <= self.most_bytes:
+                return
+            if each.model is not None:
+                users[id(each.model)] -= 1
+                used -= 0 if users[id(each.model)] else sizes[id(each.model)]
+                each.model = None
+
+    def expected(self, now: float) -> list[str]:
+        """Return the late messages whose replies may still come; forget those that expired."""
+        self._late = {i: each for i, each in self._late.items() if now <= each.expires}
+        return list(self._late)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is under way, for a runtime whose messages outlive the process."""
+        under_way = [*self._open.values(), *self._late.values()]
+        models = {id(each.model): each.model for each in under_way if each.model is not None}
+        places = {model: place for place, model in enumerate(models)}
+
+        def plain(each: Assignment) -> dict[str, Any]:
+            # asdict would copy the model
+            place = places.get(id(each.model), -1)
+            bare = Assignment(each.node, each.kind, each.round, each.cohort, None, each.tag)
+            times = {"id": each.id, "sent": each.sent, "expires": each.expires}
+            return {**asdict(bare), **times, "model": place}
+
+        return {
+            "models": [from_record(model) for model in models.values()],
+            "open": [plain(each) for each in self._open.values()],
+            "late": [plain(each) for each in self._late.values()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned, in place of all that is known."""
+        models = {place: to_record(arrays) for place, arrays in enumerate(state.get("models", []))}
+
+        def made(kept: Mapping[str, Any]) -> Assignment:
+            return Assignment(**{**kept, "model": models.get(int(kept["model"]))})
+
+        opened, late = (map(made, state.get(name, [])) for name in ("open", "late"))
+        self._open = {each.id: each for each in opened}
+        self._late = {each.id: each for each in late}
+        self._last = {each.node: each for each in self._open.values()}
+        self._occasion = ("", 0)

@@ -312,9 +312,7 @@ def _misfits(
     return table.fitting(ARRAYS, like.arrays) | wrong
 
 
-def _update_norms(
-    table: Replies, sent: Sequence[SentModel | None]
-) -> NDArray[np.float64]:
+def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> NDArray[np.float64]:
     """Return the norm of each update; of values that are not finite, it is not finite either."""
     models = [model for model in sent if model is not None]
     alike = all(model is models[0] for model in models)

@@ -35,11 +35,8 @@ class AppGrid(LocalGrid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Answer all that is waiting."""
-        known = [i for i in message_ids if i in self._pending]
-        waiting = [self._waiting(i) for i in known]
-        for message_id in known:
-            del self._pending[message_id]
-        return [by_wire(self.answer(message)) for message in waiting]
+        waiting = [self._pending.pop(i) for i in message_ids if i in self._pending]
+        return [by_wire(self.answer(requests[row])) for requests, row in waiting]
 
     def answer(self, message: Message) -> Message:
         """Return what the app makes of a message."""

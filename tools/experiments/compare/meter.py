@@ -11,9 +11,8 @@ from flwr.app import Message
 
 from ....client_app.identity import client_data, client_task
 from ....core.log.events import Count, Event, Exchanged
-from ....core.wire.broadcast import Broadcast
 from ....core.wire.keys import IDENTIFY
-from ....core.wire.records import node_of
+from ....core.wire.tables import Requests
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
 from ...engine.local_grid import LocalGrid
@@ -47,25 +46,20 @@ class MeteredGrid(LocalGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Answer pending messages and measure how long that takes."""
         ids = list(message_ids)
-        waiting = [self._pending[i] for i in ids if i in self._pending]
-        different = list({id(message): message for message in waiting}.values())
-        for message in different:
-            self._load_data(message)
+        waiting = list({id(t): t for i in ids if (t := self.pending_table(i)) is not None}.values())
+        for requests in waiting:
+            self._load_data(requests)
         started = process_time()
         replies = super().pull_messages(ids)
-        if different and _kind(different[0]) not in _NOT_COUNTED:
+        if waiting and waiting[0].kind not in _NOT_COUNTED:
             self.client_seconds += process_time() - started
         return replies
 
-    def _load_data(self, message: Message | Broadcast) -> None:
+    def _load_data(self, requests: Requests) -> None:
         """Let clients' data be there before the clock starts: a device has them at hand."""
-        for node in message.nodes if isinstance(message, Broadcast) else [node_of(message)]:
+        for node in requests.nodes:
             context = self.contexts[node]
             client_data(context, client_task(context))
-
-
-def _kind(message: Message | Broadcast) -> str:
-    return message.kind if isinstance(message, Broadcast) else message.metadata.message_type
 
 
 class Meter(Callback):

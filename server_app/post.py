@@ -1,0 +1,464 @@
+"""Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
+
+Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
+and does not say whose reply is missing. This does, around any Grid. What is under way stands in the
+federation's ledger. Training replies that come after their round are taken in on the side, for what
+they teach; with a buffer, others than the first k stay open instead and count in a later round.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from ..core.log.events import Exchanged, LateReplied, ReplySeconds
+from ..core.log.text import shorten
+from ..core.wire.changes import LACKS_BASE
+from ..core.wire.records import answered_id
+from ..core.wire.sizes import record_bytes
+from ..core.wire.tables import Arrivals, Replies, ReplyStream, Requests
+from ..strategies.federation.clock import ClockedGrid, clock_of
+from ..strategies.federation.federation import Federation
+from ..strategies.federation.grids import GridWrapper
+from ..strategies.federation.ledger import Assignment
+from .short_messages import ShortForm
+
+_log = logging.getLogger("forager")
+_MOST_TOLD = 100  # failures that the log takes; the event log has all
+_SLOWEST = 3  # clients of a round that the log names as slow
+_LONGEST_REASON = 1000  # characters; a client could fill the log
+_EXPIRED = 3  # Flower's code for a message whose time to live is over
+_LIVES = 2.0  # times its deadline that a training message lives: what comes in between teaches
+_LEDGER = "ledger"  # in a checkpoint, beside the names of clients
+_MOST_BYTES = 2**28  # of late replies that are kept until the next round begins
+# A reply may be this many times as large as the largest message sent so far (which held a model),
+# and some more: no method answers a model with more than a few arrays of its size.
+_TIMES, _AND_MORE = 4, 2**20
+
+
+@dataclass
+class Exchange:
+    """The outcome of one batch of messages."""
+
+    kind: str
+    sent: int
+    received: int = 0
+    errors: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    resent: int = 0
+    spared: dict[int, int] = field(default_factory=dict)  # bytes that a node was not sent
+    took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
+
+    def reply_seconds(self) -> ReplySeconds | None:
+        """Return how long a reply took in the middle, and those of the slowest clients.
+
+        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds().median
+        2.0
+        """
+        if not self.took:
+            return None
+        slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
+        return ReplySeconds(
+            median=median(self.took.values()),
+            slowest={client: self.took[client] for client in slowest},
+        )
+
+    def fail(self, client: str, reason: str) -> None:
+        """Note a failure; two clients may go by one name."""
+        self.errors += 1
+        self.failed[client] = reason
+
+
+class Post(GridWrapper):
+    """A grid that waits no longer than it must.
+
+    Parameters
+    ----------
+    grid : Grid
+        The runtime's grid.
+    federation : Federation
+        Names for the clients that fail, the ledger of what is under way, and where events go.
+    deadline : float (default: 600.0)
+        Seconds that clients have to answer. A message carries them as its time to live, one of
+        training twice that.
+    poll : float (default: 0.2)
+        Seconds between checks for replies.
+    buffer : int (default: 0)
+        Training replies that end a round, of its own messages or of earlier ones; clients that
+        still train are busy. 0 for rounds that end when all have answered.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        federation: Federation,
+        *,
+        deadline: float = 600.0,
+        poll: float = 0.2,
+        buffer: int = 0,
+    ) -> None:
+        super().__init__(grid)
+        self.federation = federation
+        self.ledger = federation.ledger
+        self.clock = clock_of(grid, poll)
+        self.deadline = deadline
+        federation.times.deadline = deadline
+        self.buffer = buffer
+        self.round = 0
+        self.last: Exchange | None = None
+        self._told: set[tuple[str, str]] = set()  # failures that are in the log already
+        self._largest = 0  # bytes of the largest message sent so far
+        self._forms: list[ShortForm] = []  # that an open message may be resent from
+        self._lacking: list[Assignment] = []  # that are to be sent again, whole
+        self._looked = -math.inf  # when late replies were last looked for
+        self._late: list[Replies] = []  # that have come
+        self._late_bytes = 0
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and return the replies with content that came in time."""
+        requests = Requests.of(messages)
+        return ReplyStream(list(self.exchange(requests, deadline=timeout)))
+
+    def ask(self, requests: Requests, timeout: float, quorum: float) -> Iterable[Message]:
+        """Send questions and return the answers that came in time.
+
+        Once a share of the clients, the quorum, has answered, the others are waited for only as
+        long again as that took.
+        """
+        return ReplyStream(list(self.exchange(requests, deadline=timeout, quorum=quorum)))
+
+    def exchange(
+        self,
+        requests: Requests | None,
+        *,
+        deadline: float | None = None,
+        enough: int | None = None,
+        quorum: float = 1.0,
+    ) -> Iterator[Replies]:
+        """Yield replies with content as they arrive.
+
+        Parameters
+        ----------
+        requests : Requests, optional
+            What to send; nothing if only what is open already is waited for.
+        deadline : float, optional
+            Seconds to wait, at most the post's own.
+        enough : int, optional
+            Replies after which the others need not be waited for; all by default.
+        quorum : float (default: 1.0)
+            Share of replies after which the others are waited for only as long again.
+        """
+        buffered = self.buffer > 0 and (requests is None or requests.kind == "train")
+        if requests is None and not buffered:
+            return
+        kind = "train" if requests is None else requests.kind
+        exchange = self.last = Exchange(kind, 0 if requests is None else len(requests))
+        limit = min(deadline or self.deadline, self.deadline)
+        began, started = self.clock.now(), time.monotonic()
+        waiting = set(self.ledger.awaited("train")) if buffered else set[str]()
+        if requests is not None:
+            lives = _LIVES * limit if kind == "train" and not buffered else limit
+            form = ShortForm(requests, self.federation)
+            exchange.spared = form.spared
+            self._forms = [*self._forms, form] if buffered else [form]
+            waiting |= self._send(form.short, exchange, lives, form.tags)
+        enough = self.buffer if buffered else exchange.sent if enough is None else enough
+        try:
+            while waiting and exchange.received < enough:
+                before = len(waiting)
+                for table in self._arrived(waiting, exchange, one_by_one=buffered):
+                    yield table
+                    if buffered and exchange.received >= enough:
+                        break
+                waiting |= self._resend(exchange, limit)
+                if buffered:
+                    waiting -= self._drop_overdue(exchange)
+                if len(waiting) < before:
+                    if exchange.received >= quorum * exchange.sent:
+                        limit = min(limit, 2 * (self.clock.now() - began) + self.clock.poll)
+                        quorum = math.inf  # the limit is set once
+                    continue
+                left = began + limit - self.clock.now()
+                if left <= 0 and not buffered:
+                    break
+                self.clock.wait(self.deadline if buffered else left)
+        finally:
+            if not buffered:
+                given_up = self.ledger.give_up(waiting)
+                exchange.late += self.federation.keys(each.node for each in given_up)
+            self._forms = self._forms if waiting and buffered else []
+            waited = self.clock.now() - began
+            if kind == "train" and not buffered:
+                self._learn_times(exchange, waited, in_vain=exchange.received < enough)
+            self._note(exchange, time.monotonic() - started, self.clock.simulated_since(began))
+
+    def late(self) -> list[Replies]:
+        """Return the training replies of earlier rounds that have come since the last call."""
+        expected = self._late_ones(again=True)
+        if expected:
+            exchange = Exchange("train", 0)
+            for _ in self._taken(Arrivals.of(self.pull_messages(expected)), set(), exchange):
+                pass  # none of them is waited for
+        came, self._late, self._late_bytes = self._late, [], 0
+        return came
+
+    def _late_ones(self, *, again: bool = False) -> list[str]:
+        """Return the late messages to look for now: all of them, but not at every poll."""
+        now = self.clock.now()
+        if now - self._looked < self.clock.between_looks and not again:
+            return []
+        self._looked = now
+        return self.ledger.expected(now)
+
+    def _send(
+        self, requests: Requests, exchange: Exchange, ttl: float, tags: list[str]
+    ) -> set[str]:
+        """Send messages, note those that were not delivered, and return the others."""
+        requests.expire_after(ttl)
+        sizes = requests.row_bytes()
+        exchange.bytes_down += sum(sizes)
+        self._largest = max(self._largest, *sizes)
+        # Flower leaves out the ids of messages that it could not deliver, or gives None for them.
+        accepted = {message_id for message_id in self.push_messages(requests) if message_id}
+        if not requests.ids:
+            requests.ids = [message.metadata.message_id for message in requests]
+        requests.ids = [each if each in accepted else "" for each in requests.ids]
+        for message_id, node in zip(requests.ids, requests.nodes, strict=True):
+            if not message_id:
+                exchange.fail(self.federation.key(node), "not delivered")
+        now = self.clock.now()
+        opened = self.ledger.open(requests, self.round, now, now + ttl)
+        held = self.federation.held
+        for message_id, node, tag in zip(requests.ids, requests.nodes, tags, strict=True):
+            if tag and message_id in opened:
+                opened[message_id].tag = tag
+                held.sent(node, tag)
+        return set(opened)
+
+    def _arrived(
+        self, waiting: set[str], exchange: Exchange, *, one_by_one: bool
+    ) -> Iterator[Replies]:
+        """Yield what has arrived; one by one, the rest stays with the runtime."""
+        late = self._late_ones()
+        if not one_by_one:
+            ids = [i for i in self.ledger.awaited(exchange.kind) if i in waiting]
+            yield from self._taken(
+                Arrivals.of(self.pull_messages([*ids, *late])), waiting, exchange
+            )
+            return
+        for message_id in [i for i in self.ledger.awaited("train") if i in waiting]:
+            yield from self._taken(Arrivals.of(self.pull_messages([message_id])), waiting, exchange)
+
+    def _taken(self, arrived: Arrivals, waiting: set[str], exchange: Exchange) -> Iterator[Replies]:
+        """Yield the good rows; note the others under the client that the message went to.
+
+        A reply to a message that is not waited for any more is a late one; one that is replayed
+        answers nothing and is dropped.
+        """
+        for error in arrived.errors:
+            self._failed(error, waiting, exchange)
+        for table in arrived.tables:
+            rows, late, assigned = [], [], []
+            for row, (message_id, sender) in enumerate(zip(table.asked, table.nodes, strict=True)):
+                assignment = self.ledger.peek(message_id)
+                if assignment is None:
+                    continue
+                if sender != assignment.node:
+                    self._set_aside_stranger(sender, assignment)
+                elif message_id in waiting:
+                    rows.append(row)
+                    assigned.append(assignment)
+                    waiting.discard(message_id)
+                elif self.ledger.is_late(message_id):
+                    late.append(row)
+            for row in late:
+                self._take_late(table.select([row]))
+            if rows:
+                mine = table.select(rows)
+                mine.assignments = assigned
+                good = self._good(mine, exchange)
+                if len(good):
+                    yield good
+
+    def _set_aside_stranger(self, sender: int, assignment: Assignment) -> None:
+        reason = f"a reply of round {assignment.round} to what another client was asked"
+        self.federation.set_aside(self.round, sender, reason)
+
+    def _failed(self, reply: Message, waiting: set[str], exchange: Exchange) -> None:
+        """Note an error; one of the SuperLink's names itself as its source, not the client."""
+        assignment = self.ledger.answered(answered_id(reply))
+        if assignment is None or assignment.id not in waiting:
+            return
+        waiting.discard(assignment.id)
+        key = self.federation.key(assignment.node)
+        if reply.error.code == _EXPIRED:
+            exchange.late.append(key)
+        else:
+            reason = reply.error.reason or f"error {reply.error.code}"
+            exchange.fail(key, shorten(reason, _LONGEST_REASON))
+
+    def _good(self, table: Replies, exchange: Exchange) -> Replies:
+        """Return the rows that are no refusal and not too large; learn from all."""
+        now, federation = self.clock.now(), self.federation
+        sizes, names = table.row_bytes(), table.name_bytes()
+        exchange.bytes_up += sum(sizes)
+        most = _TIMES * self._largest + _AND_MORE
+        lacks = table.metrics.get(LACKS_BASE)
+        bad: list[int] = []
+        federation.roster.meet(table)
+        keys = federation.keys(table.nodes)
+        for row, assignment in enumerate(table.assignments):
+            if lacks is not None and lacks[row] is not None and self._lacks(assignment, exchange):
+                bad.append(row)
+                continue
+            self.ledger.answered(assignment.id)
+            if now > assignment.sent:
+                exchange.took[keys[row]] = now - assignment.sent
+            if sizes[row] + names > most:
+                exchange.fail(keys[row], too_large(sizes[row], most))
+                bad.append(row)
+                continue
+            exchange.received += 1
+            federation.heard(keys[row], self.round, answered=True)
+            if assignment.tag:
+                federation.held.learn([assignment.node], assignment.tag)
+        return table.without(bad)
+
+    def _lacks(self, assignment: Assignment, exchange: Exchange) -> bool:
+        """Return whether a client is to be sent its message again, with the model in it."""
+        node = assignment.node
+        if not any(node in form.spared for form in self._forms):
+            return False
+        self.ledger.answered(assignment.id)
+        self.federation.held.learn([node], "")
+        exchange.spared.pop(node, None)
+        self._lacking.append(assignment)
+        return True
+
+    def _resend(self, exchange: Exchange, limit: float) -> set[str]:
+        """Send whole messages to those that lacked the model that theirs built on."""
+        lacking, self._lacking = self._lacking, []
+        again: set[str] = set()
+        for form in self._forms if lacking else ():
+            nodes = {each.node for each in lacking if each.node in form.spared}
+            if nodes:
+                for node in nodes:
+                    del form.spared[node]
+                whole = form.whole_for(nodes)
+                exchange.resent += len(nodes)
+                tags = [t for t, n in zip(form.tags, form.whole.nodes, strict=True) if n in nodes]
+                again |= self._send(whole, exchange, limit, tags)
+        return again
+
+    def _drop_overdue(self, exchange: Exchange) -> set[str]:
+        """Give up open messages that have had their time."""
+        overdue = self.ledger.overdue("train", self.clock.now())
+        for assignment in self.ledger.give_up(overdue):
+            key = self.federation.key(assignment.node)
+            exchange.late.append(key)
+            self.federation.heard(key, self.round, answered=False)
+        return set(overdue)
+
+    def _take_late(self, table: Replies) -> None:
+        """Learn how long a late reply took, and keep it for those who learn from what it says."""
+        assignment = self.ledger.answered(table.asked[0])
+        if assignment is None or LACKS_BASE in table.metrics:
+            return
+        federation, key = self.federation, self.federation.key(assignment.node)
+        federation.roster.meet(table)
+        size = table.row_bytes()[0]
+        # A resumed run may have sent nothing yet.
+        model = 0 if assignment.model is None else record_bytes(assignment.model)
+        most = _TIMES * max(self._largest, model) + _AND_MORE
+        if size + table.name_bytes() > most:
+            federation.set_aside(self.round, assignment.node, too_large(size, most))
+            return
+        seconds = self.clock.now() - assignment.sent
+        federation.heard(key, self.round, answered=True)
+        if assignment.tag:
+            federation.held.learn([assignment.node], assignment.tag)
+        federation.times.came_late(key, seconds, assignment.round)
+        federation.note(
+            LateReplied(
+                round=self.round,
+                cohort=assignment.cohort,
+                client=key,
+                asked_in=assignment.round,
+                seconds=seconds,
+                bytes_up=size,
+            )
+        )
+        self._late_bytes += size
+        if assignment.model is not None and self._late_bytes <= _MOST_BYTES:
+            table.assignments = [assignment]
+            self._late.append(table)
+
+    def _learn_times(self, exchange: Exchange, waited: float, in_vain: bool) -> None:
+        """Learn who took how long; a client that never answers costs the whole deadline."""
+        times = self.federation.times
+        for key, seconds in exchange.took.items():
+            times.replied(key, seconds, self.round)
+        for key in exchange.failed:
+            times.failed(key, self.round)
+        for key in exchange.late:
+            if in_vain:
+                self.federation.heard(key, self.round, answered=False)
+                times.late(key, waited, self.round)
+            else:
+                times.cut_off(key, waited)
+
+    def clients_state(self) -> dict[str, Any]:
+        """Return what the runtime keeps for its clients, if it does not outlive the process."""
+        if not isinstance(self.grid, ClockedGrid):
+            return {}
+        return {**self.grid.state_dict(), _LEDGER: self.ledger.state_dict()}
+
+    def load_clients_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`clients_state` returned.
+
+        Messages of the rounds after it are forgotten: those rounds did not happen.
+        """
+        state = dict(state)
+        self.ledger.load_state_dict(state.pop(_LEDGER, {}))
+        self._late, self._late_bytes, self._forms = [], 0, []
+        if isinstance(self.grid, ClockedGrid):
+            self.grid.load_state_dict(state)
+
+    def _note(self, exchange: Exchange, seconds: float, simulated: float | None) -> None:
+        for client, reason in exchange.failed.items():
+            if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add((client, reason))
+                _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
+        self.federation.note(
+            Exchanged(
+                round=self.round,
+                kind=exchange.kind,
+                sent=exchange.sent,
+                received=exchange.received,
+                failed=exchange.failed,
+                late=exchange.late,
+                resent=exchange.resent,
+                bytes_spared=sum(exchange.spared.values()),
+                bytes_down=exchange.bytes_down,
+                bytes_up=exchange.bytes_up,
+                seconds=seconds,
+                simulated_seconds=simulated or None,
+                reply_seconds=exchange.reply_seconds(),
+            )
+        )
+
+
+def too_large(size: int, most: int) -> str:
+    """Return why a reply is not read."""
+    return f"a reply of {size:,} bytes: more than {most:,} is not read"

@@ -1,0 +1,196 @@
+"""When the answers of simulated devices arrive, and the clock that this passes on.
+
+The local engine knows an answer as soon as it is asked. Here it is kept until its simulated time
+has come: transfer down, computation, transfer up. A client that leaves before answers with an error
+when it leaves.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Error, Message
+
+from ...core.config import read_config
+from ...core.methods.base import load
+from ...core.methods.catalogue import methods
+from ...core.methods.selector import Summary
+from ...core.wire.flower_private import message_from_bytes, message_to_bytes
+from ...core.wire.keys import (
+    ARRAYS,
+    ASK_LOSSES,
+    ASK_SUPPORT,
+    LOSS,
+    NUM_EXAMPLES,
+    SECONDS,
+    SIMILARITY,
+    SPARSE,
+    STEPS,
+    SUMMARY,
+    WANTS,
+)
+from ...core.wire.records import answered_id
+from ...core.wire.tables import Arrivals, Replies, Requests
+from ...strategies.federation.clock import Clock
+from .simulated_devices import SimulatedDevices
+
+_LEFT = 5  # Flower's code for a node that is gone
+_MOST_UNREAD = 1000  # answers that are kept though nobody has asked for them since they arrived
+
+
+class SimulatedClock(Clock):
+    """The time of simulated devices, which passes while somebody waits."""
+
+    poll = between_looks = 0.0
+
+    def __init__(self, transport: "SimulatedTransport") -> None:
+        self._transport = transport
+
+    def now(self) -> float:
+        """Return the simulated seconds since the run began."""
+        return self._transport.devices.clock
+
+    def wait(self, at_most: float) -> None:
+        """Let time pass until the next answer arrives, but no longer than that."""
+        devices = self._transport.devices
+        following = self._transport.next_arrival()
+        end = devices.clock + at_most
+        end = end if following is None else min(end, following)
+        if np.isfinite(end):
+            devices.clock = max(devices.clock, end)
+
+    def simulated_since(self, moment: float) -> float:
+        """Return the seconds since then."""
+        return self.now() - moment
+
+
+class SimulatedTransport:
+    """Answers on their way.
+
+    Parameters
+    ----------
+    devices : SimulatedDevices
+        How fast clients are, when they are online, and what time it is.
+    first_node : int
+        The node of client number 0.
+    run_config : dict
+        Flower's flat run config: how much clients compute.
+    """
+
+    def __init__(
+        self, devices: SimulatedDevices, first_node: int, run_config: Mapping[str, Any]
+    ) -> None:
+        self.devices = devices
+        self.clock = SimulatedClock(self)
+        self._first_node = first_node
+        self._run_config = run_config
+        self._coming: list[tuple[float, int, str]] = []  # when, in which order, which message
+        self._answers: dict[str, Replies | Message] = {}
+        self._carried = 0
+
+    def carry(self, sent: Requests, answers: Arrivals) -> None:
+        """Take the answers to what was sent, each of which arrives when its time has come."""
+        rows = {message_id: row for row, message_id in enumerate(sent.ids)}
+        down = sent.row_bytes()
+        singles = [table.select([row]) for table in answers.tables for row in range(len(table))]
+        replies: dict[str, Replies | Message] = {table.asked[0]: table for table in singles}
+        replies |= {answered_id(error): error for error in answers.errors}
+        ids = sorted(replies, key=rows.__getitem__)
+        clients = [sent.nodes[rows[each]] - self._first_node for each in ids]
+        up = [r.row_bytes()[0] if isinstance(r := replies[i], Replies) else 0 for i in ids]
+        samples = [self._samples(sent, rows[each], replies[each]) for each in ids]
+        took = self.devices.seconds(clients, samples, [down[rows[each]] for each in ids], up)
+        for message_id, client, seconds in zip(ids, clients, took, strict=True):
+            reply, stays = replies[message_id], self.devices.seconds_left(client)
+            if isinstance(reply, Replies) and SECONDS in reply.metrics:
+                reply.set_metric(SECONDS, [seconds])
+            if seconds > stays:
+                asked = sent.messages()[rows[message_id]]
+                reply = Message(Error(_LEFT, "left before it was done"), reply_to=asked)
+            self._add(self.devices.clock + min(seconds, stays), message_id, reply)
+
+    def _add(self, when: float, message_id: str, reply: Replies | Message) -> None:
+        self._carried += 1
+        insort(self._coming, (when, self._carried, message_id))
+        self._answers[message_id] = reply
+
+    def next_arrival(self) -> float | None:
+        """Return when the next answer arrives; None if none is on its way."""
+        now = self.devices.clock
+        return next((when for when, _, _ in self._coming if when > now), None)
+
+    def arrived(self, message_ids: Iterable[str]) -> Arrivals:
+        """Return the answers to messages that have arrived by now, in that order."""
+        wanted = set(message_ids)
+        now = self.devices.clock
+        here = [each for when, _, each in self._coming if when <= now and each in wanted]
+        taken = set(here)
+        self._coming = [each for each in self._coming if each[2] not in taken]
+        found = [self._answers.pop(each) for each in here]
+        unread = sum(when <= now for when, _, _ in self._coming) - _MOST_UNREAD
+        for _, _, oldest in self._coming[: max(0, unread)]:
+            del self._answers[oldest]
+        self._coming = self._coming[max(0, unread) :]
+        return Arrivals(
+            [reply for reply in found if isinstance(reply, Replies)],
+            [reply for reply in found if isinstance(reply, Message)],
+        )
+
+    def _samples(self, sent: Requests, row: int, reply: Replies | Message) -> int:
+        """Return how many samples a client trained on for its answer, epochs included.
+
+        A loss takes a forward pass, a third of a training; a similarity takes the training of a
+        few mini-batches. A support takes the gradients of all samples, after a training where it
+        is known only then.
+        """
+        if isinstance(reply, Message):
+            return 0
+        examples = float(reply.metrics.get(NUM_EXAMPLES, [0])[0] or 0)
+        content, kind = sent.content(row), sent.kind
+        models = [name for name, record in content.items() if type(record) is ArrayRecord]
+        if kind == ASK_LOSSES:
+            return round(examples * len(models) / 3)
+        config, asked = read_config(self._run_config), sent.config
+        if kind == SUMMARY:
+            batches = config[Summary].batches * config.batch_size
+            wants = str(asked.get(WANTS, ""))
+            return {LOSS: round(examples / 3), SIMILARITY: batches}.get(wants, 0)
+        if kind == ASK_SUPPORT and ARRAYS in models:
+            teller = load(methods("similarity")[config.similarity].hook)(config)
+            passes: int = config.local_epochs * teller.trains + teller.passes
+            return round(examples * passes)
+        if not reply.has(ARRAYS) and not reply.has(SPARSE):
+            return 0  # an answer without a model took almost no training
+        steps = int(asked.get(STEPS, 0)) or config.local_steps
+        return steps * config.batch_size or round(examples * config.local_epochs)
+
+    def state_dict(self, pending: Mapping[str, tuple[Requests, int]]) -> dict[str, Any]:
+        """Return the time, the answers on their way, and messages that wait for an answer."""
+        coming = []
+        for when, _, message_id in self._coming:
+            reply = self._answers[message_id]
+            message = reply if isinstance(reply, Message) else reply.messages()[0]
+            content = np.frombuffer(message_to_bytes(message), dtype=np.uint8)
+            coming.append({"id": message_id, "arrives": when, "reply": content})
+        waiting = [
+            np.frombuffer(message_to_bytes(requests.messages()[row]), dtype=np.uint8)
+            for requests, row in pending.values()
+        ]
+        return {"devices": self.devices.state_dict(), "coming": coming, "pending": waiting}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> dict[str, tuple[Requests, int]]:
+        """Take back what :meth:`state_dict` returned; return the messages that wait."""
+        self._coming, self._answers = [], {}
+        if "devices" in state:
+            self.devices.load_state_dict(state["devices"])
+        for kept in state.get("coming", []):
+            message = message_from_bytes(kept["reply"].tobytes())
+            reply = message if message.has_error() else Replies.of(message)
+            self._add(float(kept["arrives"]), str(kept["id"]), reply)
+        waiting = [message_from_bytes(kept.tobytes()) for kept in state.get("pending", [])]
+        requests = Requests.of(waiting)
+        pending = {}
+        if requests is not None:
+            pending = {each: (requests, row) for row, each in enumerate(requests.ids)}
+        return pending
