@@ -279,6 +279,11 @@ class Selection(Layer):
             answers = self.survey.ask(
                 self.federation, grid, nodes, wants, server_round, arrays, reference
             )
+        if wants == SIMILARITY:  # whose range was checked: nobody else's answer matters
+            keys = self.federation.keys(answers)
+            told = dict(zip(keys, answers.values(), strict=True))
+            self.memory.learn_all(told, wants, server_round)
+            return set(answers)
         usable = set()
         for node, value in answers.items():
             try:
