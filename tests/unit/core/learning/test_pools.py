@@ -6,17 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forager.core.learning.evaluation import (
+    evaluate,
+    evaluate_all,
+    mean_loss,
+    mean_losses,
+    root_mean_square_loss,
+    root_mean_square_losses,
+)
 from forager.core.learning.features import features_of, features_of_all
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.pools import Pool, pools
 from forager.core.tasks import Split
+from forager.core.tasks.metrics import ACCURACY, resolved
+from forager.core.tasks.problems import Classification, Segmentation
 from torch import nn
 
 SIZES = [3, 1, 40, 0, 2, 700, 900]
-
-
-def seeded(*layers: nn.Module) -> nn.Module:
-    return nn.Sequential(*layers)
 
 
 def chain() -> nn.Module:
@@ -84,3 +90,34 @@ def test_features_are_those_one_by_one(kind, way):
     found = features_of_all(model, arrays, data)
     expected = torch.cat([features_of(model, *each) for each in zip(arrays, data, strict=True)])
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@every_way
+@every_model
+def test_losses_and_metrics_are_those_one_by_one(kind, way):
+    model, data, problem = MODELS[kind](), clients(), Classification()
+    arrays = models_of(model, way, len(data))
+    each = list(zip(arrays, data, strict=True))
+    for metrics in ((), (ACCURACY,), resolved(["accuracy", "perplexity", "loss"])):
+        found = evaluate_all(model, arrays, data, problem, metrics)
+        for own, one in zip(found, each, strict=True):
+            assert own == pytest.approx(evaluate(model, *one, problem, metrics), 1e-6, nan_ok=True)
+            assert list(own) == list(evaluate(model, *one, problem, metrics))
+    losses = mean_losses(model, arrays, data, problem)
+    assert losses == pytest.approx(
+        [mean_loss(model, *one, problem) for one in each], 1e-6, nan_ok=True
+    )
+    full = [one for one in each if len(one[1])]
+    assert root_mean_square_losses(model, *zip(*full, strict=True), problem) == pytest.approx(
+        [root_mean_square_loss(model, *one, problem) for one in full], 1e-6
+    )
+
+
+def test_problems_that_count_places_are_reduced_client_by_client():
+    torch.manual_seed(0)
+    model, problem = nn.Sequential(nn.Conv2d(1, 3, 1)), Segmentation()
+    data = [Split(torch.randn(n, 1, 2, 2), torch.randint(0, 3, (n, 2, 2))) for n in (2, 5, 1)]
+    data[0].y[0, 0, 0] = -100
+    arrays, metrics = [read_arrays(model)] * 3, resolved(["accuracy", "mean-iou"])
+    for own, samples in zip(evaluate_all(model, arrays, data, problem, metrics), data, strict=True):
+        assert own == pytest.approx(evaluate(model, arrays[0], samples, problem, metrics), 1e-6)
