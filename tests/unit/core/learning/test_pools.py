@@ -15,12 +15,14 @@ from forager.core.learning.evaluation import (
     root_mean_square_losses,
 )
 from forager.core.learning.features import features_of, features_of_all
-from forager.core.learning.model_arrays import read_arrays
+from forager.core.learning.fisher import fisher_diagonal, fisher_diagonals
+from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.pools import Pool, pools
 from forager.core.tasks import Split
 from forager.core.tasks.metrics import ACCURACY, resolved
 from forager.core.tasks.problems import Classification, Segmentation
 from torch import nn
+from torch.nn import functional
 
 SIZES = [3, 1, 40, 0, 2, 700, 900]
 
@@ -121,3 +123,16 @@ def test_problems_that_count_places_are_reduced_client_by_client():
     arrays, metrics = [read_arrays(model)] * 3, resolved(["accuracy", "mean-iou"])
     for own, samples in zip(evaluate_all(model, arrays, data, problem, metrics), data, strict=True):
         assert own == pytest.approx(evaluate(model, arrays[0], samples, problem, metrics), 1e-6)
+
+
+@every_way
+@every_model
+@pytest.mark.parametrize("loss", [functional.cross_entropy, Classification().loss])
+def test_fisher_diagonals_are_those_one_by_one(kind, way, loss):
+    model, data = MODELS[kind](), [each for each in clients() if len(each)]
+    arrays = models_of(model, way, len(data))
+    found = fisher_diagonals(model, loss, arrays, data)
+    for row, own, samples in zip(found, arrays, data, strict=True):
+        load_arrays(model, own)
+        expected = fisher_diagonal(model, loss, samples.x, samples.y)
+        np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-9)
