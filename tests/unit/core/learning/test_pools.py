@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forager.core.config import read_config
 from forager.core.learning.evaluation import (
     evaluate,
     evaluate_all,
@@ -16,11 +17,18 @@ from forager.core.learning.evaluation import (
 )
 from forager.core.learning.features import features_of, features_of_all
 from forager.core.learning.fisher import fisher_diagonal, fisher_diagonals
+from forager.core.learning.gradient_rows import (
+    rows_and_rivals,
+    rows_and_rivals_of_all,
+    sample_rows,
+    sample_rows_of_all,
+)
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.pools import Pool, pools
+from forager.core.learning.sample_values import looked_at_all, valuation
 from forager.core.tasks import Split
 from forager.core.tasks.metrics import ACCURACY, resolved
-from forager.core.tasks.problems import Classification, Segmentation
+from forager.core.tasks.problems import Classification, Regression, Segmentation
 from torch import nn
 from torch.nn import functional
 
@@ -136,3 +144,52 @@ def test_fisher_diagonals_are_those_one_by_one(kind, way, loss):
         load_arrays(model, own)
         expected = fisher_diagonal(model, loss, samples.x, samples.y)
         np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-9)
+
+
+CLOSE: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-6}
+
+
+@every_way
+@every_model
+def test_gradient_rows_are_those_one_by_one(kind, way):
+    model, data = MODELS[kind](), [each for each in clients() if len(each)]
+    arrays = models_of(model, way, len(data))
+    each = list(zip(arrays, data, strict=True))
+    for rule, per_class in (("crust", True), ("distance", True), ("distance", False)):
+        rows = sample_rows_of_all(model, arrays, data, rule, per_class)
+        for own, one in zip(rows, each, strict=True):
+            np.testing.assert_allclose(own, sample_rows(model, *one, rule, per_class), **CLOSE)
+    for pair, one in zip(rows_and_rivals_of_all(model, arrays, data), each, strict=True):
+        for own, expected in zip(pair, rows_and_rivals(model, *one), strict=True):
+            np.testing.assert_allclose(own, expected, **CLOSE)
+
+
+def test_gradient_rows_without_classes():
+    model, problem = nn.Sequential(nn.Linear(2, 1)), Regression()
+    data = [Split(torch.randn(n, 2), torch.randn(n, 1)) for n in (2, 5, 1)]
+    arrays = [read_arrays(model)] * 3
+    rows = sample_rows_of_all(model, arrays, data, "distance", True, problem)
+    for own, samples in zip(rows, data, strict=True):
+        expected = sample_rows(model, arrays[0], samples, "distance", True, problem)
+        np.testing.assert_allclose(own, expected, **CLOSE)
+
+
+@every_way
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("aims", [True, False])
+def test_values_of_samples_are_those_one_by_one(way, layers, aims):
+    model, data, problem = chain(), clients(), Classification()
+    config = read_config({"strategy": "ode", "ode.layers": layers})
+    arrays, size = models_of(model, way, len(data)), valuation(model, config).size
+    direction = np.random.default_rng(2).normal(size=size).astype(np.float32) if aims else None
+    directions = [direction] * len(data)
+    found = looked_at_all(model, config, problem, arrays, data, directions)
+    for own, samples, looked in zip(arrays, data, found, strict=True):
+        load_arrays(model, own)
+        one = valuation(model, config, problem).look(samples.x, samples.y, direction)
+        for name in ("losses", "norms", "values", "mean_gradient"):
+            value, expected = getattr(looked, name), getattr(one, name)
+            assert (value is None) == (expected is None)
+            if value is not None:
+                np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+                assert value.dtype == expected.dtype
