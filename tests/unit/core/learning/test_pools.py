@@ -23,12 +23,14 @@ from forager.core.learning.gradient_rows import (
     sample_rows,
     sample_rows_of_all,
 )
+from forager.core.learning.job import Outcome, Outcomes
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.pools import Pool, pools
 from forager.core.learning.sample_values import looked_at_all, valuation
 from forager.core.tasks import Split
 from forager.core.tasks.metrics import ACCURACY, resolved
 from forager.core.tasks.problems import Classification, Regression, Segmentation
+from forager.core.wire.arrays import flat_change
 from torch import nn
 from torch.nn import functional
 
@@ -193,3 +195,24 @@ def test_values_of_samples_are_those_one_by_one(way, layers, aims):
             if value is not None:
                 np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
                 assert value.dtype == expected.dtype
+
+
+@every_way
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_changes_are_those_one_by_one(way, dtype):
+    rng = np.random.default_rng(0)
+
+    def arrays() -> dict[str, Any]:
+        weights = {
+            n: rng.normal(size=shape).astype(dtype) for n, shape in (("w", (2, 3)), ("b", 3))
+        }
+        return {"first": weights["w"], "steps": np.array(7), "last": weights["b"]}
+
+    before = {"same": [arrays()] * 3, "two": [arrays(), arrays()] * 2, "own": [arrays(), arrays()]}
+    models = before[way]
+    after = [arrays() for _ in models]
+    table = Outcomes.of([Outcome(each, 0.0, 1, 1) for each in after])
+    changes = table.changes(models)
+    assert changes.dtype == np.float32
+    expected = [flat_change(*pair) for pair in zip(models, after, strict=True)]
+    np.testing.assert_array_equal(changes, np.stack(expected))
