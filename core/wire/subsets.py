@@ -17,6 +17,7 @@ again, and memory stays in proportion to the bytes present or to a size that the
 
 import struct
 import zlib
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -145,16 +146,33 @@ def _edge_part(indices: Indices) -> bytes:
 
 def unpack_indices(part: memoryview, size: int, k: int) -> Indices:
     """Read an index part of ``k`` indices below ``size``; the result takes memory for k."""
-    if len(part) < _FORM.size:
-        raise MalformedUpdate("the index part is missing")
-    form, count = _FORM.unpack_from(part)
-    coded = part[_FORM.size :]
-    if form == Form.EDGES:
-        return _fill_runs(_decode_positions(coded, count, size + 1), k)
-    if (form, count) not in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
-        raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
-    positions = _decode_positions(coded, count, size)
-    return positions if form == Form.MEMBERS else _complement(positions, size)
+    (indices,) = unpack_index_rows([part], size, k)
+    return indices
+
+
+def unpack_index_rows(parts: Sequence[memoryview], size: int, k: int) -> list[Indices]:
+    """Read the index parts of many sets of ``k`` indices below ``size``."""
+    found: dict[int, Indices] = {}
+    usual: dict[int, list[int]] = {Form.MEMBERS: [], Form.ABSENT: []}
+    for number, part in enumerate(parts):
+        if len(part) < _FORM.size:
+            raise MalformedUpdate("the index part is missing")
+        form, count = _FORM.unpack_from(part)
+        if form == Form.EDGES:
+            (edges,) = _decode_positions([part[_FORM.size :]], count, size + 1)
+            found[number] = _fill_runs(edges, k)
+        elif (form, count) in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
+            usual[form].append(number)
+        else:
+            raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
+    for form, numbers in usual.items():
+        if numbers:
+            count = k if form == Form.MEMBERS else size - k
+            coded = [parts[number][_FORM.size :] for number in numbers]
+            positions = _decode_positions(coded, count, size)
+            rows = positions if form == Form.MEMBERS else _complements(positions, size)
+            found |= zip(numbers, rows, strict=True)
+    return [found[number] for number in range(len(parts))]
 
 
 def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
@@ -168,10 +186,6 @@ def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
     if not np.all(array[1:] > array[:-1]):
         raise ValueError("indices must be strictly increasing")
     return array.astype(np.int64)
-
-
-def _complement(indices: Indices, size: int) -> Indices:
-    return _complements(indices[None], size)[0]
 
 
 def _complements(rows: Indices, size: int) -> Indices:
@@ -211,26 +225,31 @@ def _encode_positions(rows: Indices) -> list[bytes]:
     return [b"".join(parts) for parts in zip(first, *columns, strict=True)]
 
 
-def _decode_positions(coded: memoryview, count: int, limit: int) -> Indices:
-    """Read ``count`` increasing positions below ``limit`` that fill ``coded`` exactly."""
-    if count == 0 and len(coded) == 0:
-        return np.empty(0, dtype=np.int64)
-    blocks = -(-count // _BLOCK)
-    if not 0 < count <= min(limit, 8 * (len(coded) - blocks)):  # a gap takes a bit or more
-        raise MalformedUpdate(f"{len(coded)} bytes cannot code {count} positions below {limit}")
-    stream = np.frombuffer(coded, dtype=np.uint8)
-    block_widths, stream = stream[:blocks], stream[blocks:]
+def _decode_positions(coded: Sequence[memoryview], count: int, limit: int) -> Indices:
+    """Read ``count`` increasing positions below ``limit`` from each, which they fill exactly."""
+    lengths = np.array([len(each) for each in coded])
+    if count == 0 and not lengths.any():
+        return np.empty((len(coded), 0), dtype=np.int64)
+    blocks, least = -(-count // _BLOCK), int(lengths.min())
+    if not 0 < count <= min(limit, 8 * (least - blocks)):  # a gap takes a bit or more
+        raise MalformedUpdate(f"{least} bytes cannot code {count} positions below {limit}")
+    longest = int(lengths.max())
+    if longest > blocks + 4 * count + (limit + count) // 8 + 1:  # before all are made as long
+        raise MalformedUpdate(f"{longest} bytes are too many for {count} positions below {limit}")
+    joined = b"".join(bytes(each).ljust(longest, b"\0") for each in coded)
+    stream = np.frombuffer(joined, dtype=np.uint8).reshape(len(coded), longest)
+    block_widths, bits = stream[:, :blocks], np.unpackbits(stream[:, blocks:], axis=1)
     if block_widths.max() > _MAX_WIDTH:
         raise MalformedUpdate(f"code width {block_widths.max()} is above {_MAX_WIDTH}")
-    widths = np.repeat(block_widths.astype(np.int64), _BLOCK)[:count]
-    split = -(-int(widths.sum()) // 8)
-    quotients = _unpack_unary(stream[split:], count)
+    widths = np.repeat(block_widths.astype(np.int64), _BLOCK, axis=1)[:, :count]
+    splits = -(-widths.sum(axis=1) // 8)
+    quotients = _unpack_unary(bits, 8 * splits, 8 * (lengths - blocks), count)
     if np.any(quotients > limit >> widths):  # so that no sum below overflows
         raise MalformedUpdate(f"a gap between positions is larger than {limit}")
-    gaps = (quotients << widths) | _unpack_planes(stream[:split], widths)
-    positions = np.cumsum(gaps) + np.arange(count)
-    if positions[-1] >= limit:
-        raise MalformedUpdate(f"position {positions[-1]} is not below {limit}")
+    gaps = (quotients << widths) | _unpack_planes(bits, widths)
+    positions: Indices = np.cumsum(gaps, axis=1) + np.arange(count)
+    if positions[:, -1].max() >= limit:
+        raise MalformedUpdate(f"position {positions[:, -1].max()} is not below {limit}")
     return positions
 
 
@@ -249,15 +268,17 @@ def _pack_planes(gaps: Indices, widths: Indices) -> list[bytes]:
     return _packed(bits.reshape(len(gaps), -1), lengths)
 
 
-def _unpack_planes(stream: NDArray[np.uint8], widths: Indices) -> Indices:
-    bits = np.unpackbits(stream)
-    remainders = np.zeros(widths.size, dtype=np.int64)
-    for bit in range(widths.max()):
-        wide = widths > bit
-        length = int(np.count_nonzero(wide))
-        plane = np.zeros_like(remainders)
-        plane[wide], bits = bits[:length], bits[length:]
-        remainders |= plane << bit
+def _unpack_planes(bits: NDArray[np.uint8], widths: Indices) -> Indices:
+    planes = range(widths.max())
+    remainders = np.zeros_like(widths)
+    if planes:
+        present = np.concatenate([widths > bit for bit in planes], axis=1)
+        lengths = np.count_nonzero(present, axis=1)
+        digits = np.zeros(present.shape, dtype=np.uint8)
+        own = zip(bits, lengths.tolist(), strict=True)
+        digits[present] = np.concatenate([row[:length] for row, length in own])
+        for bit, plane in zip(planes, np.split(digits, len(planes), axis=1), strict=True):
+            remainders |= plane.astype(np.int64) << bit
     return remainders
 
 
@@ -277,9 +298,16 @@ def _packed(bits: NDArray[np.uint8], lengths: Indices) -> list[bytes]:
     return [row[: -(-k // 8)].tobytes() for row, k in zip(rows, lengths.tolist(), strict=True)]
 
 
-def _unpack_unary(stream: NDArray[np.uint8], count: int) -> Indices:
-    bits = np.unpackbits(stream).view(bool)
-    ones = np.flatnonzero(bits)
-    if ones.size != count or bits.size - ones[-1] > 8:
-        raise MalformedUpdate(f"the code of {count} gaps is cut short or followed by other bytes")
-    return np.diff(ones, prepend=-1) - 1
+def _unpack_unary(bits: NDArray[np.uint8], starts: Indices, ends: Indices, count: int) -> Indices:
+    """Read ``count`` quotients from each row between two places; zeros follow the second one."""
+    marked = bits.astype(bool)
+    for row, start in zip(marked, starts.tolist(), strict=True):
+        row[:start] = False
+    found = np.count_nonzero(marked, axis=1)
+    ones = np.flatnonzero(marked)
+    if (found == count).all():
+        ones = ones.reshape(len(bits), count) - bits.shape[1] * np.arange(len(bits))[:, None]
+        if (ends - ones[:, -1] <= 8).all():
+            quotients: Indices = np.diff(ones, axis=1, prepend=starts[:, None] - 1) - 1
+            return quotients
+    raise MalformedUpdate(f"the code of {count} gaps is cut short or followed by other bytes")
