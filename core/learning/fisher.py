@@ -160,7 +160,7 @@ def _add_by_layers(
             handle.remove()
     applies = all(layer.called_once(len(inputs)) for layer in layers)
     if applies:
-        total = _sum_of_losses(loss, outputs, targets)
+        total = sum_of_losses(loss, outputs, targets)
         edges = [layer.edge for layer in layers if layer.edge is not None]
         behind = torch.autograd.grad(total, edges, materialize_grads=True)
         with torch.no_grad():
@@ -171,7 +171,7 @@ def _add_by_layers(
     return applies
 
 
-def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+def sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the sum of each sample's own loss, whatever the loss does with several samples."""
     if loss is functional.cross_entropy:  # the usual one, for which there is a shorter way
         return functional.cross_entropy(outputs, targets, reduction="sum")

@@ -23,7 +23,7 @@ from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, tr
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
-from .stack import can_stack, stacked_gradients, train_stack
+from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
 
@@ -142,7 +142,7 @@ class Trainer:
     def _stackable(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
         in_memory = all(isinstance(job.data, Split) for job in jobs)
         few = self.mode == "auto" and len(jobs) < _MANY
-        if few or not (objective.stackable and settings.stackable and in_memory):
+        if few or not (objective.stacks(self._by_hand) and settings.stackable and in_memory):
             return False
         return self._by_hand or not self._tried(jobs).reason
 
@@ -181,7 +181,8 @@ class Trainer:
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
     ) -> Sequence[Outcome]:
-        saved, gradients = 0.0, stacked_gradients
+        saved = 0.0
+        gradients: StackGradients = stacked_gradients
         if not self._by_hand:
             saved = settings.batch_size * self._tried(jobs).saved
             gradients = vmapped_gradients
@@ -267,8 +268,8 @@ def train_one(
     parameters = list(named.values())
     start = [p.detach().clone() for p in parameters]
     carried = {
-        key: [torch.from_numpy(arrays[name]).to(device) for name in named]
-        for key, arrays in job.carried.items()
+        key: [torch.from_numpy(job.carried[key][name]).to(device) for name in named]
+        for key in objective.carries
     }
     batch_loss = objective.batch_loss(model, job, problem)
     step = stepper(parameters, settings)

@@ -4,6 +4,7 @@ The layout of a message is described in :mod:`forager.core.wire.subsets`, which 
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,20 @@ from .subsets import (
     MalformedUpdate,
     Message,
     open_message,
-    pack_indices,
+    pack_index_rows,
     seal,
-    unpack_indices,
+    unpack_index_rows,
 )
 
-__all__ = ["MAX_UNASKED_SIZE", "MalformedUpdate", "decode", "decode_pairs", "encode"]
+__all__ = [
+    "MAX_UNASKED_SIZE",
+    "MalformedUpdate",
+    "decode",
+    "decode_pairs",
+    "decode_rows",
+    "encode",
+    "encode_rows",
+]
 
 MAX_UNASKED_SIZE = 2**28
 """Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""
@@ -35,6 +44,7 @@ _DTYPE_OF: dict[int, np.dtype[Any]] = {
 }
 _SIGN_CLEARED = np.uint32(0x7FFFFFFF)
 _NAN = np.uint32(0x7F800001)
+_NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 
 
 def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
@@ -66,13 +76,28 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
     >>> decode(data)
     array([ 0., -3.,  0.,  2.], dtype=float32)
     """
+    array = np.asarray(update)
+    if array.ndim != 1:
+        raise ValueError(
+            f"update must be a 1-D float array, got {array.dtype} of shape {array.shape}"
+        )
+    return encode_rows(array[None], k, values)[0]
+
+
+def encode_rows(updates: NDArray[Any], k: int, values: str = "float32") -> list[bytes]:
+    """Encode many updates, the rows of a matrix, each as :func:`encode` does."""
     if values not in _CONTENT_OF:
         raise ValueError(f"values must be one of {sorted(_CONTENT_OF)}, got {values!r}")
-    content = _CONTENT_OF[values]
-    flat = _checked_update(update)
-    indices = _top_k(flat, _checked_k(k, flat.size))
-    kept = _cast(flat[indices], _DTYPE_OF[content])
-    return seal(content, flat.size, indices.size, kept.tobytes(), pack_indices(indices, flat.size))
+    content, rows = _CONTENT_OF[values], _checked_updates(updates)
+    size, count = rows.shape[1], _checked_k(k, rows.shape[1])
+    messages: list[bytes] = []
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+        indices = _top_k(part, count)
+        kept = _cast(part[np.arange(len(part))[:, None], indices], _DTYPE_OF[content])
+        pairs = zip(kept, pack_index_rows(indices, size), strict=True)
+        messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
+    return messages
 
 
 def decode(data: bytes, size: int | None = None) -> Floats:
@@ -95,10 +120,37 @@ def decode(data: bytes, size: int | None = None) -> Floats:
         raise MalformedUpdate(
             f"message is for size {message.size}; above {MAX_UNASKED_SIZE} pass the expected size"
         )
-    indices, values = _read_pairs(message)
+    (indices,), (values,) = _read_pairs([message])
     dense = np.zeros(message.size, dtype=np.float32)
     dense[indices] = values
     return dense
+
+
+def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
+    """Decode many messages to the rows of a matrix, each as :func:`decode` does.
+
+    One that is malformed spoils all: :func:`decode` says which.
+
+    >>> rows = np.float32([[0.5, -3.0, 0.0, 2.0], [1.0, 0.0, 0.0, 4.0]])
+    >>> decode_rows(encode_rows(rows, k=1), size=4)
+    array([[ 0., -3.,  0.,  0.],
+           [ 0.,  0.,  0.,  4.]], dtype=float32)
+    """
+    dense = np.zeros((len(messages), size), dtype=np.float32)
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    for start in range(0, len(messages), step):
+        opened = [open_message(data, size) for data in messages[start : start + step]]
+        _fill(dense[start : start + step], opened)
+    return dense
+
+
+def _fill(dense: Floats, messages: Sequence[Message]) -> None:
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number, message in enumerate(messages):
+        alike.setdefault((message.content, message.k), []).append(number)
+    for rows in alike.values():
+        indices, values = _read_pairs([messages[row] for row in rows])
+        dense[np.array(rows)[:, None], indices] = values
 
 
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
@@ -116,35 +168,39 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
     array([ 1., -2.,  1.,  3.], dtype=float32)
     """
     message = open_message(data, size)
-    return message.size, *_read_pairs(message)
+    (indices,), (values,) = _read_pairs([message])
+    return message.size, indices, values
 
 
-def _top_k(update: Floats, k: int) -> Indices:
-    """Return the increasing indices of the ``k`` entries of largest magnitude."""
+def _top_k(rows: Floats, k: int) -> Indices:
+    """Return the increasing indices of each row's ``k`` entries of largest magnitude."""
+    count, size = rows.shape
     if k == 0:
-        return np.empty(0, dtype=np.int64)
+        return np.empty((count, 0), dtype=np.int64)
     # Read as integers, magnitudes keep their order, NaN is on top and partition is faster.
-    magnitude = update.view(np.uint32) & _SIGN_CLEARED
+    magnitude = rows.view(np.uint32) & _SIGN_CLEARED
     np.minimum(magnitude, _NAN, out=magnitude)
-    cut = update.size - k
-    threshold = np.partition(magnitude, cut)[cut]
+    threshold = np.partition(magnitude, size - k, axis=1)[:, size - k, None]
     kept = magnitude >= threshold
-    surplus = np.count_nonzero(kept) - k
-    if surplus:
-        ties = np.flatnonzero(magnitude == threshold)
-        kept[ties[ties.size - surplus :]] = False
-    return np.flatnonzero(kept)
+    surplus = np.count_nonzero(kept, axis=1) - k
+    tied = np.flatnonzero(surplus)
+    if tied.size:  # the last of those at the threshold go
+        ties = magnitude[tied] == threshold[tied]
+        rank = np.cumsum(ties, axis=1)
+        kept[tied] &= ~ties | (rank <= rank[:, -1:] - surplus[tied, None])
+    places: Indices = np.flatnonzero(kept).reshape(count, k)
+    places -= size * np.arange(count)[:, None]
+    return places
 
 
-def _checked_update(update: ArrayLike) -> Floats:
-    array = np.asarray(update)
-    if array.ndim != 1 or array.dtype.kind != "f":
+def _checked_updates(updates: NDArray[Any]) -> Floats:
+    if updates.ndim != 2 or updates.dtype.kind != "f":
         raise ValueError(
-            f"update must be a 1-D float array, got {array.dtype} of shape {array.shape}"
+            f"update must be a 1-D float array, got {updates.dtype} of shape {updates.shape[1:]}"
         )
-    if array.size > MAX_SIZE:
-        raise ValueError(f"update must have at most {MAX_SIZE} entries, got {array.size}")
-    return np.ascontiguousarray(_cast(array, np.dtype(np.float32)))
+    if updates.shape[1] > MAX_SIZE:
+        raise ValueError(f"update must have at most {MAX_SIZE} entries, got {updates.shape[1]}")
+    return np.ascontiguousarray(_cast(updates, np.dtype(np.float32)))
 
 
 def _checked_k(k: int, size: int) -> int:
@@ -169,12 +225,17 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return cast
 
 
-def _read_pairs(message: Message) -> tuple[Indices, Floats]:
-    if message.content not in _DTYPE_OF:
-        raise MalformedUpdate(f"content {message.content} is not a sparse update")
-    dtype = _DTYPE_OF[message.content]
-    length = message.k * dtype.itemsize
-    if length > len(message.body):
-        raise MalformedUpdate(f"{len(message.body)} bytes cannot hold {message.k} {dtype} values")
-    values = np.frombuffer(message.body[:length], dtype=dtype).astype(np.float32)
-    return unpack_indices(message.body[length:], message.size, message.k), values
+def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], Floats]:
+    """Return indices and values of messages with the same content, size and k."""
+    content, size, k, _ = messages[0]
+    if content not in _DTYPE_OF:
+        raise MalformedUpdate(f"content {content} is not a sparse update")
+    dtype = _DTYPE_OF[content]
+    length = k * dtype.itemsize
+    least = min(len(message.body) for message in messages)
+    if length > least:
+        raise MalformedUpdate(f"{least} bytes cannot hold {k} {dtype} values")
+    joined = b"".join(message.body[:length] for message in messages)
+    values = np.frombuffer(joined, dtype=dtype).astype(np.float32).reshape(len(messages), k)
+    parts = [message.body[length:] for message in messages]
+    return unpack_index_rows(parts, size, k), values

@@ -353,3 +353,58 @@ def test_lies_about_size_cost_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("values", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["normal", "ties", "runs", "zeros", "broken"])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.6, 1.0])
+def test_rows_are_encoded_as_one_by_one(kind: str, share: float, values: str) -> None:
+    """By members, by what is absent, by the edges of runs; ties go to the lowest index."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(5, 700)).astype(np.float32)
+    if kind == "ties":
+        rows = np.round(rows)
+    elif kind == "runs":
+        rows = np.cumsum(rng.random(rows.shape) < 0.01, axis=1).astype(np.float32)
+        rows[2] = rng.normal(size=700)
+    elif kind == "zeros":
+        rows[:, 30:] = 0
+    elif kind == "broken":
+        rows[1, 5], rows[3, 6] = np.nan, -np.inf
+    messages = sparse.encode_rows(rows, round(share * 700), values)
+    assert messages == [sparse.encode(row, round(share * 700), values) for row in rows]
+    expected = [sparse.decode(message) for message in messages]
+    np.testing.assert_array_equal(sparse.decode_rows(messages, 700), np.stack(expected))
+
+
+def test_bytes_do_not_change() -> None:
+    """Devices of another version must be able to read them."""
+    rows = np.random.default_rng(0).normal(size=(20, 1500)).astype(np.float32)
+    rows[:5] = np.cumsum(rows[:5] > 2, axis=1)
+    every = [*sparse.encode_rows(rows, 70), *sparse.encode_rows(rows, 1400, "float16")]
+    assert zlib.crc32(b"".join(every)) == 3319859316
+
+
+def test_messages_of_other_lengths_and_contents_are_decoded_together() -> None:
+    rows = np.random.default_rng(0).normal(size=(6, 700)).astype(np.float32)
+    messages = [
+        sparse.encode(row, k, values)
+        for row, k in zip(rows[::2], [5, 600, 700], strict=True)
+        for values in ("float32", "float16")
+    ]
+    expected = np.stack([sparse.decode(message) for message in messages])
+    np.testing.assert_array_equal(sparse.decode_rows(messages, 700), expected)
+    assert sparse.decode_rows([], 700).shape == (0, 700)
+
+
+def test_a_long_message_does_not_make_all_others_as_long() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 700)).astype(np.float32)
+    messages = sparse.encode_rows(rows, 70)
+    body = messages[0][:-4] + bytes(2_000_000)
+    messages[0] = body + zlib.crc32(body).to_bytes(4, "little")
+    tracemalloc.start()
+    with pytest.raises(MalformedUpdate, match="too many"):
+        sparse.decode_rows(messages, 700)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
