@@ -174,7 +174,7 @@ def _around(exemplars: Positions, similarity: Matrix) -> SimilarityClusters:
 
 
 def _nearest(exemplars: Positions, similarity: Matrix) -> Positions:
-    labels = similarity[:, exemplars].argmax(axis=1)
+    labels: Positions = similarity[:, exemplars].argmax(axis=1)
     labels[exemplars] = np.arange(exemplars.size)
     return labels
 
