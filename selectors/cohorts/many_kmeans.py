@@ -30,31 +30,32 @@ def many_kmeans(sets: Floats, parts: int, rng: np.random.Generator, starts: int 
     [[0, 1, 0, 1], [0, 0, 1, 1]]
     """
     centres = _first_centres(sets, parts, rng, starts)
+    points = np.concatenate([sets, np.ones((*sets.shape[:2], 1))], axis=2)  # counts them, too
     for _ in range(_STEPS):
-        member = _nearest(_closeness(sets, centres))
-        sizes = np.count_nonzero(member, axis=3)[..., None]
+        member = _nearest(_closeness(points, centres))
         flat = member.reshape(len(sets), starts * parts, -1).astype(np.float64)
-        sums = (flat @ sets).reshape(centres.shape)
-        moved = np.where(sizes > 0, sums / np.maximum(sizes, 1), centres)
+        sums = (flat @ points).reshape(*centres.shape[:3], -1)
+        sizes = sums[..., -1:]
+        moved = np.where(sizes > 0, sums[..., :-1] / np.maximum(sizes, 1), centres)
         settled = np.abs(moved - centres).max(initial=0.0) <= _SETTLED
         centres = moved
         if settled:
             break
-    closeness = _closeness(sets, centres)
+    closeness = _closeness(points, centres)
     best = closeness.max(axis=2).sum(axis=2).argmax(axis=1)
     return _in_order(closeness[np.arange(len(sets)), best].argmax(axis=1), parts)
 
 
-def _closeness(sets: Floats, centres: Floats) -> Floats:
+def _closeness(points: Floats, centres: Floats) -> Floats:
     """Return ``<x, c> - |c|^2 / 2``, larger the nearer: sets x starts x centres x points.
 
-    Points are few numbers each, so that all starts of a set are one matrix product.
+    The last entry of each point is 1. Points are few numbers each, so that all starts of a set are
+    one matrix product.
     """
-    count, starts, parts, dimension = centres.shape
-    products = centres.reshape(count, starts * parts, dimension) @ sets.transpose(0, 2, 1)
-    closeness: Floats = products.reshape(count, starts, parts, -1)
-    closeness -= np.sum(centres**2, axis=3)[..., None] / 2
-    return closeness
+    halves = np.sum(centres**2, axis=3, keepdims=True) / -2
+    factors = np.concatenate([centres, halves], axis=3).reshape(len(points), -1, points.shape[2])
+    products = factors @ points.transpose(0, 2, 1)
+    return np.asarray(products.reshape(*centres.shape[:3], -1))
 
 
 def _nearest(closeness: Floats) -> NDArray[np.bool_]:
