@@ -168,8 +168,8 @@ def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> floa
     spread = lengths[: 3 * parts] / np.sqrt(count - 1)
     drawn = rng.standard_normal((draws, count, len(spread))) * spread
     drawn -= drawn.mean(axis=1, keepdims=True)
-    left, sizes, _ = np.linalg.svd(drawn, full_matrices=False)
-    scores = (left * sizes[:, None, :])[:, :, : parts - 1]
+    axes = np.linalg.eigh(drawn.transpose(0, 2, 1) @ drawn)[1]
+    scores = drawn @ axes[:, :, :-parts:-1]  # along the main directions, the longest first
     labels = many_kmeans(scores, parts, rng)
     return min(share_within(s, own, noise) for s, own in zip(scores, labels, strict=True))
 
