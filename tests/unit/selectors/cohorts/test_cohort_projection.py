@@ -33,7 +33,9 @@ def test_it_is_linear_and_the_shape_of_a_layer_does_not_matter() -> None:
     new = [a + b for a, b in zip(old, step, strict=True)]
     difference = project.sketch(new) - project.sketch(old)
     np.testing.assert_allclose(difference, project.sketch([s.ravel() for s in step]), atol=1e-2)
-    np.testing.assert_allclose(project.sketch_each([old, new])[1], project.sketch(new))
+    np.testing.assert_array_equal(project.sketch_each([old, new])[1], project.sketch(new))
+    together = project.sketch_stack([np.stack(layers) for layers in zip(old, new, strict=True)])
+    np.testing.assert_array_equal(together, project.sketch_each([old, new]))
 
 
 def test_it_is_fixed_by_its_seed() -> None:
