@@ -21,6 +21,7 @@ from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, WANTS
 from ...core.wire.records import filled
+from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Replies, Requests, Row, tables_in
 from .admission import Admission
 from .grids import GridWrapper, as_sequence
@@ -38,10 +39,6 @@ _MOST_STRIKES = 10_000  # clients whose bad replies are counted
 _SHOWN, _MOST_NAMED = 5, 100  # clients in one line of the log, and in one event
 
 Journal = Callable[[Event], None]
-
-
-class BadReply(ValueError):
-    """Why a reply, or an answer to a question, is set aside."""
 
 
 def silent(event: Event) -> None:
