@@ -120,6 +120,8 @@ docs: $(STAMP) ## Build the documentation into site/
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m forager.benchmarks.speed $(ARGS)
+	$(BIN)/python -m forager.benchmarks.methods_speed $(ARGS)
+	$(BIN)/python -m forager.benchmarks.round_trace
 	$(BIN)/python -m forager.benchmarks.general_path
 	$(BIN)/python -m forager.benchmarks.memory
 	$(BIN)/python -m forager.benchmarks.sparse_uplink
