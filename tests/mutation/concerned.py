@@ -1,7 +1,8 @@
 """Which tests concern a module: those that import it, the nearest first.
 
-A test that imports the module itself comes before one that imports what imports it. After them come
-tests that mention its name, as a run config does, and what all methods have to keep.
+A test that imports the module itself comes before one that imports what imports it; of those that
+are as near, the tests of the same folder come first. After them come tests that mention its name,
+as a run config does, and what all methods have to keep.
 """
 
 import ast
@@ -24,6 +25,7 @@ def concerning(path: Path, most: int) -> list[str]:
             distance[importer] = distance[file] + 1
             queue.append(importer)
     found = [file for file in queue if file.name.startswith("test_") and _is_test(file)]
+    found.sort(key=lambda file: (distance[file], path.parts[0] not in file.parts))
     found += _mentioning(path.stem) + sorted((ROOT / TESTS[-1]).rglob("test_*.py"))
     near = list(dict.fromkeys((ROOT / file).relative_to(ROOT).as_posix() for file in found))
     examples = ">>>" in (ROOT / path).read_text()
