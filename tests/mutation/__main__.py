@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from concerned import PRODUCT, ROOT, concerning
+from concerned import ROOT, concerning
 from mutants import Mutant, mutants_of
 
-COPIED = (*PRODUCT, "forager", "tests", "benchmarks", "docs", "docker", "examples")
-FILES = ("pyproject.toml", "constraints.txt", "README.md", "CONTRIBUTING.md", "Makefile")
+# What tests do not need: environments, caches and results
+LEFT_OUT = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs", "site")
 _WHOLE = 1800.0  # seconds for all tests that concern the sample
 
 
@@ -50,10 +50,7 @@ def copies(count: int) -> Iterator["SimpleQueue[Path]"]:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             copy = Path(folder) / str(number)
-            for name in COPIED:
-                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__py*"))
-            for name in FILES:
-                shutil.copy(ROOT / name, copy / name)
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
             free.put(copy)
         yield free
 
