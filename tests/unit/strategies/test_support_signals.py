@@ -80,6 +80,16 @@ def test_what_everyone_has_in_common_is_subtracted_over_all_cohorts():
     assert len(signal.take("0.0").keys) == 0  # nobody at all
 
 
+@pytest.mark.parametrize("count", [50, 500])
+def test_long_supports_count_as_much_as_short_ones(count):
+    signal = signal_by("index-overlap-paper")
+    support = np.arange(signal.reader.size)[:count]
+    signal.begin()
+    payload = encode_support(support, signal.reader.size, signal.reader.tag)
+    signal.add("0", "a", NOTHING, reply(payload))
+    assert np.linalg.norm(signal.take("0").signals) == pytest.approx(1.0, rel=0.1)
+
+
 def test_signs_are_part_of_the_signal():
     signal, rng = signal_by("signed-overlap"), np.random.default_rng(0)
     indices = np.sort(rng.choice(signal.reader.size, 200, replace=False))

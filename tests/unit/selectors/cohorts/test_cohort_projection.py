@@ -38,6 +38,14 @@ def test_it_is_linear_and_the_shape_of_a_layer_does_not_matter() -> None:
     np.testing.assert_array_equal(together, project.sketch_each([old, new]))
 
 
+def test_the_same_coordinates_are_read_whatever_the_type() -> None:
+    project = Projection([40_000, 7], dimension=32, coordinates=1000)
+    rng = np.random.default_rng(2)
+    single = [rng.normal(size=size).astype(np.float32) for size in (40_000, 7)]
+    double = [layer.astype(np.float64) for layer in single]
+    np.testing.assert_array_equal(project.sketch(single), project.sketch(double))
+
+
 def test_it_is_fixed_by_its_seed() -> None:
     vector = [np.arange(5000.0)]
     first = Projection([5000], seed=3).sketch(vector)
