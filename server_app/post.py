@@ -386,7 +386,7 @@ class Post(GridWrapper):
             return
         seconds = self.clock.now() - assignment.sent
         federation.heard(key, self.round, answered=True)
-        if assignment.tag:
+        if assignment.tag and not federation.held.of(assignment.node):  # else it is known by now
             federation.held.learn([assignment.node], assignment.tag)
         federation.times.came_late(key, seconds, assignment.round)
         federation.note(
