@@ -194,6 +194,17 @@ def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
     assert scene.last.resent == 0
 
 
+def test_an_answer_to_a_later_question_outweighs_a_late_reply() -> None:
+    scene = Scene()
+    waits = [True]
+    scene.behave("1", lambda m, key, look: [] if waits[0] else scene.clients(m, key))
+    scene.send(model(1))
+    scene.federation.held.learn([501], tag_of(model(2)))
+    waits[0] = False
+    assert len(scene.post.late()) == 1
+    assert scene.federation.held.of(501) == tag_of(model(2))
+
+
 def test_every_client_gets_the_change_from_its_own_model() -> None:
     scene = Scene()
     scene.send(model(1), model(2), model(3))
