@@ -28,7 +28,7 @@ from forager.core.wire.keys import (
     VALUES,
     VERSIONS,
 )
-from forager.core.wire.tables import Requests
+from forager.core.wire.tables import Replies, Requests, Row
 from forager.core.wire.versions import versions
 from forager.server_app.post import Post
 from forager.strategies.layers.base import Layer
@@ -74,6 +74,11 @@ def num_examples(key: str) -> int:
 def answer(message: Message, content: dict[str, Any]) -> Message:
     """A reply with these records."""
     return Message(RecordDict(content), reply_to=message)
+
+
+def row_of(reply: Message) -> Row:
+    """A reply as the one row of a table."""
+    return Row(Replies.of(reply), 0)
 
 
 def honest_records(message: Message, key: str) -> dict[str, Any]:
