@@ -166,10 +166,6 @@ class Federation:
         """Return the stable name of a client."""
         return self.roster.key(node_id)
 
-    def key_of(self, reply: Message) -> str:
-        """Return the stable name of the client that a reply is from."""
-        return self.roster.key(reply.metadata.src_node_id)
-
     def keys(self, nodes: Iterable[int]) -> Sequence[str]:
         """Return the stable names of clients."""
         return self.roster.keys(nodes)
@@ -320,6 +316,7 @@ class Federation:
         found: dict[int, Any] = {}
         for table in answers:
             values, wrong = read(table)
+            wrong |= table.faults
             sound = self.sound(server_round, table, wrong)
             kept = [value for row, value in enumerate(values) if row not in wrong]
             found.update(zip(sound.nodes, kept, strict=True))
@@ -331,7 +328,7 @@ class Federation:
         """Return what ``read`` makes of each answer, by node; set those aside that it refuses."""
         found: dict[int, Any] = {}
         for table in answers:
-            for row in table.rows():
+            for row in self.sound(server_round, table, table.faults).rows():
                 try:
                     found[row.node] = read(row)
                 except ValueError as error:

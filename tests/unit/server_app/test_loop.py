@@ -25,7 +25,7 @@ from forager.core.wire.keys import CONFIG, METRICS, RUN, SUMMARY
 from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop, RunFailed
-from forager.server_app.patient_grid import PatientGrid
+from forager.server_app.post import Post
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.federation import Federation
@@ -77,13 +77,13 @@ def make(
         "callbacks": [],
         **other,
     }
-    around = PatientGrid(
+    post = Post(
         grid,
         federation,
         deadline=config.round.deadline,
         poll=0.002,
     )
-    return Loop(strategy, around, to_record(small_model()), **settings), notes
+    return Loop(strategy, post, to_record(small_model()), **settings), notes
 
 
 def test_runs_all_rounds_and_writes_them_down() -> None:
