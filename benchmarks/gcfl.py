@@ -132,15 +132,16 @@ ABLATIONS: dict[str, Settings] = {
     },
     **{f"K = {every}": {"coreset.every": every} for every in (1, 5, 20)},
 }
+PROJECTION: Settings = {"data-selector": "gradmatch", "coreset.target": "server"}
 BETTER: dict[str, Settings] = {
     "as it is": {},
     "first choice at once": {"coreset.first-round": 0},
     "first choice after 5": {"coreset.first-round": 5},
     "weights": {"coreset.use-weights": True},
-    "projection": {"coreset.rule": "projection"},
-    "nearest": {"coreset.rule": "nearest"},
-    "projection, K = 5": {"coreset.rule": "projection", "coreset.every": 5},
-    "projection, weights": {"coreset.rule": "projection", "coreset.use-weights": True},
+    "projection": PROJECTION,
+    "nearest": {"data-selector": "nearest"},
+    "projection, K = 5": {**PROJECTION, "coreset.every": 5},
+    "projection, weights": {**PROJECTION, "coreset.use-weights": True},
     "random, K = 1": {"data-selector": "random", "coreset.every": 1},
     "own target": {"coreset.target": "own"},
     "all classes at once": {"coreset.per-class": False},

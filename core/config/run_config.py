@@ -110,12 +110,11 @@ class General(Settings):
     )
     run_name: str = Field(default="", description="name of the run folder; the time by default")
     resume_from: str = Field(default="", description="run folder or checkpoint file to resume from")
-    tensorboard: bool = Field(default=False, description="also write TensorBoard files")
     report: bool = Field(default=True, description="write report.html at the end")
     callbacks: str = Field(
         default="",
-        description="mlflow, wandb, prometheus, or your own module:attribute; several are "
-        "separated by commas",
+        description="mlflow, wandb, tensorboard, prometheus, or your own module:attribute; several "
+        "are separated by commas",
     )
 
     schedule: sections.Schedule = sections.Schedule()

@@ -18,6 +18,7 @@ from ..model_arrays import training_mode
 from ..placement import device_of
 from .plain import BatchLoss, Plain, sample_weights
 
+_TEMPERATURE = 0.5  # of its similarities, as in the paper's experiments
 PREVIOUS = "previous"  # what the job carries: the model that the client sent last time
 
 _log = logging.getLogger("forager")
@@ -38,7 +39,6 @@ class Moon(Plain):
 
     def __init__(self, config: RunConfig) -> None:
         self.mu = config[MoonSettings].mu
-        self.temperature = config[MoonSettings].temperature
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions, inputs and targets."""
@@ -64,7 +64,7 @@ class Moon(Plain):
 
     def _contrast(self, z: torch.Tensor, received: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
         nearer = functional.cosine_similarity(z, old) - functional.cosine_similarity(z, received)
-        return functional.softplus(nearer / self.temperature)  # a cross-entropy of two
+        return functional.softplus(nearer / _TEMPERATURE)  # a cross-entropy of two
 
 
 def _fixed(model: nn.Module, head: nn.Linear) -> bool:
