@@ -102,8 +102,9 @@ def test_a_maker_must_make_a_callback(tmp_path: Path) -> None:
 
 
 def test_a_missing_tracker_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mlflow", "wandb"):
-        monkeypatch.setitem(sys.modules, name, None)
+    packages = {"mlflow": "mlflow", "prometheus": "prometheus_client", "wandb": "wandb"}
+    for name, package in packages.items():
+        monkeypatch.setitem(sys.modules, package, None)
         monkeypatch.delitem(sys.modules, f"forager.server_app.callbacks.{name}_runs", raising=False)
         with pytest.raises(ConfigError, match=rf"pip install 'forager-fl\[{name}\]'"):
             load_callbacks(name)
