@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.config import Scalar
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import at_round, best, final, total
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
-from ..tools.experiments.tables import Column, difference_table, summary_table
 from .coreset_runs import RUNNER
 from .data_part import write_part
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import at_round, best, final, total
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .measures import Measure
-from .results import Results
-from .statistics import Difference, Estimate
+from ...tools.experiments.measures import Measure
+from ...tools.experiments.results import Results
+from ...tools.experiments.statistics import Difference, Estimate
 
 Spread = Literal["std", "interval"]
 
