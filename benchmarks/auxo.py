@@ -25,12 +25,13 @@ from ..core.tasks.datasets import load_raw, rows
 from ..strategies.federation.accountant import gaussian_multiplier
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
+from ..tools.experiments.tables import Table
 from .cohort_runs import RUNNER
 from .planted_groups import CLIENTS, ROUNDS, planted_cells, planted_table
 from .sweeps.command import benchmark_parser, run_benchmark
 from .sweeps.measures import at_round, final, seconds_to, total_bytes
 from .sweeps.plots import plot_curves
-from .sweeps.tables import Column, Table, difference_table, summary_table
+from .sweeps.tables import Column, difference_table, summary_table
 
 Changes = dict[str, Scalar]
 

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from ..core.log.events import Evaluated, Exchanged, read_event
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
-from .sweeps.tables import Table
+from ..tools.experiments.tables import Table
 
 TARGET = 0.85
 CLIENTS, AT_A_TIME = 60, 10

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from ..core.learning.fused_model import fused_model
 from ..core.tasks.models import build_model
-from .sweeps.tables import Table
+from ..tools.experiments.tables import Table
 
 MODELS = {"small-cnn": (1, 28, 28), "mlp": (64,)}  # and the shape of a sample
 BATCH, CLASSES, RATE = 32, 10, 0.05

@@ -30,6 +30,7 @@ from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw
 from ..core.wire.supports import MalformedSupport
 from ..tools.experiments.records import Cell
+from ..tools.experiments.tables import Table
 from .cohort_runs import RUNNER
 from .ios_alignment import (
     Scores,
@@ -48,7 +49,7 @@ from .ios_analysis import (
 )
 from .sweeps.command import benchmark_parser, run_benchmark
 from .sweeps.measures import area, final, jitter, total_bytes
-from .sweeps.tables import Column, Table, difference_table, summary_table
+from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 

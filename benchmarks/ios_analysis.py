@@ -27,6 +27,7 @@ from ..selectors.similarities.signature_overlaps import (
 )
 from ..selectors.similarities.valuation import kendall_by_client
 from ..server_app.run_folder import SUPPORTS, RunFolder, RunFolderError
+from ..tools.experiments.tables import Table
 from ..tools.report import write_report
 from .ios_alignment import (
     Matrix,
@@ -38,7 +39,6 @@ from .ios_alignment import (
     histograms_of,
     shapley_matrix,
 )
-from .sweeps.tables import Table
 
 DONORS = 5  # that the table of a target shows
 

@@ -18,11 +18,11 @@ from typing import Any
 from ..core.config import Scalar
 from ..core.log.events import Exchanged, RoundFinished, as_events
 from ..server_app.run_folder import RunFolder
+from ..tools.experiments.tables import Table
 from ..tools.flower.env import PROJECT
 from ..tools.flower.run import wait_for_end
 from .federation import Federation
 from .light_clients import IDLE_SECONDS, LightClient, connect
-from .sweeps.tables import Table
 from .watched import Taken, Watch
 
 SUPERLINK, SERVERAPP = "flower-superlink", "flwr-serverapp"

@@ -27,10 +27,10 @@ from ..core.config import Scalar, default_config
 from ..core.log.events import Exchanged, as_events
 from ..core.wire.keys import IDENTIFY, SUMMARY
 from ..server_app.run_folder import RunFolder
+from ..tools.experiments.tables import Table
 from ..tools.flower.env import PROGRAMS, PROJECT
 from ..tools.flower.run import wait_for_end
 from .federation import Federation
-from .sweeps.tables import Table
 from .watched import cpu_of_process, memory_of_process
 
 _NOTHING = "none"  # the program starts, reads its options and ends

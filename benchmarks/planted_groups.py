@@ -10,8 +10,8 @@ from ..core.config import Scalar
 from ..tools.experiments.measures import Measure
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
+from ..tools.experiments.tables import Table
 from .sweeps.measures import final
-from .sweeps.tables import Table
 
 Changes = dict[str, Scalar]
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..tools.experiments.provenance import ROOT, commit, versions
-from .sweeps.tables import Table
+from ..tools.experiments.tables import Table
 
 RECORDS = ROOT / "benchmarks" / "records" / "printed.jsonl"
 COMMANDS = {

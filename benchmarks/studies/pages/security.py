@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from ....tools.experiments.measures import Measure
+from ....tools.experiments.tables import Table
 from ...sweeps.measures import final
-from ...sweeps.tables import Column, Table
+from ...sweeps.tables import Column
 from ..claims import Claim, Trial, claims_table, outcomes, rule
 from ..figures import draw_differences
 from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates
