@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from ..core.learning.gradient_rows import server_targets
-from ..core.methods.cohort import Cohort
+from ..core.methods.auxo import AuxoSettings
 from ..core.tasks.splits import Split
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, BUDGET, CONFIG, CORESET, NUM_EXAMPLES
@@ -302,22 +302,21 @@ class Auxo(AuxoRule):
     participants : int (default: 10)
         Approximate number of clients that train per round.
     **settings
-        Any of ``parts``, ``first_split``, ``last_split``, ``split_rounds``, ``within_groups``,
-        ``min_participants``, ``reward_rate`` and ``ask_newcomers``, which mean what the keys
-        ``cohort.*`` do.
+        Any of ``parts``, ``first_split``, ``split_rounds``, ``within_groups``,
+        ``min_participants`` and ``ask_newcomers``, which mean what the keys ``auxo.*`` do.
 
     Examples
     --------
     >>> Auxo(parts=2, first_split=5).leaves()
     ['0']
-    >>> Auxo(reward_rate=2.0)
+    >>> Auxo(within_groups=2.0)
     Traceback (most recent call last):
-    ValueError: Auxo: reward_rate = 2.0: input should be less than or equal to 1
+    ValueError: Auxo: within_groups = 2.0: input should be less than or equal to 1
     """
 
     def __init__(self, *, seed: int = 0, participants: int = 10, **settings: float) -> None:
         try:
-            checked = Cohort(**settings)  # type: ignore[arg-type]
+            checked = AuxoSettings(**settings)  # type: ignore[arg-type]
         except ValidationError as error:
             problems = (
                 f"{e['loc'][0]} = {e['input']!r}: {e['msg'].lower()}" for e in error.errors()

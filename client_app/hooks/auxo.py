@@ -4,9 +4,7 @@ from typing import Any
 
 from flwr.app import ConfigRecord
 
-from ...core.config import RunConfig
 from ...core.learning.job import Job, Outcome
-from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import entries, record_at
 from ...selectors.cohorts.affinity import Affinity, Feedback
@@ -19,9 +17,6 @@ _SECTION = "affinity"
 class AffinityRecords(ClientHook):
     """Learn from the server's feedback, remember, and say what cohorts suit this client."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self.rate = config[Cohort].reward_rate
-
     def before(self, request: ClientRequest) -> None:
         """Take in the feedback that came with the message."""
         record = record_at(request.message.content, AFFINITY, ConfigRecord)
@@ -32,7 +27,7 @@ class AffinityRecords(ClientHook):
         feedback = None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
-        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]), self.rate)
+        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]))
         request.state[_SECTION] = affinity.state_dict()
 
     def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:

@@ -133,7 +133,7 @@ class Selection(Layer):
         (count, fraction), summary = config.participation(), config[Summary]
         return cls(
             inner,
-            load(method.core)(**(own.for_core() if own is not None else {})),
+            load(method.core)(**(own.model_dump() if own is not None else {})),
             count=count,
             fraction=fraction,
             fraction_evaluate=config.fraction_evaluate,

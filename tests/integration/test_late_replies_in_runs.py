@@ -9,7 +9,7 @@ from forager.core.storage import tree
 from forager.tools.engine.local import run_local
 
 RULES: dict[str, dict[str, Any]] = {
-    "auxo": {"cohorts": "auxo", "cohort.parts": 1},
+    "auxo": {"cohorts": "auxo", "auxo.parts": 1},
     "cosage": {"client-selector": "cosage", "summary.mode": "piggyback", "uplink": "top-k"},
     "oort": {"client-selector": "oort"},
 }

@@ -420,7 +420,7 @@ def test_clients_without_data_fail_and_the_others_go_on(small):
 def test_tensorboard_files_if_asked_for(small):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    keys = {**small, "tensorboard": True, "client-selector": "cosage", "uplink": "top-k"}
+    keys = {**small, "callbacks": "tensorboard", "client-selector": "cosage", "uplink": "top-k"}
     result = run_local(keys)
     scalars = EventAccumulator(str(result.folder / "tensorboard")).Reload()
     with (result.folder / "rounds.csv").open() as file:

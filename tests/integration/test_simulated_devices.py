@@ -63,7 +63,7 @@ def test_questions_take_time_as_well(small):
     """A forward pass is a third of a training; transfer takes next to nothing here."""
     keys = {"devices.spread": 0.0, "devices.seconds-per-sample": 1.0, "partition": "iid"}
     keys |= {"devices.bytes-per-second": 1e12, "num-server-rounds": 1, "local-epochs": 3}
-    keys |= {"cohort.number": 3, "cohort.pretrain-steps": 2, "batch-size": 5}
+    keys |= {"cohort.number": 3, "flexcfl.pretrain-steps": 2, "batch-size": 5}
     seconds = {}
     for rule in ("ifca", "flexcfl"):
         found = events(run_local({**small, **keys, "cohorts": rule}), "exchange")

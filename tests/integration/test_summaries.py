@@ -268,9 +268,7 @@ def test_when_nobody_answers_the_oldest_train(small, monkeypatch, said):
     assert any("nobody answered; the oldest train" in line for line in said)
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"summary.mode": "piggyback"}, {"top-k.error-feedback": False}]
-)
+@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k-paper"}])
 @pytest.mark.parametrize("selector", ["cosage", "power-of-choice", "cluster-oracle", "oort"])
 def test_selection_state_survives_a_restart(small, selector, more):
     settings = {**small, "strategy": "cosage", "client-selector": selector, **more}

@@ -25,7 +25,7 @@ NOTHING = ArrayRecord()
 
 
 def signal_by(similarity):
-    keys = {"cohorts": "auxo", "similarity": similarity, "cohort.dimension": 4000}
+    keys = {"cohorts": "auxo", "similarity": similarity}
     return signal_of(read_config({**keys, "model": "mlp"}))
 
 
