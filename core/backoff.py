@@ -9,4 +9,4 @@ def rest(times: int) -> int:
     >>> [rest(times) for times in (1, 2, 3, 4, 100)]
     [1, 2, 4, 8, 64]
     """
-    return 2 ** min(times - 1, _DOUBLINGS)
+    return 1 << min(times - 1, _DOUBLINGS)
