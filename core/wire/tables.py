@@ -26,7 +26,7 @@ from .records import (
     replies_to,
     sender_of,
 )
-from .sizes import record_bytes, value_bytes
+from .sizes import name_bytes, record_bytes, value_bytes
 
 Record = ArrayRecord | ConfigRecord | MetricRecord
 Arrays = Mapping[str, NDArray[Any]]
@@ -431,7 +431,7 @@ class Replies(_Table):
         for column in self.records.values():
             sizes += [0 if record is None else record_bytes(record) for record in column]
         for values in self.metrics.values():
-            if type(values[0]) is float:
+            if all(type(value) is float for value in values):
                 sizes += 8
             else:
                 sizes += [0 if value is None else value_bytes(value) for value in values]
@@ -442,6 +442,8 @@ class Replies(_Table):
 
     def name_bytes(self) -> int:
         """Return the most bytes of all names in a row: a client may fill them."""
+        if self._came:
+            return max(name_bytes(reply.content) for reply in self._came)
         names = sum(len(n) + sum(map(len, stack)) for n, stack in self.stacks.items())
         names += sum(map(len, self.metrics)) + len(METRICS)
         for name, column in self.records.items():

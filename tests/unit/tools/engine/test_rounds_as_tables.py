@@ -64,9 +64,7 @@ def plain(message: Message) -> tuple[Any, ...]:
 
 def test_replies_of_a_table_are_those_to_single_messages() -> None:
     together, apart = (LocalGrid(6, read_config(KEYS).flat()) for _ in range(2))
-    one_by_one = [
-        reply for message in sent_to_all(apart) for reply in replies_of(apart, [message])
-    ]
+    one_by_one = [reply for message in sent_to_all(apart) for reply in replies_of(apart, [message])]
     table = replies_of(together, sent_to_all(together))
     assert [plain(reply) for reply in table] == [plain(reply) for reply in one_by_one]
 
