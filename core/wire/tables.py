@@ -261,6 +261,8 @@ class Replies(_Table):
         Rows that are no sound reply whatever is asked, and why.
     assignments : list
         What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
+    arrived : float or None
+        When, by the clock of a runtime that says so.
     """
 
     def __init__(
@@ -284,6 +286,7 @@ class Replies(_Table):
         self.records = dict(records or {})
         self.faults: dict[int, str] = {}
         self.assignments: list[Any] = []
+        self.arrived: float | None = None
         self.note = note
         self._envelope = envelope  # a message that one of them answers
         self._came: list[Message] = []  # as messages, where they came as such
@@ -414,6 +417,7 @@ class Replies(_Table):
         if self._made is not None:
             table._made = [self._made[row] for row in rows]
         table._came = [self._came[row] for row in rows] if self._came else []
+        table.arrived = self.arrived
         return table
 
     def without(self, rows: Iterable[int]) -> "Replies":
