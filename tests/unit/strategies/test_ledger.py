@@ -52,7 +52,7 @@ def test_only_training_makes_busy_and_may_come_late() -> None:
     ledger = opened(Ledger(), asked(kind="evaluate"))
     assert ledger.busy == set()
     assert len(ledger.give_up("abc")) == 3
-    assert ledger.expected(0.0) == []
+    assert ledger.expected() == []
 
 
 def test_what_was_not_delivered_is_not_awaited() -> None:
@@ -72,11 +72,13 @@ def test_what_is_overdue_is_known_by_its_time() -> None:
 def test_a_late_reply_is_expected_as_long_as_it_can_come() -> None:
     ledger = opened(Ledger(), asked())
     ledger.give_up(["a", "b"])
-    assert ledger.expected(60.0) == ["a", "b"]
+    ledger.forget_expired(60.0)
+    assert ledger.expected() == ["a", "b"]
     found = ledger.answered("a")
     assert found is not None
     assert found.round == 1
-    assert ledger.expected(60.1) == []
+    ledger.forget_expired(60.1)
+    assert ledger.expected() == []
     assert ledger.peek("b") is None, "what has expired is forgotten"
 
 
@@ -84,7 +86,7 @@ def test_a_late_reply_is_expected_as_long_as_it_can_come() -> None:
 def test_what_is_given_up_keeps_the_order_it_was_sent_in(order: str) -> None:
     ledger = opened(Ledger(), asked())
     assert [each.node for each in ledger.give_up(iter(order))] == NODES
-    assert ledger.expected(0.0) == ["a", "b", "c"]
+    assert ledger.expected() == ["a", "b", "c"]
 
 
 def test_what_a_client_was_sent_is_known_until_the_next_occasion_unless_it_still_trains() -> None:
@@ -130,11 +132,12 @@ def test_ten_thousand_late_assignments_take_bounded_memory() -> None:
         table.ids = names
         opened(ledger, table, number)
         ledger.give_up(names)
-        late = [ledger.peek(each) for each in ledger.expected(0.0)]
+        late = [ledger.peek(each) for each in ledger.expected()]
         held = {id(each.model) for each in late if each is not None and each.model is not None}
         assert len(held) <= 10
     expected = [f"{number}-{i}" for number in range(90, 100) for i in range(100)]
-    assert ledger.expected(1.0) == expected
+    ledger.forget_expired(1.0)
+    assert ledger.expected() == expected
     opened(ledger, asked("n", nodes=[1], record=model(1000)), 100)
     ledger.give_up("n")
     oldest, kept = ledger.peek("90-1"), ledger.peek("91-0")
@@ -142,7 +145,8 @@ def test_ten_thousand_late_assignments_take_bounded_memory() -> None:
     assert kept is not None
     assert oldest.model is None, "only its time would be learned"
     assert kept.model is not None
-    assert ledger.expected(60.1) == []
+    ledger.forget_expired(60.1)
+    assert ledger.expected() == []
 
 
 def test_what_is_under_way_survives_a_checkpoint() -> None:
@@ -156,7 +160,7 @@ def test_what_is_under_way_survives_a_checkpoint() -> None:
     fresh = opened(Ledger(), asked("xyz"))
     fresh.load_state_dict(state)
     assert (fresh.awaited("train"), fresh.busy) == (["b", "c"], {8, 9})
-    assert fresh.expected(160.0) == ["a"]
+    assert fresh.expected() == ["a"]
     late, open_one = fresh.peek("a"), fresh.peek("b")
     assert late is not None
     assert open_one is not None
