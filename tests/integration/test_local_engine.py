@@ -279,7 +279,7 @@ def poison(monkeypatch, spoil):
     honest = local_grid.answer
 
     def answer(kind, messages, contexts):
-        replies = honest(kind, messages, contexts)
+        replies = list(honest(kind, messages, contexts))
         for i, context in enumerate(contexts):
             if kind == "train" and context.node_config["partition-id"] == 0:
                 replies[i] = spoil(replies[i], messages[i])

@@ -10,7 +10,7 @@ from forager.client_app import app
 from forager.client_app.handlers import summaries
 from forager.client_app.request import message_config
 from forager.core.methods.catalogue import methods
-from forager.server_app import patient_grid
+from forager.server_app.short_messages import ShortForm
 from forager.strategies.federation.survey import Survey
 from forager.strategies.layers import selection
 from forager.tools.engine.local import run_local
@@ -131,7 +131,7 @@ def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
 def test_who_is_chosen_is_not_sent_the_model_that_it_holds(small, monkeypatch, selector, wire):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": wire})
-    monkeypatch.setattr(patient_grid, "in_short", lambda messages, federation: (messages, {}, {}))
+    monkeypatch.setattr(ShortForm, "_shorten", lambda *_: None)
     whole = run_local(settings)
     assert last_model(short) == last_model(whole)
     first = 2 if selector == "cosage" else 1
