@@ -1,6 +1,6 @@
 """What a model's head is given: the representation that selection and contrast look at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from ..tasks import Samples
 from ..tasks.models import split_at_head
 from .model_arrays import load_arrays
 from .placement import device_of, moved
+from .pools import looked_through
 
 _BATCH = 512
 
@@ -38,3 +39,24 @@ def features_of(
     device = device_of(model)
     parts = [body(moved(x, device)).flatten(1).cpu() for x, _ in data.batches(_BATCH)]
     return torch.cat(parts) if parts else torch.zeros((0, 1))
+
+
+@torch.no_grad()
+def features_of_all(
+    model: nn.Module, arrays: Sequence[Mapping[str, NDArray[Any]]], data: Sequence[Samples]
+) -> torch.Tensor:
+    """Return the head's inputs for the samples of all clients, those of the first client first.
+
+    Each client has arrays of its own, or several the same. The result is that of
+    :func:`features_of` one by one, up to the order of sums.
+    """
+    found = [torch.empty(0)] * len(data)
+    for looked in looked_through(model, arrays, data, to_head=True):
+        if isinstance(looked, int):
+            found[looked] = features_of(model, arrays[looked], data[looked])
+            continue
+        pool, features = looked
+        parts = features.flatten(1).cpu().split(pool.sizes.tolist())
+        for client, part in zip(pool.clients, parts, strict=True):
+            found[client] = part
+    return torch.cat(found)

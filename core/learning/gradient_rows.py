@@ -4,15 +4,16 @@ For classification with a linear last layer they have a closed form. Any other l
 one backward pass through the last layer for a batch of samples.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..tasks import Samples
+from ..tasks import Samples, Split
 from ..tasks.models import linear_head
 from ..tasks.problems import Problem
 from .features import features_of
@@ -25,10 +26,12 @@ from .gradients import (
 )
 from .model_arrays import load_arrays
 from .placement import device_of, moved
+from .pools import pools
 
 _BATCH = 128
 
 Arrays = Mapping[str, NDArray[Any]]
+Columns = TypeVar("Columns", bound=tuple[NDArray[Any], ...])
 Head = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any]]
 
 
@@ -68,6 +71,44 @@ def rows_and_rivals(
     chances = logit_gradients(features, weight, bias, labels)  # of all labels but the own one
     chances[np.arange(len(labels)), labels] = 0
     return class_slice_gradients(features, weight, bias, labels), chances.max(axis=1, initial=0)
+
+
+def sample_rows_of_all(
+    model: nn.Module,
+    arrays: Sequence[Arrays],
+    data: Sequence[Samples],
+    rule: str,
+    per_class: bool,
+    problem: Problem | None = None,
+) -> list[NDArray[Any]]:
+    """Return :func:`sample_rows` of each client; one pass for small ones with the same model."""
+
+    def rows(own: Arrays, samples: Samples) -> tuple[NDArray[Any]]:
+        return (sample_rows(model, own, samples, rule, per_class, problem),)
+
+    return [found for (found,) in _of_all(rows, arrays, data)]
+
+
+def rows_and_rivals_of_all(
+    model: nn.Module, arrays: Sequence[Arrays], data: Sequence[Samples]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Return :func:`rows_and_rivals` of each client; one pass for small ones with one model."""
+    return _of_all(partial(rows_and_rivals, model), arrays, data)
+
+
+def _of_all(
+    rows: Callable[[Arrays, Samples], Columns], arrays: Sequence[Arrays], data: Sequence[Samples]
+) -> list[Columns]:
+    """Return what a function says of each client's samples, a row each in every column."""
+    found: dict[int, Any] = {}
+    for pool in pools([id(own) for own in arrays], data):
+        if isinstance(pool, int):
+            found[pool] = rows(arrays[pool], data[pool])
+        else:
+            columns = rows(arrays[pool.clients[0]], Split(pool.x, pool.y))
+            parts = zip(*map(pool.cut, columns), strict=True)
+            found |= zip(pool.clients, parts, strict=True)
+    return [found[client] for client in range(len(data))]
 
 
 def server_targets(

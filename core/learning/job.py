@@ -63,6 +63,27 @@ class Outcomes(Sequence[Outcome]):
             [each.steps for each in outcomes],
         )
 
+    def changes(self, models: Sequence[Mapping[str, NDArray[Any]]]) -> NDArray[np.float32]:
+        """Return how each row differs from the model it started from, flat: (clients, size).
+
+        Rows are those of :func:`core.wire.arrays.flat_change`.
+
+        >>> both = Outcomes({"w": np.float32([[1, 2], [3, 4]])}, [0, 0], [1, 1], [1, 1])
+        >>> both.changes([{"w": np.float32([1, 1])}] * 2)
+        array([[0., 1.],
+               [2., 3.]], dtype=float32)
+        """
+        first = models[0]
+        floats = [name for name, array in first.items() if array.dtype.kind == "f"]
+        shared = all(model is first for model in models)
+        sizes = [first[name].size for name in floats]
+        found = np.empty((len(self), sum(sizes)), dtype=np.float32)
+        for name, columns in zip(floats, np.split(found, np.cumsum(sizes)[:-1], 1), strict=True):
+            before = first[name][None] if shared else np.stack([model[name] for model in models])
+            trained = self.arrays[name].reshape(len(self), -1)
+            np.subtract(trained, before.reshape(len(before), -1), out=columns, casting="same_kind")
+        return found
+
     @overload
     def __getitem__(self, index: int) -> Outcome: ...
 

@@ -9,8 +9,9 @@ the weights w of the samples, and its derivative by w is every sample's projecti
 only normalised values need, take every sample's own gradient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +20,12 @@ from torch import nn
 
 from ..config import RunConfig
 from ..methods.ode import ode_settings
+from ..tasks import Samples
 from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
+from .model_arrays import load_arrays
 from .placement import device_of
+from .pools import Pool, pools
 
 Floats = NDArray[np.float32]
 
@@ -48,6 +52,34 @@ def valuation(
     if layers == 1 and (problem.has_classes or _ends_linearly(model)):
         return HeadValuation(model, problem)
     return LayersValuation(model, layers, norms=ode is None or ode.normalize, problem=problem)
+
+
+def looked_at_all(
+    model: nn.Module,
+    config: RunConfig,
+    problem: Problem | None,
+    arrays: Sequence[Mapping[str, NDArray[Any]]],
+    data: Sequence[Samples],
+    directions: Sequence[Floats | None],
+) -> list[Looked]:
+    """Look at the samples of each client with its model and direction, as one by one.
+
+    Small clients with the same model and direction (the same objects) are looked at together, if
+    it is the last layer that counts. The model is left with the arrays of one of them.
+    """
+    look = valuation(model, config, problem)
+    together = isinstance(look, HeadValuation)
+    alike = [(id(own), id(target)) for own, target in zip(arrays, directions, strict=True)]
+    keys: Sequence[Hashable] = alike if together else range(len(data))
+    found: dict[int, Looked] = {}
+    for pool in pools(keys, data):
+        first = pool if isinstance(pool, int) else pool.clients[0]
+        load_arrays(model, arrays[first])
+        if isinstance(pool, int):
+            found[pool] = look.look(data[pool].x, data[pool].y, directions[pool])
+        elif isinstance(look, HeadValuation):
+            found |= zip(pool.clients, look.look_at_pool(pool, directions[first]), strict=True)
+    return [found[client] for client in range(len(data))]
 
 
 def _ends_linearly(model: nn.Module) -> bool:
@@ -84,26 +116,49 @@ class HeadValuation:
     @torch.no_grad()
     def look(self, x: torch.Tensor, y: torch.Tensor, direction: Floats | None) -> Looked:
         """Look at samples; values are their projections on a direction, if there is one."""
-        target = None
-        if direction is not None:
-            rows = torch.from_numpy(direction).to(self.device).view(self.head.out_features, -1)
-            target = rows[:, :1], rows[:, 1:]
-        losses, norms, values = [], [], []
+        target = self._rows(direction)
+        columns: tuple[list[torch.Tensor], ...] = ([], [], [])
         total = torch.zeros(self.head.out_features, 1 + self.head.in_features, device=self.device)
         for start in range(0, len(y), _BATCH):
-            targets = y[start : start + _BATCH].to(self.device)
-            features = self.body(x[start : start + _BATCH].to(self.device))
-            each, difference = self.problem.output_gradients(self.head(features), targets)
-            losses.append(each)
-            lengths = (1 + features.square().sum(1)).sqrt()
-            norms.append(difference.norm(dim=1) * lengths)
-            if target is not None:
-                projected = torch.addmm(target[0].T, features, target[1].T)
-                values.append((difference * projected).sum(1))
+            part = slice(start, start + _BATCH)
+            each, difference, features = self._seen(x[part], y[part], target)
+            for column, found in zip(columns, each, strict=False):  # values may be missing
+                column.append(found)
             total[:, 0] += difference.sum(0)
             total[:, 1:] += difference.T @ features
+        losses, norms, values = map(_joined, columns)
         mean = (total / max(1, len(y))).flatten().cpu().numpy()
-        return Looked(_joined(losses), _joined(norms), _joined(values) if target else None, mean)
+        return Looked(losses, norms, None if target is None else values, mean)
+
+    @torch.no_grad()
+    def look_at_pool(self, pool: Pool, direction: Floats | None) -> list[Looked]:
+        """Look at the samples of many clients in one pass."""
+        target = self._rows(direction)
+        each, difference, features = self._seen(pool.x, pool.y, target)
+        behind, given = pool.padded(difference).mT, pool.padded(features)
+        totals = torch.cat([behind.sum(2, keepdim=True), torch.bmm(behind, given)], 2).flatten(1)
+        means = totals.cpu().numpy() / pool.sizes.astype(np.float32)[:, None]
+        losses, norms, *values = (pool.cut(column.cpu().numpy()) for column in each)
+        valued = values[0] if values else [None] * len(means)
+        return [Looked(*own) for own in zip(losses, norms, valued, means, strict=True)]
+
+    def _rows(self, direction: Floats | None) -> torch.Tensor | None:
+        """Return a direction as one row for each neuron, bias first."""
+        if direction is None:
+            return None
+        return torch.from_numpy(direction).to(self.device).view(self.head.out_features, -1)
+
+    def _seen(
+        self, x: torch.Tensor, y: torch.Tensor, target: torch.Tensor | None
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]:
+        """Return losses, norms and values of samples, their differences d and features h."""
+        features = self.body(x.to(self.device))
+        losses, difference = self.problem.output_gradients(self.head(features), y.to(self.device))
+        norms = difference.norm(dim=1) * (1 + features.square().sum(1)).sqrt()
+        if target is None:
+            return (losses, norms), difference, features
+        projected = torch.addmm(target[:, :1].T, features, target[:, 1:].T)
+        return (losses, norms, (difference * projected).sum(1)), difference, features
 
 
 class LayersValuation:

@@ -8,6 +8,7 @@ samples of weight zero. A device is a stack of one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ StackGradients = Callable[
     tuple[torch.Tensor, Tensors],
 ]
 """Of a model, stacked parameters, inputs, targets and sample weights, and a problem."""
+Added = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Of what the head is given: the loss that each sample adds, and its gradient in that."""
 
 # Elementwise layers and their derivatives, as a function of their output
 _DERIVATIVES: dict[type[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = {
@@ -63,18 +66,41 @@ def stacked_gradients(
     y: torch.Tensor,
     weights: torch.Tensor,
     problem: Problem,
+    added: Added | None = None,
 ) -> tuple[torch.Tensor, Tensors]:
     """Return every client's weighted mean loss and its gradients.
 
     All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
-    ``weights`` (clients, batch), parameters by their name in the model.
+    ``weights`` (clients, batch), parameters by their name in the model. What the objective adds to
+    the loss is a function of what the head is given.
+    """
+    seen = chain_forward(model, parameters, x)
+    each, delta = _output_gradients(seen[-1], y, problem)
+    at_head = None
+    if added is not None:
+        more, at_head = added(seen[-2])
+        each += more
+        at_head *= weights.unsqueeze(1)
+    losses = (each * weights).sum(1)
+    delta.mul_(weights.unsqueeze(1))
+    gradients: Tensors = {}
+    for name, given, behind in chain_backward(model, parameters, seen, delta, at_head):
+        gradients[f"{name}.weight"] = torch.bmm(behind, given.mT)
+        if f"{name}.bias" in parameters:
+            gradients[f"{name}.bias"] = behind.sum(2)
+    return losses, gradients
+
+
+def chain_forward(model: nn.Module, parameters: Tensors, x: torch.Tensor) -> list[torch.Tensor]:
+    """Return what each layer of a chain is given, and last its outputs, of stacked clients.
+
+    Samples are on the last axis, where softmax and products are fastest: (clients, features,
+    batch).
     """
     layers = list(model.named_children())
     x = (x.flatten(2) if isinstance(layers[0][1], nn.Flatten) else x).mT
-    # From here on samples are on the last axis: softmax and products are fastest so.
-    inputs = []
+    seen = [x]
     for name, layer in layers:
-        inputs.append(x)
         if isinstance(layer, nn.Linear):
             weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
             if bias is None:
@@ -83,24 +109,37 @@ def stacked_gradients(
                 x = torch.baddbmm(bias.unsqueeze(2), weight, x)
         elif not isinstance(layer, nn.Flatten):
             x = layer(x)
-    # Back again: the gradient of each sample's loss in its outputs, then the chain rule layer by
-    # layer.
-    each, behind = _output_gradients(x, y, problem)
-    losses = (each * weights).sum(1)
-    delta = behind.mul_(weights.unsqueeze(1))
-    gradients: Tensors = {}
-    for (name, layer), before in zip(reversed(layers), reversed(inputs), strict=True):
+        seen.append(x)
+    return seen
+
+
+def chain_backward(
+    model: nn.Module,
+    parameters: Tensors,
+    seen: Sequence[torch.Tensor],
+    delta: torch.Tensor,
+    at_head: torch.Tensor | None = None,
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Yield name, inputs and the gradient in the outputs of each linear layer, the last one first.
+
+    The chain rule, from ``delta``, the gradient in what the chain returns; ``at_head`` is added to
+    the gradient in what its last linear layer is given.
+    """
+    layers = list(model.named_children())
+    left = sum(isinstance(layer, nn.Linear) for _, layer in layers)
+    for (name, layer), given, returned in zip(
+        reversed(layers), reversed(seen[:-1]), reversed(seen[1:]), strict=True
+    ):
         if isinstance(layer, nn.Linear):
-            gradients[f"{name}.weight"] = torch.bmm(delta, before.mT)
-            if f"{name}.bias" in parameters:
-                gradients[f"{name}.bias"] = delta.sum(2)
-            if len(gradients) == len(parameters):
-                break  # nothing below has parameters
+            yield name, given, delta
+            left -= 1
+            if not left:
+                return  # nothing below has parameters
             delta = torch.bmm(parameters[f"{name}.weight"].mT, delta)
+            if at_head is not None:
+                delta, at_head = delta.add_(at_head), None
         elif type(layer) in _DERIVATIVES:
-            delta = delta * _DERIVATIVES[type(layer)](x)
-        x = before
-    return losses, gradients
+            delta = delta * _DERIVATIVES[type(layer)](returned)
 
 
 def _output_gradients(
@@ -127,7 +166,7 @@ class _Batches:
         steps = np.broadcast_to(used.any(2).sum(1), len(jobs))
         self.order = np.arange(len(jobs)) if alike else np.argsort(-steps, kind="stable")
         self.sizes, self.steps = np.array(lengths)[self.order], steps[self.order]
-        ordered = jobs if alike else [jobs[i] for i in self.order.tolist()]
+        self.jobs = ordered = jobs if alike else [jobs[i] for i in self.order.tolist()]
         self.x = torch.cat([job.data.x for job in ordered]).to(device)
         self.y = torch.cat([job.data.y for job in ordered]).to(device)
         offsets = np.cumsum(self.sizes) - self.sizes
@@ -151,14 +190,14 @@ class _Batches:
         weights: NDArray[Any] = np.concatenate(own)[positions]
         return weights
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield inputs, labels and sample weights of the clients that have such a batch."""
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Yield inputs, labels, sample weights and positions of the clients with such a batch."""
         for number, active in enumerate(self._active):
             weights = self._weights[number, :active]
             rows = self._positions[number, :active].view(-1)
             x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
             shape = weights.shape
-            yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights
+            yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights, rows
 
 
 def train_stack(
@@ -187,23 +226,26 @@ def _train_stack(
     device = device_of(model)
     batches = _Batches(jobs, settings, device)
     names = list(jobs[0].arrays)
-    start = _stacks([jobs[i].arrays for i in batches.order], names, device)
+    start = stacks([job.arrays for job in batches.jobs], names, device)
     # Memory of its own: models that are the same for all are one in ``start``
     current = [tensor.clone(memory_format=torch.contiguous_format) for tensor in start]
     momenta = [torch.zeros_like(tensor) for tensor in current] if settings.momentum else []
     carried = {
-        key: _stacks([jobs[i].carried[key] for i in batches.order], names, device)
-        for key in jobs[0].carried
+        key: stacks([job.carried[key] for job in batches.jobs], names, device)
+        for key in objective.carries
     }
+    known = objective.per_sample(model, batches.jobs)
     losses = torch.zeros(len(jobs), device=device)
     active = -1
-    for x, y, weights in batches:
+    for x, y, weights, rows in batches:
         if len(weights) != active:
             active = len(weights)
             parameters, begun, momentum = (_first(active, t) for t in (current, start, momenta))
             by_name = dict(zip(names, parameters, strict=True))
             brought = {key: _first(active, tensors) for key, tensors in carried.items()}
             summed = losses[:active]
+        if known is not None:
+            gradients_of = partial(stacked_gradients, added=partial(objective.added, known[rows]))
         step_losses, found = gradients_of(model, by_name, x, y, weights, problem)
         gradients = [found[name] for name in names]
         objective.adjust(gradients, parameters, begun, brought)
@@ -216,7 +258,7 @@ def _first(count: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor[:count] for tensor in tensors]
 
 
-def _stacks(
+def stacks(
     models: Sequence[Mapping[str, NDArray[Any]]], names: Sequence[str], device: torch.device
 ) -> list[torch.Tensor]:
     """Return arrays of all clients, a tensor per name, for reading only."""

@@ -142,7 +142,7 @@ class Trainer:
     def _stackable(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
         in_memory = all(isinstance(job.data, Split) for job in jobs)
         few = self.mode == "auto" and len(jobs) < _MANY
-        if few or not (objective.stackable and settings.stackable and in_memory):
+        if few or not (objective.stacks(self._by_hand) and settings.stackable and in_memory):
             return False
         return self._by_hand or not self._tried(jobs).reason
 
@@ -267,8 +267,8 @@ def train_one(
     parameters = list(named.values())
     start = [p.detach().clone() for p in parameters]
     carried = {
-        key: [torch.from_numpy(arrays[name]).to(device) for name in named]
-        for key, arrays in job.carried.items()
+        key: [torch.from_numpy(job.carried[key][name]).to(device) for name in named]
+        for key in objective.carries
     }
     batch_loss = objective.batch_loss(model, job, problem)
     step = stepper(parameters, settings)

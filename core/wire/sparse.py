@@ -4,6 +4,7 @@ The layout of a message is described in :mod:`forager.core.wire.subsets`, which 
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,20 @@ from .subsets import (
     MalformedUpdate,
     Message,
     open_message,
-    pack_indices,
+    pack_index_rows,
     seal,
     unpack_indices,
 )
 
-__all__ = ["MAX_UNASKED_SIZE", "MalformedUpdate", "decode", "decode_pairs", "encode"]
+__all__ = [
+    "MAX_UNASKED_SIZE",
+    "MalformedUpdate",
+    "decode",
+    "decode_pairs",
+    "decode_rows",
+    "encode",
+    "encode_rows",
+]
 
 MAX_UNASKED_SIZE = 2**28
 """Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""
@@ -35,6 +44,7 @@ _DTYPE_OF: dict[int, np.dtype[Any]] = {
 }
 _SIGN_CLEARED = np.uint32(0x7FFFFFFF)
 _NAN = np.uint32(0x7F800001)
+_NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 
 
 def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
@@ -66,13 +76,28 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
     >>> decode(data)
     array([ 0., -3.,  0.,  2.], dtype=float32)
     """
+    array = np.asarray(update)
+    if array.ndim != 1:
+        raise ValueError(
+            f"update must be a 1-D float array, got {array.dtype} of shape {array.shape}"
+        )
+    return encode_rows(array[None], k, values)[0]
+
+
+def encode_rows(updates: NDArray[Any], k: int, values: str = "float32") -> list[bytes]:
+    """Encode many updates, the rows of a matrix, each as :func:`encode` does."""
     if values not in _CONTENT_OF:
         raise ValueError(f"values must be one of {sorted(_CONTENT_OF)}, got {values!r}")
-    content = _CONTENT_OF[values]
-    flat = _checked_update(update)
-    indices = _top_k(flat, _checked_k(k, flat.size))
-    kept = _cast(flat[indices], _DTYPE_OF[content])
-    return seal(content, flat.size, indices.size, kept.tobytes(), pack_indices(indices, flat.size))
+    content, rows = _CONTENT_OF[values], _checked_updates(updates)
+    size, count = rows.shape[1], _checked_k(k, rows.shape[1])
+    messages: list[bytes] = []
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+        indices = _top_k(part, count)
+        kept = _cast(part[np.arange(len(part))[:, None], indices], _DTYPE_OF[content])
+        pairs = zip(kept, pack_index_rows(indices, size), strict=True)
+        messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
+    return messages
 
 
 def decode(data: bytes, size: int | None = None) -> Floats:
@@ -101,6 +126,21 @@ def decode(data: bytes, size: int | None = None) -> Floats:
     return dense
 
 
+def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
+    """Decode many messages to the rows of a matrix, each as :func:`decode` does.
+
+    >>> rows = np.float32([[0.5, -3.0, 0.0, 2.0], [1.0, 0.0, 0.0, 4.0]])
+    >>> decode_rows(encode_rows(rows, k=1), size=4)
+    array([[ 0., -3.,  0.,  0.],
+           [ 0.,  0.,  0.,  4.]], dtype=float32)
+    """
+    dense = np.zeros((len(messages), size), dtype=np.float32)
+    for row, data in zip(dense, messages, strict=True):
+        _, indices, values = decode_pairs(data, size)
+        row[indices] = values
+    return dense
+
+
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
     """Decode a message to its size, its increasing indices and their values.
 
@@ -119,32 +159,33 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
     return message.size, *_read_pairs(message)
 
 
-def _top_k(update: Floats, k: int) -> Indices:
-    """Return the increasing indices of the ``k`` entries of largest magnitude."""
+def _top_k(rows: Floats, k: int) -> Indices:
+    """Return the increasing indices of each row's ``k`` entries of largest magnitude."""
+    count, size = rows.shape
     if k == 0:
-        return np.empty(0, dtype=np.int64)
+        return np.empty((count, 0), dtype=np.int64)
     # Read as integers, magnitudes keep their order, NaN is on top and partition is faster.
-    magnitude = update.view(np.uint32) & _SIGN_CLEARED
+    magnitude = rows.view(np.uint32) & _SIGN_CLEARED
     np.minimum(magnitude, _NAN, out=magnitude)
-    cut = update.size - k
-    threshold = np.partition(magnitude, cut)[cut]
+    threshold = np.partition(magnitude, size - k, axis=1)[:, size - k, None]
     kept = magnitude >= threshold
-    surplus = np.count_nonzero(kept) - k
-    if surplus:
-        ties = np.flatnonzero(magnitude == threshold)
-        kept[ties[ties.size - surplus :]] = False
-    return np.flatnonzero(kept)
+    surplus = np.count_nonzero(kept, axis=1) - k
+    tied = np.flatnonzero(surplus)
+    if tied.size:  # the last of those at the threshold go
+        ties = magnitude[tied] == threshold[tied]
+        rank = np.cumsum(ties, axis=1)
+        kept[tied] &= ~ties | (rank <= rank[:, -1:] - surplus[tied, None])
+    return np.flatnonzero(kept).reshape(count, k) - size * np.arange(count)[:, None]
 
 
-def _checked_update(update: ArrayLike) -> Floats:
-    array = np.asarray(update)
-    if array.ndim != 1 or array.dtype.kind != "f":
+def _checked_updates(updates: NDArray[Any]) -> Floats:
+    if updates.ndim != 2 or updates.dtype.kind != "f":
         raise ValueError(
-            f"update must be a 1-D float array, got {array.dtype} of shape {array.shape}"
+            f"update must be a 1-D float array, got {updates.dtype} of shape {updates.shape[1:]}"
         )
-    if array.size > MAX_SIZE:
-        raise ValueError(f"update must have at most {MAX_SIZE} entries, got {array.size}")
-    return np.ascontiguousarray(_cast(array, np.dtype(np.float32)))
+    if updates.shape[1] > MAX_SIZE:
+        raise ValueError(f"update must have at most {MAX_SIZE} entries, got {updates.shape[1]}")
+    return np.ascontiguousarray(_cast(updates, np.dtype(np.float32)))
 
 
 def _checked_k(k: int, size: int) -> int:

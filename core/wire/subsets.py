@@ -120,15 +120,27 @@ def open_message(data: bytes, size: int | None = None) -> Message:
 
 def pack_indices(indices: Indices, size: int) -> bytes:
     """Write the index part for valid, strictly increasing ``indices``."""
-    k = indices.size
-    runs = int(np.count_nonzero(np.diff(indices) != 1)) + 1 if k else 0
-    lengths = {Form.MEMBERS: k, Form.ABSENT: size - k, Form.EDGES: 2 * runs}
-    form = min(Form, key=lengths.__getitem__)
-    if form == Form.EDGES:
-        indices = _edges(indices)
-    elif form == Form.ABSENT:
-        indices = _complement(indices, size)
-    return _FORM.pack(form, indices.size) + _encode_positions(indices)
+    return pack_index_rows(indices[None], size)[0]
+
+
+def pack_index_rows(rows: Indices, size: int) -> list[bytes]:
+    """Write the index parts of many sets of as many indices, one in each row."""
+    k = rows.shape[1]
+    edges = 2 * ((np.diff(rows, axis=1) != 1).sum(axis=1) + bool(k)) < min(k, size - k)
+    form = Form.MEMBERS if k <= size - k else Form.ABSENT
+    others = rows[~edges]
+    positions = others if form == Form.MEMBERS else _complements(others, size)
+    header = _FORM.pack(form, min(k, size - k))
+    coded = iter(_encode_positions(positions))
+    return [
+        _edge_part(row) if by_edges else header + next(coded)
+        for row, by_edges in zip(rows, edges.tolist(), strict=True)
+    ]
+
+
+def _edge_part(indices: Indices) -> bytes:
+    edges = _edges(indices)
+    return _FORM.pack(Form.EDGES, edges.size) + _encode_positions(edges[None])[0]
 
 
 def unpack_indices(part: memoryview, size: int, k: int) -> Indices:
@@ -159,9 +171,13 @@ def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
 
 
 def _complement(indices: Indices, size: int) -> Indices:
-    other = np.ones(size, dtype=bool)
-    other[indices] = False
-    return np.flatnonzero(other)
+    return _complements(indices[None], size)[0]
+
+
+def _complements(rows: Indices, size: int) -> Indices:
+    other = np.ones((len(rows), size), dtype=bool)
+    other[np.arange(len(rows))[:, None], rows] = False
+    return np.nonzero(other)[1].reshape(len(rows), size - rows.shape[1])
 
 
 def _edges(indices: Indices) -> Indices:
@@ -180,17 +196,19 @@ def _fill_runs(edges: Indices, k: int) -> Indices:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(k)
 
 
-def _encode_positions(positions: Indices) -> bytes:
-    if positions.size == 0:
-        return b""
-    gaps = np.diff(positions, prepend=-1) - 1
-    firsts = np.arange(0, gaps.size, _BLOCK)
-    members = np.diff(firsts, append=gaps.size)
-    means = np.add.reduceat(gaps, firsts) / members
+def _encode_positions(rows: Indices) -> list[bytes]:
+    """Write increasing positions, as many in each row."""
+    if rows.size == 0:
+        return [b""] * len(rows)
+    gaps = np.diff(rows, axis=1, prepend=-1) - 1
+    firsts = np.arange(0, gaps.shape[1], _BLOCK)
+    members = np.diff(firsts, append=gaps.shape[1])
+    means = np.add.reduceat(gaps, firsts, axis=1) / members
     block_widths = np.searchsorted(_MEAN_GAP_OF_WIDTH, means, side="right")
-    widths = np.repeat(block_widths, members)
-    remainders, quotients = _pack_planes(gaps, widths), _pack_unary(gaps >> widths)
-    return block_widths.astype(np.uint8).tobytes() + remainders.tobytes() + quotients.tobytes()
+    widths = np.repeat(block_widths, members, axis=1)
+    columns = _pack_planes(gaps, widths), _pack_unary(gaps >> widths)
+    first = [row.tobytes() for row in block_widths.astype(np.uint8)]
+    return [b"".join(parts) for parts in zip(first, *columns, strict=True)]
 
 
 def _decode_positions(coded: memoryview, count: int, limit: int) -> Indices:
@@ -216,10 +234,19 @@ def _decode_positions(coded: memoryview, count: int, limit: int) -> Indices:
     return positions
 
 
-def _pack_planes(gaps: Indices, widths: Indices) -> NDArray[np.uint8]:
+def _pack_planes(gaps: Indices, widths: Indices) -> list[bytes]:
     """Write bit 0 of all gaps whose code is that wide, then bit 1, and so on."""
-    planes = [(gaps[widths > bit] >> bit & 1).astype(np.uint8) for bit in range(widths.max())]
-    return np.packbits(np.concatenate(planes)) if planes else np.empty(0, dtype=np.uint8)
+    planes = range(widths.max())
+    if not planes:
+        return [b""] * len(gaps)
+    present = np.concatenate([widths > bit for bit in planes], axis=1)
+    digits = np.concatenate([(gaps >> bit).astype(np.uint8) for bit in planes], axis=1)
+    bits, lengths = digits[present] & 1, np.count_nonzero(present, axis=1)
+    if len(gaps) > 1:
+        filled = np.zeros((len(gaps), lengths.max()), dtype=np.uint8)
+        filled[np.arange(lengths.max()) < lengths[:, None]] = bits
+        bits = filled
+    return _packed(bits.reshape(len(gaps), -1), lengths)
 
 
 def _unpack_planes(stream: NDArray[np.uint8], widths: Indices) -> Indices:
@@ -234,12 +261,20 @@ def _unpack_planes(stream: NDArray[np.uint8], widths: Indices) -> Indices:
     return remainders
 
 
-def _pack_unary(quotients: Indices) -> NDArray[np.uint8]:
+def _pack_unary(quotients: Indices) -> list[bytes]:
     """Write each quotient as that many zeros and a one."""
-    ones = np.cumsum(quotients) + np.arange(quotients.size)
-    bits = np.zeros(ones[-1] + 1, dtype=np.uint8)
-    bits[ones] = 1
-    return np.packbits(bits)
+    ones = np.cumsum(quotients, axis=1) + np.arange(quotients.shape[1])
+    lengths = ones[:, -1] + 1
+    bits = np.zeros((len(ones), lengths.max()), dtype=np.uint8)
+    ones += lengths.max() * np.arange(len(ones))[:, None]
+    bits.reshape(-1)[ones] = 1  # a view; an index per axis would take twice the time
+    return _packed(bits, lengths)
+
+
+def _packed(bits: NDArray[np.uint8], lengths: Indices) -> list[bytes]:
+    """Return the first bits of each row as bytes, filled up by zeros."""
+    rows = np.packbits(bits, axis=1)
+    return [row[: -(-k // 8)].tobytes() for row, k in zip(rows, lengths.tolist(), strict=True)]
 
 
 def _unpack_unary(stream: NDArray[np.uint8], count: int) -> Indices:

@@ -18,14 +18,14 @@ so nothing larger than its number of parameters is ever made.
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .subsets import MAX_SIZE, Indices, MalformedUpdate, pack_indices, unpack_indices
+from .subsets import MAX_SIZE, Indices, MalformedUpdate, pack_index_rows, unpack_indices
 
 _MAGIC = b"FRGS"
 _SIGNED_MAGIC = b"FRGP"
@@ -91,7 +91,24 @@ def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> by
     >>> decode_support(data, size=10, tag=5)
     array([2, 3, 7])
     """
-    return _sealed(_MAGIC, _checked_indices(indices, size), size, tag, b"")
+    return encode_supports([indices], size, tag)[0]
+
+
+def encode_supports(
+    supports: Sequence[NDArray[np.integer[Any]]], size: int, tag: int
+) -> list[bytes]:
+    """Encode many supports of a model, each as :func:`encode_support` does.
+
+    Those of as many indices are encoded together.
+    """
+    alike: dict[int, list[int]] = {}
+    for number, support in enumerate(supports):
+        alike.setdefault(np.size(support), []).append(number)
+    found: dict[int, bytes] = {}
+    for numbers in alike.values():
+        rows = _checked_indices(np.stack([supports[number] for number in numbers]), size)
+        found |= zip(numbers, _sealed(_MAGIC, rows, size, tag), strict=True)
+    return [found[number] for number in range(len(supports))]
 
 
 def encode_signed_support(
@@ -112,18 +129,21 @@ def encode_signed_support(
     >>> decode_signed_support(data, size=10, tag=5)
     (array([2, 3, 7]), array([ 1, -1,  1], dtype=int8))
     """
-    checked, directions = _checked_indices(indices, size), np.asarray(signs)
-    if directions.shape != checked.shape or not np.isin(directions, (-1, 1)).all():
+    checked, directions = _checked_indices(np.asarray(indices)[None], size), np.asarray(signs)
+    if directions.shape != checked.shape[1:] or not np.isin(directions, (-1, 1)).all():
         raise ValueError(f"signs: expected -1 or 1 for each of {checked.size} indices")
-    return _sealed(_SIGNED_MAGIC, checked, size, tag, np.packbits(directions > 0).tobytes())
+    bits = np.packbits(directions > 0).tobytes()
+    return _sealed(_SIGNED_MAGIC, checked, size, tag, bits)[0]
 
 
-def _sealed(magic: bytes, indices: Indices, size: int, tag: int, extra: bytes) -> bytes:
+def _sealed(magic: bytes, rows: Indices, size: int, tag: int, extra: bytes = b"") -> list[bytes]:
     if not 0 <= tag < 2**32:
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
-    encoding, body = _smallest(indices, size)
-    message = _HEADER.pack(magic, _VERSION, encoding, tag, size, indices.size) + body + extra
-    return message + _CHECKSUM.pack(zlib.crc32(message))
+    messages = [
+        _HEADER.pack(magic, _VERSION, encoding, tag, size, rows.shape[1]) + body + extra
+        for encoding, body in _smallest(rows, size)
+    ]
+    return [message + _CHECKSUM.pack(zlib.crc32(message)) for message in messages]
 
 
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
@@ -217,28 +237,30 @@ def _open(data: bytes, expected: bytes) -> _Opened:
     return _Opened(encoding, tag, size, k, sealed[_HEADER.size :])
 
 
-def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
-    array = np.asarray(indices)
+def _checked_indices(rows: NDArray[np.integer[Any]], size: int) -> Indices:
     if not 1 <= size <= MAX_SIZE:
         raise ValueError(f"size: expected 1 to {MAX_SIZE} parameters, got {size}")
-    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ValueError(
-            f"indices: expected one or more whole numbers, got {array.dtype} of {array.shape}"
+            f"indices: expected one or more whole numbers, got {rows.dtype} of {rows.shape[1:]}"
         )
-    if not np.all(array[1:] > array[:-1]):
+    if not np.all(rows[:, 1:] > rows[:, :-1]):
         raise ValueError("indices: expected a strictly increasing array")
-    if array[0] < 0 or array[-1] >= size:
-        raise ValueError(f"indices: expected 0 to {size - 1}, got {array[0]} to {array[-1]}")
-    return array.astype(np.int64)
+    least, most = rows[:, 0].min(), rows[:, -1].max()
+    if least < 0 or most >= size:
+        raise ValueError(f"indices: expected 0 to {size - 1}, got {least} to {most}")
+    return rows.astype(np.int64)
 
 
-def _smallest(indices: Indices, size: int) -> tuple[Encoding, bytes]:
-    gaps, entropy = _pack_gaps(indices), pack_indices(indices, size)
-    if -(-size // 8) <= min(len(gaps), len(entropy)):  # known before a bitmap is made
-        return Encoding.BITMAP, _pack_bitmap(indices, size)
-    if len(gaps) <= len(entropy):
-        return Encoding.GAPS, gaps
-    return Encoding.ENTROPY, entropy
+def _smallest(rows: Indices, size: int) -> Iterator[tuple[Encoding, bytes]]:
+    packed = zip(rows, _pack_gaps(rows), pack_index_rows(rows, size), strict=True)
+    for indices, gaps, entropy in packed:
+        if -(-size // 8) <= min(len(gaps), len(entropy)):  # known before a bitmap is made
+            yield Encoding.BITMAP, _pack_bitmap(indices, size)
+        elif len(gaps) <= len(entropy):
+            yield Encoding.GAPS, gaps
+        else:
+            yield Encoding.ENTROPY, entropy
 
 
 def _pack_bitmap(indices: Indices, size: int) -> bytes:
@@ -256,16 +278,19 @@ def _unpack_bitmap(body: memoryview, size: int, k: int) -> Indices:
     return indices
 
 
-def _pack_gaps(indices: Indices) -> bytes:
-    gaps = np.diff(indices, prepend=-1) - 1
+def _pack_gaps(rows: Indices) -> list[bytes]:
+    gaps = np.diff(rows, axis=1, prepend=-1) - 1
     digits = [gaps]  # of base 128, the lowest first
     while digits[-1].max() >= 128:
         digits.append(digits[-1] >> 7)
-    table = np.stack(digits, axis=1)
-    present = np.concatenate([np.ones_like(table[:, :1]), table[:, 1:]], axis=1) > 0
-    more = np.concatenate([present[:, 1:], np.zeros_like(present[:, :1])], axis=1)
-    coded = ((table & 127) | more * 128).astype(np.uint8)
-    return bytes(coded[present])
+    table = np.stack(digits, axis=2)
+    present = table > 0
+    present[:, :, 0] = True
+    more = np.zeros_like(present)
+    more[:, :, :-1] = present[:, :, 1:]
+    coded = ((table & 127) | more * 128).astype(np.uint8)[present].tobytes()
+    ends = np.cumsum(present.sum(axis=(1, 2))).tolist()
+    return [coded[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _unpack_gaps(body: memoryview, size: int, k: int) -> Indices:

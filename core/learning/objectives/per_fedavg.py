@@ -26,10 +26,12 @@ class PerFedAvg(Plain):
     itself. Evaluate with ``personalise.epochs``: the model is meant to be fine-tuned first.
     """
 
-    stackable = False
-
     def __init__(self, config: RunConfig) -> None:
         self.inner_rate = config[PerFedAvgSettings].inner_rate
+
+    def stacks(self, chain: bool) -> bool:
+        """Return False: every client draws other batches of its own."""
+        return False
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch after a step on another one."""

@@ -22,10 +22,15 @@ class Plain:
     Other objectives derive from this one and change gradients (:meth:`adjust`) or the loss itself
     (:meth:`batch_loss`). What :meth:`adjust` does must be elementwise in the parameters, so that it
     works on one client's tensors and on a stack of clients' tensors (with a leading client axis)
-    alike. An objective with a loss of its own cannot be stacked.
+    alike. An objective with a loss of its own can be stacked if it is a function of what the head
+    is given, and says so for whole stacks (:meth:`per_sample`, :meth:`added`).
     """
 
-    stackable = True
+    carries: Sequence[str] = ()  # what :meth:`adjust` is given of what jobs carry, by name
+
+    def stacks(self, chain: bool) -> bool:
+        """Return whether clients can be stacked, whose model is a chain of layers or any other."""
+        return True
 
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""
@@ -42,6 +47,21 @@ class Plain:
         ``start`` are the parameters as received from the server, ``carried`` what the job brought
         for the objective, in the order of the parameters.
         """
+
+    def per_sample(self, model: nn.Module, jobs: Sequence[Job]) -> torch.Tensor | None:
+        """Return what :meth:`added` must know of each sample, a row each; None if nothing is added.
+
+        That is found once for all steps of a stack of jobs.
+        """
+        return None
+
+    def added(self, known: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss that each sample adds, and its gradient in what the head is given.
+
+        ``known`` are rows of :meth:`per_sample`, one per sample, those of the first client first;
+        ``z`` what the head is given, (clients, features, batch).
+        """
+        raise NotImplementedError
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions, inputs and targets."""

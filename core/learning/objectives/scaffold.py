@@ -10,6 +10,8 @@ CONTROL = "control"  # what the job carries: the server's control variate minus 
 class Scaffold(Plain):
     """Add ``c - c_i`` to every gradient (eq. 3); :mod:`client_app.hooks.scaffold` brings it."""
 
+    carries = (CONTROL,)
+
     def adjust(
         self,
         gradients: Tensors,

@@ -1,12 +1,14 @@
 """SCAFFOLD, MOON and Per-FedAvg against what their papers write down."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from forager.client_app.hooks.scaffold import momentum_steps
 from forager.core.config import default_config, read_config
 from forager.core.learning.batches import UNUSED, batch_plans
-from forager.core.learning.job import Job
+from forager.core.learning.job import Job, Outcomes
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.per_fedavg import PerFedAvg
@@ -184,6 +186,23 @@ def test_moon_without_a_previous_model_is_plain():
     (with_it,) = Trainer(mlp()).train([job], SETTINGS, rule)
     assert all(np.array_equal(first.arrays[n], without.arrays[n]) for n in first.arrays)
     assert not np.array_equal(first.arrays["1.weight"], with_it.arrays["1.weight"])
+
+
+def test_moon_stacks_clients_with_and_without_a_previous_model():
+    model, rule = mlp(), Moon(read_config({"moon.mu": 2.0}))
+    arrays = read_arrays(model)
+    jobs = [
+        job_of(model, n, i, {"previous": other_arrays(model, i)} if i % 2 else {}, weighted=i > 1)
+        for i, n in enumerate([7, 1, 12, 9])
+    ]
+    jobs = [replace(job, arrays=arrays) for job in jobs]  # the same object, as in a round
+    stacked = Trainer(model, "stack").train(jobs, SETTINGS, rule)
+    assert isinstance(stacked, Outcomes)
+    serial = Trainer(model, "serial").train(jobs, SETTINGS, rule)
+    for a, b in zip(stacked, serial, strict=True):
+        assert a.loss == pytest.approx(b.loss, rel=1e-5)
+        for name in a.arrays:
+            np.testing.assert_allclose(a.arrays[name], b.arrays[name], rtol=1e-4, atol=1e-6)
 
 
 def test_moon_says_when_there_is_nothing_to_contrast(said):

@@ -353,3 +353,33 @@ def test_lies_about_size_cost_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("values", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["normal", "ties", "runs", "zeros", "broken"])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.6, 1.0])
+def test_rows_are_encoded_as_one_by_one(kind: str, share: float, values: str) -> None:
+    """By members, by what is absent, by the edges of runs; ties go to the lowest index."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(5, 700)).astype(np.float32)
+    if kind == "ties":
+        rows = np.round(rows)
+    elif kind == "runs":
+        rows = np.cumsum(rng.random(rows.shape) < 0.01, axis=1).astype(np.float32)
+        rows[2] = rng.normal(size=700)
+    elif kind == "zeros":
+        rows[:, 30:] = 0
+    elif kind == "broken":
+        rows[1, 5], rows[3, 6] = np.nan, -np.inf
+    messages = sparse.encode_rows(rows, round(share * 700), values)
+    assert messages == [sparse.encode(row, round(share * 700), values) for row in rows]
+    expected = [sparse.decode(message) for message in messages]
+    np.testing.assert_array_equal(sparse.decode_rows(messages, 700), np.stack(expected))
+
+
+def test_bytes_do_not_change() -> None:
+    """Devices of another version must be able to read them."""
+    rows = np.random.default_rng(0).normal(size=(20, 1500)).astype(np.float32)
+    rows[:5] = np.cumsum(rows[:5] > 2, axis=1)
+    every = [*sparse.encode_rows(rows, 70), *sparse.encode_rows(rows, 1400, "float16")]
+    assert zlib.crc32(b"".join(every)) == 3319859316

@@ -13,6 +13,7 @@ from forager.core.wire.supports import (
     decode_support,
     encode_signed_support,
     encode_support,
+    encode_supports,
     encoding_of,
     model_tag,
 )
@@ -275,3 +276,17 @@ def test_a_claim_of_many_signs_allocates_nothing() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_many_supports_are_encoded_as_one_by_one() -> None:
+    sparse = [random_support(1000, 3, seed) for seed in range(4)]
+    dense = [random_support(1000, 450, seed) for seed in range(4)]
+    runs = [np.arange(start, start + 450) for start in (0, 7)]
+    mixed = [support for each in zip(sparse, dense, strict=True) for support in each] + runs
+    messages = encode_supports(mixed, 1000, TAG)
+    assert messages == [encode_support(support, 1000, TAG) for support in mixed]
+    for message, support in zip(messages, mixed, strict=True):
+        np.testing.assert_array_equal(decode_support(message, 1000, TAG), support)
+    assert encode_supports([], 1000, TAG) == []
+    with pytest.raises(ValueError, match="strictly increasing"):
+        encode_supports([sparse[0], sparse[0][::-1]], 1000, TAG)
