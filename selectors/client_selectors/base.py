@@ -50,7 +50,7 @@ class Candidates:
     def take(self, positions: Positions) -> "Candidates":
         """Return some of the candidates, with what is known about them."""
         observations = {k: np.asarray(v)[positions] for k, v in self.observations.items()}
-        return Candidates([self.keys[i] for i in positions], observations)
+        return Candidates(list(map(self.keys.__getitem__, positions.tolist())), observations)
 
 
 class ClientSelector:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from .projection import unit_rows
 
@@ -36,8 +37,10 @@ class Differences:
         Estimates of ``b``, centred.
     counts : array of int
         In how many rounds each client was seen.
-    noise : array of float, one row per observation
-        What is left of the observations.
+    observed : tuple of arrays
+        All observations, and the client and the round of each.
+    common : array of float, one row per round
+        Estimates of ``a``.
     degrees : int
         Degrees of freedom of the noise; 0 where no client was seen twice.
     """
@@ -45,45 +48,56 @@ class Differences:
     keys: list[str]
     means: Floats
     counts: Positions
-    noise: Floats
+    observed: tuple[NDArray[np.float32], Positions, Positions]
+    common: Floats
     degrees: int
 
-    def noise_along(self, directions: ArrayLike) -> float:
-        """Return the noise's variance within the space of some orthonormal directions (columns)."""
+    def noise_along(self, directions: ArrayLike) -> Floats:
+        """Return the noise's variance along each of some orthonormal directions (columns)."""
+        axes = np.asarray(directions, dtype=np.float64)
         if self.degrees < 1:
-            return 0.0
-        return float(np.sum((self.noise @ np.asarray(directions)) ** 2) / self.degrees)
+            return np.zeros(axes.shape[1])
+        rows, clients, rounds = self.observed
+        left = rows @ axes - (self.means @ axes)[clients] - (self.common @ axes)[rounds]
+        return np.asarray(np.sum(left**2, axis=0) / self.degrees)
 
 
-def additive(rows: Floats, clients: Positions, rounds: Positions) -> tuple[Floats, Floats]:
-    """Return the effects of clients, and what neither clients nor rounds explain.
+def additive(rows: ArrayLike, clients: Positions, rounds: Positions) -> tuple[Floats, Floats]:
+    """Return the effects of clients, centred, and what is common to each round.
 
     Least squares by turns: the mean of a round depends on who took part, so effects are removed
-    from it before it is removed from the observations.
+    from it before it is removed from the observations. All is linear in the means of clients and
+    of rounds, so that the turns need only one number per round and coordinate.
 
     Examples
     --------
     Clients 0 and 1 were seen in round 0, clients 1 and 2 in round 1:
 
     >>> rows = np.array([[1.0], [3.0], [13.0], [15.0]])  # clients 1, 3, 5; rounds 0, 10
-    >>> effects, left = additive(rows, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]))
-    >>> effects.round(1).ravel().tolist(), bool(np.abs(left).max() < 0.1)
-    ([-2.0, 0.0, 2.0], True)
+    >>> effects, common = additive(rows, np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]))
+    >>> effects.round(1).ravel().tolist(), common.round(1).ravel().tolist()
+    ([-2.0, 0.0, 2.0], [3.0, 13.0])
     """
-    seen, met = np.bincount(clients)[:, None], np.bincount(rounds)[:, None]
-    effects = np.zeros((len(seen), rows.shape[1]))
-    common = np.zeros((len(met), rows.shape[1]))
-    for _ in range(_SWEEPS):
-        common[:] = 0.0
-        np.add.at(common, rounds, rows - effects[clients])
-        common /= met
-        effects[:] = 0.0
-        np.add.at(effects, clients, rows - common[rounds])
-        effects /= seen
-        effects -= effects.mean(axis=0)
-    common[:] = 0.0
-    np.add.at(common, rounds, rows - effects[clients])
-    return effects, rows - effects[clients] - (common / met)[rounds]
+    values = np.asarray(rows, dtype=np.float64)
+    by_client, by_round = _averaging(clients), _averaging(rounds)
+    of_clients, of_rounds = by_client @ values, by_round @ values
+    when = by_client @ (by_round > 0).T.astype(np.float64)  # clients x rounds: when it was there
+    who = by_round @ (by_client > 0).T.astype(np.float64)
+    back, base = who @ when, of_rounds - who @ of_clients
+    mean, mean_when = of_clients.mean(axis=0), when.mean(axis=0)
+    common = of_rounds
+    for _ in range(_SWEEPS - 1):
+        common = base + back @ common + (mean - mean_when @ common)
+    effects = of_clients - when @ common
+    effects -= effects.mean(axis=0)
+    return effects, of_rounds - who @ effects
+
+
+def _averaging(groups: Positions) -> Any:
+    """Return the sparse matrix that takes rows to the means of their groups."""
+    sizes = np.bincount(groups)
+    entries = 1.0 / sizes[groups], (groups, np.arange(groups.size))
+    return csr_array(entries, shape=(sizes.size, groups.size))
 
 
 class Evidence:
@@ -152,12 +166,12 @@ class Evidence:
         place = {key: row for row, key in enumerate(keys)}
         clients = np.array([place[key] for key in self._keys], dtype=np.intp)
         met, rounds = np.unique(self._rounds, return_inverse=True)
+        observed = self._points, clients, rounds
         if not keys:
-            empty = np.empty((0, 0))
-            return Differences([], empty, clients, empty, 0)
-        means, noise = additive(self._points.astype(np.float64), clients, rounds)
+            return Differences([], np.empty((0, 0)), clients, observed, np.empty((0, 0)), 0)
+        means, common = additive(self._points, clients, rounds)
         degrees = max(0, len(self._keys) - len(keys) - len(met) + 1)
-        return Differences(keys, means, np.bincount(clients), noise, degrees)
+        return Differences(keys, means, np.bincount(clients), observed, common, degrees)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the observations."""

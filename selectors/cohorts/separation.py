@@ -25,6 +25,7 @@ _ALIKE = 0.01  # shares within groups below this are equally small
 _MARGIN = 0.5  # of what chance leaves within groups: cohorts are looked at in many rounds
 _MOST_DRAWS, _FEWEST_DRAWS = 99, 19  # of clients without groups; fewer of many clients
 _POINTS_DRAWN = 20_000
+_ROUNDING = 1e-13  # of a squared length, relative to the largest
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,13 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     none = Separation(np.zeros(count, dtype=np.intp), 1, 1.0, np.nan, count)
     if count < _FEWEST:
         return none
-    left, lengths, right = np.linalg.svd(found.means, full_matrices=False)
-    lengths = lengths[lengths > 1e-9 * max(lengths[0], 1e-300)]
+    lengths, directions = _main_directions(found.means)
+    most = min(most, count // 2, len(lengths) + 1)
+    positions = found.means @ directions[:, : most - 1]
+    variances = np.cumsum(found.noise_along(directions[:, : most - 1]))
     best, costs, rng = none, [np.inf], np.random.default_rng(seed)
-    for parts in range(2, min(most, count // 2, len(lengths) + 1) + 1):
-        scores = left[:, : parts - 1] * lengths[: parts - 1]
-        noise = found.noise_along(right[: parts - 1].T) / found.counts
+    for parts in range(2, most + 1):
+        scores, noise = positions[:, : parts - 1], variances[parts - 2] / found.counts
         labels = many_kmeans(scores[None], parts, rng)[0]
         sizes = np.bincount(labels, minlength=parts)
         within = share_within(scores, labels, noise)
@@ -111,6 +113,20 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
         costs.append(cost)
     first, second = sorted([*costs, np.inf])[:2]
     return replace(best, rivalled=second < 2 * first)
+
+
+def _main_directions(means: Floats) -> tuple[Floats, Floats]:
+    """Return the lengths of the differences along their main directions, and these as columns.
+
+    From the products of all pairs of clients or of coordinates, whichever are fewer: a singular
+    value decomposition takes several times as long.
+    """
+    few = len(means) < means.shape[1]
+    squares, axes = np.linalg.eigh(means @ means.T if few else means.T @ means)
+    squares, axes = squares[::-1], axes[:, ::-1]
+    kept = squares > (_ROUNDING * max(squares[0], 1e-300))
+    lengths = np.sqrt(squares[kept])
+    return lengths, means.T @ axes[:, kept] / lengths if few else axes[:, kept]
 
 
 def share_within(scores: Floats, labels: Labels, noise: Floats) -> float:

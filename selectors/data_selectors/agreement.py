@@ -140,18 +140,19 @@ def _contradictions(rows: Floats, classes: NDArray[Any], goals: Floats) -> Float
 
     Zero where nothing is known, infinite for rows that are not finite.
     """
-    known = np.flatnonzero((goals[:, 0] < 0) & np.isfinite(goals).all(axis=1))
+    known = (goals[:, 0] < 0) & np.isfinite(goals).all(axis=1)
+    places = np.cumsum(known) - 1  # of the known classes, among these
     shares = np.where(np.isfinite(rows).all(axis=1), 0.0, np.inf)
-    judged = np.flatnonzero((shares == 0) & (rows[:, 0] != 0) & np.isin(classes, known))
-    if len(known) < 2 or not judged.size:
+    judged = np.flatnonzero((shares == 0) & (rows[:, 0] != 0) & known[classes])
+    if np.count_nonzero(known) < 2 or not judged.size:
         return shares
     features = rows[judged] / rows[judged, :1]
     prototypes = goals[known] / goals[known, :1]
     gaps = (prototypes**2).sum(axis=1) - 2 * features @ prototypes.T
     gaps = np.maximum(gaps + (features**2).sum(axis=1)[:, None], 0)
-    places = np.arange(len(judged)), np.searchsorted(known, classes[judged])
-    own = gaps[places]
-    gaps[places] = np.inf
+    pairs = np.arange(len(judged)), places[classes[judged]]
+    own = gaps[pairs]
+    gaps[pairs] = np.inf
     total = own + gaps.min(axis=1)
     shares[judged] = np.divide(own, total, out=np.zeros_like(own), where=total > 0)
     return shares

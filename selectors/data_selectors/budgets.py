@@ -105,7 +105,8 @@ def class_budgets(
     split = split_equally if equal else split_budget
     large = np.where(sizes < too_few, 0, sizes)
     parts = split(large, budget)
-    return parts + split(sizes - large, index(budget) - int(parts.sum()))
+    left = index(budget) - int(parts.sum())
+    return parts + split(sizes - large, left) if left else parts
 
 
 def _checked_counts(counts: ArrayLike) -> Counts:

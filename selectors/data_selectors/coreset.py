@@ -174,7 +174,7 @@ class _Chooser:
             if self.rng is None:
                 raise ValueError("rng: expected a generator for the rule 'random', got none")
             return _alike(uniform(len(rows), budget, self.rng))
-        if self.rule == "full":
+        if self.rule == "full" or len(rows) == 1:  # what else could it choose?
             return _alike(np.arange(len(rows)))
         if self.rule == "facility-location":
             chosen = facility_location(rows, budget)
@@ -202,10 +202,12 @@ class _Chooser:
             nonnegative=self.rule == "projection" or settings.nonnegative,
             residual=settings.residual,
         )
+        weights = _mean_one(found.weights)
+        if len(weights) == budget:
+            return found.indices, weights
         rest = np.setdiff1d(np.arange(len(rows)), found.indices)
-        more = rest[nearest(rows[rest], target, budget - len(found.indices))]
-        weights = np.concatenate([_mean_one(found.weights), np.ones(len(more))])
-        return np.concatenate([found.indices, more]), weights
+        more = rest[nearest(rows[rest], target, budget - len(weights))]
+        return np.concatenate([found.indices, more]), np.append(weights, np.ones(len(more)))
 
 
 def _checked_rows(rule: str, rows: ArrayLike | None) -> NDArray[Any] | None:
@@ -251,9 +253,9 @@ def _groups(labels: NDArray[np.int64], rows: NDArray[Any] | None) -> dict[int, P
     if rows is not None:
         usable = np.flatnonzero(np.isfinite(rows).all(axis=1))
     order = usable[np.argsort(labels[usable], kind="stable")]
-    classes, starts = np.unique(labels[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    return dict(zip(classes.tolist(), groups, strict=False))  # nobody: one empty group, no class
+    classes, ends = labels[order], [*np.flatnonzero(np.diff(labels[order])) + 1, len(order)]
+    starts = [0, *ends[:-1]] if len(order) else []
+    return {int(classes[start]): order[start:end] for start, end in zip(starts, ends, strict=False)}
 
 
 def _alike(chosen: Positions) -> tuple[Positions, Floats]:
@@ -263,7 +265,8 @@ def _alike(chosen: Positions) -> tuple[Positions, Floats]:
 def _mean_one(weights: NDArray[Any]) -> Floats:
     """Return weights that are not negative and one on average; all alike if none is positive."""
     positive = np.maximum(weights, 0).astype(np.float64)
-    return positive / positive.mean() if positive.any() else np.ones(len(positive))
+    mean = positive.sum() / max(1, len(positive))
+    return positive / mean if mean > 0 else np.ones(len(positive))
 
 
 def _sorted(indices: Positions, weights: Floats) -> Coreset:

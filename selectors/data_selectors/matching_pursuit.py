@@ -28,6 +28,7 @@ With ``mean`` and ``total`` a ridge of zero makes the norm of the residual fall 
 larger one makes only the objective fall.
 """
 
+import math
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -147,7 +148,7 @@ def _pursue(
 ) -> list[float]:
     """Add samples to the fit until it is full or good enough; return the residuals' norms."""
     residual = fit.goal
-    norms = [float(np.linalg.norm(residual))]
+    norms = [math.sqrt(residual @ residual)]
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are left out
         squares = np.einsum("ij,ij->i", rows, rows)
         closed = ~np.isfinite(squares)
@@ -164,7 +165,7 @@ def _pursue(
             if nonnegative:
                 fit.drop_negative()
             residual = fit.weighted_sum() - residual if printed else fit.goal - fit.weighted_sum()
-            norms.append(float(np.linalg.norm(residual)))
+            norms.append(math.sqrt(residual @ residual))
     return norms[1:]
 
 

@@ -42,7 +42,8 @@ def label_evidence(
     """Return how far the server's means and the model confirm each label now, shape (2, n).
 
     From 0 to 1; 1/2 where they are undecided. Of a class that the server has no sample of nothing
-    is said: 1 and 1/2. NaN for rows that are not finite.
+    is said: 1 and 1/2. NaN for rows that are not finite. Samples are judged one by one: those of
+    many clients, one after the other, are best judged in one call.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ def remembered(
     Parameters
     ----------
     trust : array, shape (2, n), or None
-        What was returned last time. Without it, and for samples that had no finite evidence, the
-        first look counts alone.
+        What was returned last time. Without it, and where it is NaN (for samples that had no finite
+        evidence, or that are new), the first look counts alone.
     evidence : array, shape (2, n)
         From :func:`label_evidence`.
     trained : array of bool, shape (n,)

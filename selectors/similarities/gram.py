@@ -59,14 +59,18 @@ def centred_cosines(products: ArrayLike) -> Floats:
     >>> centred_cosines(gram_matrix([[1, 1], [1, 1], [1, 3]])).round(3).tolist()[0]
     [1.0, 1.0, -1.0]
     """
-    known = np.asarray(products, dtype=np.float64)
-    if not known.size:
+    matrix = np.array(products, dtype=np.float64)
+    if not matrix.size:
         return np.empty((0, 0))
-    shared = known.mean(axis=1)  # the product of each vector with the mean
-    centred = known - shared[:, None] - shared[None, :] + known.mean()
-    lengths = np.sqrt(np.clip(np.diag(centred), 0.0, None))
-    apart = lengths > _ROUNDING * np.sqrt(np.abs(np.diag(known)).max())
-    divisors = np.where(apart, lengths, 1.0)
-    matrix: Floats = np.where(np.outer(apart, apart), centred / np.outer(divisors, divisors), 0.0)
+    shared, longest = matrix.mean(axis=1), np.sqrt(np.abs(np.diag(matrix)).max())
+    mean = matrix.mean()
+    matrix -= shared[:, None]  # the product of each vector with the mean
+    matrix -= shared
+    matrix += mean
+    lengths = np.sqrt(np.clip(np.diag(matrix), 0.0, None))
+    average = lengths <= _ROUNDING * longest
+    lengths[average] = 1.0
+    matrix /= np.outer(lengths, lengths)
+    matrix[average] = matrix[:, average] = 0.0
     np.fill_diagonal(matrix, 1.0)
-    return np.clip(matrix, -1.0, 1.0)
+    return np.clip(matrix, -1.0, 1.0, out=matrix)

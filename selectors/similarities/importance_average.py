@@ -13,6 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
+def averaged(past: ArrayLike, importance: ArrayLike, beta: float) -> NDArray[np.float32]:
+    """Return the average after one more estimate, of one client or of one in each row.
+
+    >>> averaged([[2.0, 0.0], [0.0, 0.0]], [[0.0, 4.0], [4.0, 0.0]], beta=0.5).tolist()
+    [[1.0, 2.0], [2.0, 0.0]]
+    """
+    before, estimate = np.asarray(past, np.float32), np.asarray(importance, np.float32)
+    return np.asarray(beta * before + np.float32(1 - beta) * estimate)
+
+
 class ImportanceAverage:
     """Exponential moving average of one client's importance.
 
@@ -61,7 +71,7 @@ class ImportanceAverage:
             raise ValueError(
                 f"importance: expected {past.size} parameters as before, got {estimate.size}"
             )
-        self._average = self.beta * past + np.float32(1 - self.beta) * estimate
+        self._average = averaged(past, estimate, self.beta)
         self.rounds += 1
         return self._average
 

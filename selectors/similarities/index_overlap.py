@@ -50,12 +50,44 @@ def top_k_support(importance: ArrayLike, k: int, layers: Sequence[int] | None = 
     values = _checked_importance(importance)
     count = _checked_count("k", k, values.size)
     if layers is None:
-        return _largest(values, count)
-    sizes = _checked_layers(layers, values.size)
-    starts = np.cumsum(sizes) - sizes
-    shares = zip(starts.tolist(), sizes.tolist(), layer_budgets(sizes, count).tolist(), strict=True)
-    parts = [start + _largest(values[start : start + n], share) for start, n, share in shares]
-    return np.concatenate(parts)
+        return np.flatnonzero(_largest(values[None], np.array([count]))[0])
+    return top_k_supports(values[None], count, layers)[0]
+
+
+def top_k_supports(
+    importance: ArrayLike, k: ArrayLike, layers: Sequence[int] | None = None
+) -> list[Indices]:
+    """Return :func:`top_k_support` of every row; of a row of zeros, which names none, no index.
+
+    Parameters
+    ----------
+    importance : array, shape (n, M)
+        One row per client.
+    k : int or array of int, shape (n,)
+        How many indices, for all or for each.
+    layers : sequence of int, optional
+        As for :func:`top_k_support`.
+
+    Examples
+    --------
+    >>> [support.tolist() for support in top_k_supports([[1.0, 3.0, 2.0], [0.0, 0.0, 0.0]], 2)]
+    [[1, 2], []]
+    """
+    rows = _checked_rows(importance)
+    counts = _checked_counts(k, *rows.shape) * rows.any(axis=1)
+    if layers is None:
+        kept = _largest(rows, counts)
+    else:
+        sizes = _checked_layers(layers, rows.shape[1])
+        shares = [layer_budgets(sizes, count) for count in counts.tolist()]
+        ends = np.cumsum(sizes)
+        kept = np.empty(rows.shape, dtype=np.bool_)
+        for layer, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+            share = np.array([of_layers[layer] for of_layers in shares], dtype=np.int64)
+            kept[:, start:end] = _largest(rows[:, start:end], share)
+    found = np.flatnonzero(kept) % rows.shape[1]
+    ends = np.cumsum(counts)
+    return [found[start:end] for start, end in zip(ends - counts, ends, strict=True)]
 
 
 def layer_budgets(sizes: ArrayLike, k: int) -> Indices:
@@ -174,21 +206,36 @@ def choose_k(
     3
     """
     values = _checked_importance(importance)
-    if values.min() < 0:
-        raise ValueError(f"importance: expected numbers from 0 on, got {values.min()}")
-    if not 0 < coverage <= 1:
-        raise ValueError(f"coverage: expected a share above 0 up to 1, got {coverage!r}")
     most = _checked_count("k_max", k_max, values.size)
-    enough = _fewest_to_cover(values, coverage, most)
+    enough = int(choose_ks(values[None], coverage, most)[0])
     if resamples is None:
         return enough
     estimates = np.asarray(resamples)
     if estimates.ndim != 2 or estimates.shape[1] != values.size:
         raise ValueError(f"resamples: expected rows of {values.size}, got {estimates.shape}")
     for k in range(enough, min(enough + 2, most) + 1):
-        if stability([top_k_support(estimate, k) for estimate in estimates]) >= stability_target:
+        if stability(top_k_supports(estimates, k)) >= stability_target:
             return k
     return enough
+
+
+def choose_ks(importance: ArrayLike, coverage: float, k_max: int) -> Indices:
+    """Return :func:`choose_k` of every row, without resamples.
+
+    >>> choose_ks([[4.0, 3.0, 2.0, 1.0], [9.0, 0.0, 1.0, 0.0]], coverage=0.7, k_max=4)
+    array([2, 1])
+    """
+    rows = _checked_rows(importance)
+    if rows.size and rows.min() < 0:
+        raise ValueError(f"importance: expected numbers from 0 on, got {rows.min()}")
+    if not 0 < coverage <= 1:
+        raise ValueError(f"coverage: expected a share above 0 up to 1, got {coverage!r}")
+    rest = rows.shape[1] - _checked_count("k_max", k_max, rows.shape[1])
+    top = -np.sort(-np.partition(rows, rest, axis=1)[:, rest:], axis=1)
+    wanted = coverage * rows.sum(axis=1, dtype=np.float64) * (1 - _ROUNDING)
+    short = np.cumsum(top, axis=1, dtype=np.float64) < wanted[:, None]
+    chosen: Indices = np.minimum(np.count_nonzero(short, axis=1) + 1, k_max)
+    return chosen
 
 
 def checked_support(support: ArrayLike, name: str = "support") -> Indices:
@@ -208,37 +255,40 @@ def checked_support(support: ArrayLike, name: str = "support") -> Indices:
     return indices
 
 
-def _largest(values: NDArray[np.floating], k: int) -> Indices:
-    """Return the increasing indices of the ``k`` largest values; of equals, the first ones."""
-    if k == 0:
-        return np.empty(0, dtype=np.int64)
-    cut = values.size - k
-    threshold = np.partition(values, cut)[cut]
-    kept = values > threshold
-    ties = np.flatnonzero(values == threshold)
-    kept[ties[: k - int(np.count_nonzero(kept))]] = True
-    return np.flatnonzero(kept)
-
-
-def _fewest_to_cover(values: NDArray[np.floating], coverage: float, most: int) -> int:
-    top = -np.sort(-np.partition(values, values.size - most)[values.size - most :])
-    total = values.sum(dtype=np.float64)
-    wanted = coverage * total * (1 - _ROUNDING)
-    return min(most, 1 + int(np.searchsorted(np.cumsum(top, dtype=np.float64), wanted)))
+def _largest(rows: NDArray[np.floating], counts: Indices) -> NDArray[np.bool_]:
+    """Return which are the largest values of each row, so many; of equals, the first ones."""
+    cuts = np.minimum(rows.shape[1] - counts, rows.shape[1] - 1)
+    ordered = np.partition(rows, cuts if len(cuts) == 1 else np.unique(cuts), axis=1)
+    thresholds = ordered[np.arange(len(rows)), cuts][:, None]
+    kept = rows >= thresholds
+    torn = np.flatnonzero(np.count_nonzero(kept, axis=1) > counts)  # ties, or nothing is wanted
+    if torn.size:
+        ties = rows[torn] == thresholds[torn]
+        spare = counts[torn] - np.count_nonzero(kept[torn] & ~ties, axis=1)
+        kept[torn] &= ~ties | (np.cumsum(ties, axis=1) <= spare[:, None])
+    return np.asarray(kept)
 
 
 def _checked_importance(importance: ArrayLike) -> NDArray[np.floating]:
     array = np.asarray(importance)
+    if array.ndim != 1:
+        raise ValueError(f"importance: expected one number per parameter, got {array.shape}")
+    values: NDArray[np.floating] = _checked_rows(array[None])[0]
+    if not values.any():
+        raise ValueError("importance: expected some above 0, got only zeros, which name no support")
+    return values
+
+
+def _checked_rows(importance: ArrayLike) -> NDArray[np.floating]:
+    array = np.asarray(importance)
     if array.dtype.kind in "iub":
         array = array.astype(np.float64)
-    if array.ndim != 1 or array.dtype.kind != "f":
+    if array.ndim != 2 or array.dtype.kind != "f":
         raise ValueError(
             f"importance: expected one number per parameter, got {array.dtype} of {array.shape}"
         )
     if not np.isfinite(array).all():
         raise ValueError("importance: expected finite numbers")
-    if not array.any():
-        raise ValueError("importance: expected some above 0, got only zeros, which name no support")
     return array
 
 
@@ -250,6 +300,15 @@ def _checked_count(name: str, value: int, parameters: int) -> int:
     if not 1 <= count <= parameters:
         raise ValueError(f"{name}: expected 1 to {parameters}, the parameters, got {count}")
     return count
+
+
+def _checked_counts(k: ArrayLike, rows: int, parameters: int) -> Indices:
+    counts = np.asarray(k)
+    if counts.shape not in ((), (rows,)) or counts.dtype.kind not in "iu":
+        raise ValueError(f"k: expected a whole number, or one per row, got {k!r}")
+    for count in np.unique(counts).tolist():
+        _checked_count("k", count, parameters)
+    return np.broadcast_to(counts, (rows,)).astype(np.int64)
 
 
 def _checked_layers(layers: Sequence[int], parameters: int) -> Indices:

@@ -3,7 +3,8 @@
 The sets are the rows of a sparse 0/1 matrix A, and what is wanted is A A^T. It is made from blocks
 of columns. In a block, A is multiplied with its own dense transpose, in which neighbouring sets
 share a number: each count takes some bits of the mantissa, so that one multiplication counts for
-three sets. A block is so short that no count can run into the next.
+three sets. A block is so short that no count can run into the next. Where there are few columns at
+all, the dense product is faster.
 """
 
 import os
@@ -53,6 +54,7 @@ class _Layout:
 _MANY = _Layout(np.float32, bits=8, cell=255, block=2040, width=96)
 _FEW = _Layout(np.float64, bits=17, cell=4096, block=16384, width=96)
 _FROM = 64
+_DENSE = 1536  # columns up to which A is multiplied as it is
 
 
 def intersection_sizes(supports: Sequence[Indices], threads: int | None = None) -> Counts:
@@ -74,10 +76,14 @@ def intersection_sizes(supports: Sequence[Indices], threads: int | None = None) 
     number = len(supports)
     if number == 0:
         return np.zeros((0, 0), dtype=np.int64)
+    supports = _relabelled(supports)
+    size = 1 + max(int(support[-1]) for support in supports)
+    if size <= _DENSE:
+        return _dense_counts(supports, size)
     layout = _MANY if number > _FROM else _FEW
     columns = -(-number // _SHARING)
     layout = replace(layout, width=-(-columns // -(-columns // layout.width)))  # even panels
-    blocks = list(_blocks(_relabelled(supports), layout))
+    blocks = list(_blocks(supports, layout))
     workers = min(threads or os.cpu_count() or 1, len(blocks))
     shares = [blocks[worker::workers] for worker in range(workers)]
     with ThreadPoolExecutor(workers) as pool:
@@ -95,6 +101,15 @@ def _relabelled(supports: Sequence[Indices]) -> Sequence[Indices]:
         return supports
     labels = np.unique(np.concatenate(supports), return_inverse=True)[1]
     return np.split(labels, np.cumsum(sizes)[:-1])
+
+
+def _dense_counts(supports: Sequence[Indices], size: int) -> Counts:
+    marks = np.zeros(
+        (len(supports), size), dtype=np.float32
+    )  # which holds all these counts exactly
+    rows = np.repeat(np.arange(len(supports)), [support.size for support in supports])
+    marks[rows, np.concatenate(supports)] = 1
+    return (marks @ marks.T).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 FORMS = ("unit", "printed")
-_BLOCK = 16384  # entries worked on at a time: they stay in the cache, however long the vectors are
+_BLOCK = 16384  # entries of a vector worked on at a time: they stay in the cache
+_AT_ONCE = 4 * _BLOCK  # of several vectors
 
 
 def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit") -> Any:
@@ -55,7 +56,8 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
     >>> round(power_cosine([1, 2, 3], [3, 2, 1], p=2, form="printed"), 4)
     0.0732
     """
-    return Reference(u, p, form).similarity(v)
+    reference = Reference(u, p, form)
+    return reference.similarities(v) if np.ndim(v) == 2 else reference.similarity(v)
 
 
 class Reference:
@@ -63,6 +65,8 @@ class Reference:
 
     >>> Reference([1, 2, 3]).similarity([-1, -2, -3])
     -1.0
+    >>> Reference([1, 2, 3]).similarities([[2, 4, 6], [0, 0, 0]]).tolist()
+    [1.0, 0.0]
     """
 
     def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
@@ -82,17 +86,28 @@ class Reference:
                 self._u = self._u / _or_one(self._top)
                 self._u /= _or_one(self._norm)
 
-    def similarity(self, v: ArrayLike) -> Any:
-        """Return the similarity of an update, or of one in each row."""
-        updates = _floats(v)
-        if updates.ndim not in (1, 2) or updates.shape[-1] != self._u.size:
-            raise ValueError(f"v: expected vectors of length {self._u.size}, got {updates.shape}")
-        rows = np.atleast_2d(updates)
+    def similarity(self, v: ArrayLike) -> float:
+        """Return the similarity of an update."""
+        update = _floats(v)
+        if update.shape != (self._u.size,):
+            raise ValueError(f"v: expected a vector of length {self._u.size}, got {update.shape}")
+        return float(self._of_rows(update[None])[0])
+
+    def similarities(self, updates: ArrayLike) -> Floats:
+        """Return the similarity of the update in each row, the same as one by one."""
+        rows = _floats(updates)
+        if rows.ndim != 2 or rows.shape[1] != self._u.size:
+            raise ValueError(f"v: expected vectors of length {self._u.size}, got {rows.shape}")
+        at_a_time = max(1, _AT_ONCE // max(1, self._u.size))
+        parts = [self._of_rows(rows[i : i + at_a_time]) for i in range(0, len(rows), at_a_time)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def _of_rows(self, rows: Floats) -> Floats:
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite become NaN
             tops = _largest(rows)
-            values = self._score(rows, tops, _BLOCK // max(1, len(rows)) + 1)
+            values = self._score(rows, tops, _BLOCK)
         values[~np.isfinite(self._top + tops)] = np.nan
-        return values if updates.ndim == 2 else float(values[0])
+        return values
 
     def _unit_form(self, rows: Floats, tops: Floats, width: int) -> Floats:
         """Return (||u+v||^2 - ||u-v||^2) / 4 of vectors of p-norm 1."""

@@ -82,6 +82,48 @@ class Decision:
     evicted: Ints
 
 
+class Lot:
+    """A seeded generator that is made when something is drawn: many contacts draw nothing.
+
+    Attributes
+    ----------
+    state : int or dict
+        The seed while nothing was drawn, then the generator's state.
+
+    Examples
+    --------
+    >>> lot = Lot(3)
+    >>> lot.state, lot.draw(2).tolist() == np.random.default_rng(3).random(2).tolist()
+    (3, True)
+    >>> other = Lot(0)
+    >>> other.state = lot.state
+    >>> other.draw(1).tolist() == lot.draw(1).tolist()
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    @property
+    def state(self) -> Any:
+        """Where the generator is."""
+        return self._state if self._rng is None else self._rng.bit_generator.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
+        self._rng: np.random.Generator | None = None
+
+    def draw(self, count: int) -> Floats:
+        """Return numbers between 0 and 1."""
+        if self._rng is None:
+            drawn = isinstance(self._state, dict)
+            self._rng = np.random.default_rng(0 if drawn else self._state)
+            if drawn:
+                self._rng.bit_generator.state = self._state
+        return self._rng.random(count)
+
+
 class StreamSelector:
     """Holds at most ``capacity`` samples of a stream: their keys and labels.
 
@@ -106,7 +148,7 @@ class StreamSelector:
 
     def __init__(self, capacity: int, seed: int = 0) -> None:
         self.capacity = checked_capacity(capacity)
-        self._rng = np.random.default_rng(seed)
+        self._lot = Lot(seed)
         self._labels: dict[int, int] = {}  # of what is stored, by key
 
     def __len__(self) -> int:
@@ -180,14 +222,13 @@ class StreamSelector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is stored, and the generator."""
-        state = {"keys": self.kept, "labels": self.labels}
-        return state | {"rng": self._rng.bit_generator.state}
+        return {"keys": self.kept, "labels": self.labels, "rng": self._lot.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
         pairs = zip(state["keys"].tolist(), state["labels"].tolist(), strict=True)
         self._labels = dict(pairs)
-        self._rng.bit_generator.state = state["rng"]
+        self._lot.state = state["rng"]
         self._shrink()
 
     def _shrink(self) -> None:

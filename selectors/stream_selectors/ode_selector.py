@@ -64,7 +64,12 @@ class OdeSelector(StreamSelector):
 
     def assign(self, quota: ArrayLike | None) -> Ints:
         """Follow another plan; return the keys of what it leaves no place for."""
-        old, self._stores = self._stores, self._empty_stores(quota)
+        new = self._empty_stores(quota)
+        if {k: s.capacity for k, s in new.items()} == {
+            k: s.capacity for k, s in self._stores.items()
+        }:
+            return np.empty(0, dtype=np.int64)
+        old, self._stores = self._stores, new
         for key, label in self._labels.items():
             store = self._stores.get(label, self._stores.get(_ANY))
             if store is not None:
@@ -83,14 +88,15 @@ class OdeSelector(StreamSelector):
 
     def _scores(self, batch: Batch) -> Floats:
         self._rank_by(lot=batch.values is None)
-        return self._rng.random(len(batch)) if self._by_lot else batch.scores("value")
+        return self._lot.draw(len(batch)) if self._by_lot else batch.scores("value")
 
     def _rank_by(self, lot: bool) -> None:
         """Make what is stored comparable to what comes: random keys or values on both sides."""
         if lot != self._by_lot:
             self._by_lot = lot
-            for key, label in self._labels.items():
-                self._store_of(label).refresh(key, self._rng.random() if lot else _UNVALUED)
+            ranks = self._lot.draw(len(self)).tolist() if lot else [_UNVALUED] * len(self)
+            for (key, label), rank in zip(self._labels.items(), ranks, strict=True):
+                self._store_of(label).refresh(key, rank)
 
     def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
         store = self._stores.get(label, self._stores.get(_ANY))
@@ -123,23 +129,31 @@ class OdeSelector(StreamSelector):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the plan, what is stored with its values, and the generator."""
-        stores = [
-            {"label": label, "places": store.capacity, "store": store.state_dict()}
-            for label, store in self._stores.items()
-        ]
-        return super().state_dict() | {"by-lot": self._by_lot, "stores": stores}
+        stored = {e[2]: e for store in self._stores.values() for e in store.entries()}
+        entries = [stored[key] for key in self._labels]
+        return super().state_dict() | {
+            "values": np.array([value for value, _, _ in entries], dtype=np.float64),
+            "arrivals": np.array([arrival for _, arrival, _ in entries], dtype=np.int64),
+            "stores": [[label, s.capacity, s.clock] for label, s in self._stores.items()],
+            "by-lot": self._by_lot,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
         self._by_lot = bool(state["by-lot"])
+        entries: dict[int, list[Any]] = {int(label): [] for label, _, _ in state["stores"]}
+        columns = (state[name].tolist() for name in ("values", "arrivals", "keys", "labels"))
+        for *entry, label in zip(*columns, strict=True):
+            entries[label if label in entries else _ANY].append(tuple(entry))
         self._stores, free = {}, self.capacity
-        for saved in state["stores"]:
-            store = ValueStore(min(int(saved["places"]), free))
-            store.load_state_dict(saved["store"])
-            self._stores[int(saved["label"])] = store
+        for label, places, clock in state["stores"]:
+            store = self._stores[int(label)] = ValueStore(min(int(places), free))
+            store.restore(entries[int(label)], int(clock))
             free -= store.capacity
         super().load_state_dict(state)
 
     def _shrink(self) -> None:
+        if len(self) == sum(map(len, self._stores.values())):
+            return
         stored = set().union(*(store.keys() for store in self._stores.values()))
         self._labels = {key: label for key, label in self._labels.items() if key in stored}

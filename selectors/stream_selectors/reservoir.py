@@ -25,7 +25,7 @@ class Reservoir(StreamSelector):
         self._seen = 0
 
     def _scores(self, batch: Batch) -> Floats:
-        return self._rng.random(len(batch))
+        return self._lot.draw(len(batch))
 
     def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
         self._seen += 1

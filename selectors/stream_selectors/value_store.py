@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,9 @@ class ValueStore:
     def resize(self, capacity: int) -> list[Any]:
         """Change the capacity; return the keys of lowest value that had to go, the lowest first."""
         self.capacity = checked_capacity(capacity)
-        surplus = max(0, len(self) - capacity)
-        gone = [key for *_, key in heapq.nsmallest(surplus, self._entries.values())]
+        if len(self) <= capacity:
+            return []
+        gone = [key for *_, key in heapq.nsmallest(len(self) - capacity, self._entries.values())]
         for key in gone:
             self.discard(key)
         return gone
@@ -100,6 +101,23 @@ class ValueStore:
         while self._heap and self._entries.get(self._heap[0][2]) is not self._heap[0]:
             heapq.heappop(self._heap)
 
+    def entries(self) -> list[tuple[float, int, Any]]:
+        """Return value, time of arrival and key of all that is stored, in order of arrival."""
+        return list(self._entries.values())
+
+    def restore(self, entries: Iterable[tuple[float, int, Any]], clock: int) -> None:
+        """Take back entries, and the time of the next arrival; what is too much goes."""
+        self._entries = {entry[2]: entry for entry in entries}
+        self._heap = list(self._entries.values())
+        heapq.heapify(self._heap)
+        self._clock = clock
+        self.resize(self.capacity)
+
+    @property
+    def clock(self) -> int:
+        """Time of the next arrival."""
+        return self._clock
+
     def state_dict(self) -> dict[str, Any]:
         """Return the keys with their values and order of arrival."""
         values, arrivals, keys = zip(*self._entries.values(), strict=True) if self else ((),) * 3
@@ -109,11 +127,7 @@ class ValueStore:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
         columns = state["values"].tolist(), state["arrivals"].tolist(), state["keys"]
-        self._entries = {entry[2]: entry for entry in zip(*columns, strict=True)}
-        self._heap = list(self._entries.values())
-        heapq.heapify(self._heap)
-        self._clock = int(state["clock"])
-        self.resize(self.capacity)
+        self.restore(zip(*columns, strict=True), int(state["clock"]))
 
 
 def checked_capacity(capacity: int) -> int:

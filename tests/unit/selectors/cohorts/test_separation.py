@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from forager.selectors.cohorts.evidence import Evidence, additive
-from forager.selectors.cohorts.separation import separation
+from forager.selectors.cohorts.separation import _main_directions, separation
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
@@ -80,7 +80,9 @@ def test_the_noise_of_a_mean_is_known() -> None:
     rng = np.random.default_rng(0)
     clients, rounds = np.tile(np.arange(200), 4), np.repeat(np.arange(4), 200)
     always, noise = rng.normal(size=(200, 3)), 2.0 * rng.normal(size=(800, 3))
-    effects, left = additive(always[clients] + noise + rounds[:, None], clients, rounds)
+    rows = always[clients] + noise + rounds[:, None]
+    effects, common = additive(rows, clients, rounds)
+    left = rows - effects[clients] - common[rounds]
     between = np.sum(effects**2) / 199 - np.sum(left**2) / (800 - 200 - 3) / 4
     assert between == pytest.approx(np.sum(np.var(always, axis=0, ddof=1)), rel=0.15)
 
@@ -89,9 +91,47 @@ def test_who_took_part_when_does_not_look_like_a_difference() -> None:
     """In round 0 mostly one group takes part, in round 1 the other: their means differ."""
     rows = np.array([[1.0], [1.0], [1.0], [0.0], [1.0], [0.0], [0.0], [0.0]])
     clients, rounds = np.array([0, 1, 2, 3, 0, 3, 4, 5]), np.repeat([0, 1], 4)
-    effects, left = additive(rows, clients, rounds)
+    effects, common = additive(rows, clients, rounds)
     np.testing.assert_allclose(effects.ravel(), [0.5, 0.5, 0.5, -0.5, -0.5, -0.5], atol=0.02)
-    np.testing.assert_allclose(left, 0, atol=0.02)
+    np.testing.assert_allclose(effects[clients] + common[rounds], rows, atol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_effects_are_those_of_sweeps_over_all_observations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rounds = np.repeat(np.arange(6), 9)
+    clients = np.concatenate([rng.choice(20, 9, replace=False) for _ in range(6)])
+    clients = np.unique(clients, return_inverse=True)[1]
+    rows, effects = rng.normal(size=(54, 4)), np.zeros((clients.max() + 1, 4))
+
+    def means(values: Floats, groups: NDArray[np.intp]) -> Floats:
+        return np.array([values[groups == g].mean(axis=0) for g in range(groups.max() + 1)])
+
+    for _ in range(10):
+        common = means(rows - effects[clients], rounds)
+        effects = means(rows - common[rounds], clients)
+        effects -= effects.mean(axis=0)
+    ours = additive(rows, clients, rounds)
+    np.testing.assert_allclose(ours[0], effects, atol=1e-12)
+    np.testing.assert_allclose(ours[1], means(rows - effects[clients], rounds), atol=1e-12)
+
+
+def test_noise_is_what_neither_clients_nor_rounds_explain() -> None:
+    evidence, _ = seen(planted(2, 6), rounds=5, noise=1.0)
+    found = evidence.differences()
+    rows, clients, rounds = found.observed
+    left = rows - found.means[clients] - found.common[rounds]
+    expected = np.sum(left**2, axis=0) / (60 - 12 - 5 + 1)
+    np.testing.assert_allclose(found.noise_along(np.eye(DIMENSION)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("points", [5, 60])
+def test_main_directions_are_the_singular_vectors(points: int) -> None:
+    means = np.random.default_rng(points).normal(size=(points, 12)) * np.geomspace(1, 0.01, 12)
+    lengths, directions = _main_directions(means - means.mean(axis=0))
+    expected = np.linalg.svd(means - means.mean(axis=0), compute_uv=False)
+    np.testing.assert_allclose(lengths, expected[expected > 1e-9], rtol=1e-6)
+    np.testing.assert_allclose(directions.T @ directions, np.eye(len(lengths)), atol=1e-8)
 
 
 @pytest.mark.parametrize("clients", [0, 1, 5])

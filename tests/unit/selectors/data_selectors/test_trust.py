@@ -125,3 +125,25 @@ def test_errors_name_the_argument() -> None:
         remembered(None, np.ones((2, 1)), [False], memory=1)
     with pytest.raises(ValueError, match=r"trust: expected shape \(2, 1\) as evidence has"):
         remembered(np.ones((2, 2)), np.ones((2, 1)), [False])
+
+
+def test_samples_of_many_clients_are_judged_as_those_of_each() -> None:
+    rng = np.random.default_rng(7)
+    sizes = rng.integers(1, 20, 30)
+    ends = np.cumsum(sizes)
+    lacking, features = rng.random(ends[-1]), rng.normal(size=(ends[-1], 6))
+    gradients = -lacking[:, None] * np.column_stack([np.ones(ends[-1]), features])
+    gradients[5] = np.nan
+    labels, rivals = rng.integers(0, 4, ends[-1]), rng.random(ends[-1]) * (1 - lacking)
+    targets = -0.5 * np.column_stack([np.ones(4), rng.normal(size=(4, 6))])
+    targets[2] = np.nan
+    together = label_evidence(gradients, labels, targets, rivals)
+    before = np.where(np.arange(ends[-1]) < ends[9], 0.5, np.nan) * np.ones((2, 1))  # 10 were seen
+    trained = rng.random(ends[-1]) < 0.5
+    trust = remembered(before, together, trained)
+    for client, (start, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        own = slice(start, end)
+        alone = label_evidence(gradients[own], labels[own], targets, rivals[own])
+        np.testing.assert_allclose(together[:, own], alone, atol=1e-12)
+        past = before[:, own] if client < 10 else None
+        np.testing.assert_allclose(trust[:, own], remembered(past, alone, trained[own]), atol=1e-12)

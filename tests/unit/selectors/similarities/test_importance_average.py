@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from forager.selectors.similarities.importance_average import ImportanceAverage
+from forager.selectors.similarities.importance_average import ImportanceAverage, averaged
 from forager.selectors.similarities.index_overlap import top_k_support
 
 
@@ -55,3 +55,15 @@ def test_bad_arguments_are_refused() -> None:
         average.update([1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="finite"):
         average.update([1.0, np.inf])
+
+
+def test_rows_are_averaged_as_each_client_would() -> None:
+    rng = np.random.default_rng(3)
+    rounds = rng.random((4, 5, 30)).astype(np.float32)
+    together = np.zeros((5, 30), dtype=np.float32)
+    clients = [ImportanceAverage(0.8) for _ in range(5)]
+    for estimates in rounds:
+        together = averaged(together, estimates, 0.8)
+        for client, estimate in zip(clients, estimates, strict=True):
+            client.update(estimate)
+    np.testing.assert_array_equal(together, [client.value for client in clients])

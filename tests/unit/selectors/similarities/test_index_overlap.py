@@ -5,11 +5,13 @@ import pytest
 from forager.selectors.similarities import intersections
 from forager.selectors.similarities.index_overlap import (
     choose_k,
+    choose_ks,
     layer_budgets,
     overlap,
     overlap_matrix,
     stability,
     top_k_support,
+    top_k_supports,
 )
 from numpy.typing import NDArray
 
@@ -51,6 +53,30 @@ def test_support_per_layer_ignores_the_scale_of_a_layer() -> None:
     np.testing.assert_array_equal(top_k_support(scaled, 120, layers), per_layer)
     assert np.histogram(per_layer, [0, 600, 900, 1000])[0].tolist() == [72, 36, 12]
     assert not np.array_equal(top_k_support(scaled, 120), top_k_support(importance, 120))
+
+
+@pytest.mark.parametrize("layers", [None, [100, 20, 80]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_supports_of_many_rows_are_those_of_each(dtype: type, layers: list[int] | None) -> None:
+    rng = np.random.default_rng(0)
+    importance = rng.integers(0, 9, (40, 200)).astype(dtype)  # many ties
+    counts = rng.integers(1, 201, 40)
+    for k in (1, 37, 200, counts):
+        each = [
+            top_k_support(row, int(n), layers)
+            for row, n in zip(importance, np.broadcast_to(k, 40), strict=True)
+        ]
+        found = top_k_supports(importance, k, layers)
+        assert [support.tolist() for support in found] == [support.tolist() for support in each]
+
+
+def test_a_row_of_zeros_has_no_support_and_bad_counts_are_refused() -> None:
+    importance = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 2.0]])
+    assert [support.tolist() for support in top_k_supports(importance, [2, 2])] == [[], [0, 2]]
+    assert top_k_supports(np.empty((0, 3)), 1) == []
+    for bad in (0, 4, [1], 1.0):
+        with pytest.raises(ValueError, match=r"^k: expected"):
+            top_k_supports(importance, bad)
 
 
 @pytest.mark.parametrize("k", range(1, 12))
@@ -108,7 +134,9 @@ def test_what_is_no_support_is_refused(support: object) -> None:
         overlap_matrix([[1, 2], support])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(("count", "size", "k"), [(7, 50, 20), (70, 9000, 900), (131, 3000, 200)])
+@pytest.mark.parametrize(
+    ("count", "size", "k"), [(7, 50, 20), (9, 5000, 900), (70, 9000, 900), (131, 3000, 200)]
+)
 def test_matrix_equals_all_pairs_of_sets(count: int, size: int, k: int) -> None:
     supports = random_supports(count, size, k)
     supports[0], supports[3] = supports[0][:5], np.arange(size)  # few members, and all
@@ -166,6 +194,14 @@ def test_chosen_k_is_the_least_that_covers(coverage: float) -> None:
     k = choose_k(importance, coverage, k_max=400)
     assert best_first[:k].sum() >= coverage * best_first.sum() * (1 - 1e-9)
     assert best_first[: k - 1].sum() < coverage * best_first.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_ks_are_those_of_each_row(dtype: type) -> None:
+    importance = np.random.default_rng(1).gamma(0.3, size=(60, 650)).astype(dtype)
+    for coverage, most in ((0.1, 650), (0.9, 163), (1.0, 650)):
+        each = [choose_k(row, coverage, most) for row in importance]
+        assert choose_ks(importance, coverage, most).tolist() == each
 
 
 def test_rounding_does_not_ask_for_one_more() -> None:

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from forager.selectors.similarities.power_norm import power_cosine
+from forager.selectors.similarities.power_norm import Reference, power_cosine
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -80,12 +80,15 @@ def test_the_printed_form_of_a_vector_with_itself_depends_on_its_norm() -> None:
 
 
 @pytest.mark.parametrize("form", ["unit", "printed"])
-def test_rows_are_compared_one_by_one(form: str) -> None:
+@pytest.mark.parametrize("size", [9, 650, 40_000])
+def test_rows_are_compared_as_if_one_by_one(form: str, size: int) -> None:
     rng = np.random.default_rng(1)
-    u, rows = rng.normal(size=9), rng.normal(size=(5, 9)) * np.logspace(-3, 3, 5)[:, None]
-    together = power_cosine(u, rows, form=form)
-    assert together.shape == (5,)
-    assert together == pytest.approx([power_cosine(u, row, form=form) for row in rows])
+    u, rows = rng.normal(size=size), rng.normal(size=(105, size)).astype(np.float32)
+    rows *= np.logspace(-3, 3, 105, dtype=np.float32)[:, None]
+    reference = Reference(u, form=form)
+    together = reference.similarities(rows)
+    assert together.tolist() == [reference.similarity(row) for row in rows]
+    assert power_cosine(u, rows, form=form).tolist() == together.tolist()
     assert power_cosine(u, rows[:0], form=form).shape == (0,)
 
 

@@ -124,3 +124,27 @@ def test_a_smaller_capacity_after_a_restart_lets_the_least_valuable_go() -> None
 def test_plans_that_cannot_be_followed_are_refused(quota: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         OdeSelector(5, quota=quota)
+
+
+def test_the_same_plan_again_changes_nothing() -> None:
+    rule = OdeSelector(capacity=4, quota=[2, 2])
+    rule.offer(Batch([1, 2, 3, 4], [0, 0, 1, 1], values=[0.1, 0.2, 0.3, 0.4]))
+    before = rule.state_dict()
+    assert rule.assign([2, 2]).tolist() == []
+    np.testing.assert_equal(rule.state_dict(), before)
+    assert rule.assign([2, 1]).tolist() == [3]
+
+
+@pytest.mark.parametrize("quota", [None, [3, 0, 2, 1]])
+def test_saving_between_contacts_changes_no_decision(quota: list[int] | None) -> None:
+    """Also where there are first no values, then some, then none again."""
+    rng = np.random.default_rng(0)
+    rule = OdeSelector(6, seed=5, quota=quota)
+    for contact in range(40):
+        values = rng.integers(0, 5, 3).astype(float) if contact % 13 > 4 else None
+        batch = Batch(np.arange(3) + 3 * contact, rng.integers(0, 4, 3), values=values)
+        other = OdeSelector(6)
+        other.load_state_dict(rule.state_dict())
+        mine, its = rule.offer(batch), other.offer(batch)
+        np.testing.assert_equal((mine.kept, mine.evicted), (its.kept, its.evicted))
+        np.testing.assert_equal(rule.state_dict(), other.state_dict())
