@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from numpy.typing import NDArray
@@ -30,6 +32,10 @@ if TYPE_CHECKING:  # a client that only says who it is does without torch
     from .side import ClientSide
 
 Arrays = dict[str, NDArray[Any]]
+
+# Rows that have claimed a client's files, by the file that stands for these. A process answers one
+# message of a client after the other: one that was not closed is over.
+_open_rows: WeakValueDictionary[Path, ClientRow] = WeakValueDictionary()
 
 
 class Batch:
@@ -243,7 +249,7 @@ class ClientRow:
         self.batch, self.place = batch, place
         self._store: SampleStore | None = None
         self._claim: Claim | None = None
-        self._closed = False
+        self._closed = self._abandoned = False
 
     @property
     def side(self) -> ClientSide:
@@ -336,6 +342,8 @@ class ClientRow:
         """Keep what hooks have changed in the state and among the samples; once."""
         if self._closed:
             return
+        if self._abandoned:
+            raise RuntimeError(f"client {self.key!r}: another message came before this was done")
         try:
             # In this order: stored samples are of use even if the message fails after all.
             if self._store is not None:
@@ -348,11 +356,18 @@ class ClientRow:
 
     def abandon(self) -> None:
         """Release the client's files without changing them further."""
+        self._abandoned = not self._closed
         if self._claim is not None:
             self._claim.release()
 
     def _claim_files(self) -> None:
         """Keep other processes away from the client's files until the message is answered."""
         files = state_path(self.context)
-        if files is not None and self._claim is None:
-            self._claim = Claim(files.with_suffix(".lock"), self.key)
+        if files is None or self._claim is not None:
+            return
+        path = files.with_suffix(".lock")
+        earlier = _open_rows.get(path)
+        if earlier is not None:
+            earlier.abandon()
+        self._claim = Claim(path, self.key)
+        _open_rows[path] = self

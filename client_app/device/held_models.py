@@ -9,13 +9,13 @@ context, not in the client's own state: it need not outlive the SuperNode.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from numpy.typing import NDArray
 
 from ...core.wire.arrays import flat_change, from_record, to_record
@@ -23,7 +23,7 @@ from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, ta
 from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, record_at
 from ...core.wire.subsets import MalformedUpdate
-from ...core.wire.tables import Arrivals, Replies
+from ...core.wire.tables import Arrivals
 from ..batch import Batch
 from ..clients import VirtualContext
 
@@ -109,7 +109,7 @@ def _held(context: Context) -> HeldModel | None:
     return None if record is None or name is None else HeldModel(str(name[TAG]), record)
 
 
-def with_held_models(handle: Callable[[Batch], Replies]) -> Callable[[Batch], Arrivals]:
+def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[Batch], Arrivals]:
     """Return a handler for messages that may name a model, to be kept or in place of carrying it.
 
     Clients that do not hold what is needed say so, and are sent the message again with the model in
@@ -119,22 +119,22 @@ def with_held_models(handle: Callable[[Batch], Replies]) -> Callable[[Batch], Ar
     @wraps(handle)
     def handle_all(batch: Batch) -> Arrivals:
         if not _names_models(batch):
-            return Arrivals([handle(batch)], [])
+            return Arrivals.of(handle(batch))
         models = received_models(batch)
         able = [row for row, model in enumerate(models) if model is not None]
         lacking = [row for row, model in enumerate(models) if model is None]
-        tables = []
+        done = Arrivals([], [])
         if able:
             some = batch.select(able) if lacking else batch
             known = [model for model in models if model is not None]
             some.models = [model.arrays for model in known]
-            tables.append(handle(some))
+            done = Arrivals.of(handle(some))
             for row, model in zip(able, known, strict=True):
                 hold(model, batch.contexts[row])
         if lacking:
             none = {NUM_EXAMPLES: [1] * len(lacking), LACKS_BASE: [1] * len(lacking)}
-            tables.append(batch.select(lacking).replies(none))
-        return Arrivals(tables, [])
+            done.tables.append(batch.select(lacking).replies(none))
+        return done
 
     return handle_all
 
