@@ -32,7 +32,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies lint docs bench results results-rerun stop clean
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean
 export CONFIG
 
 help: ## List the targets
@@ -106,6 +106,9 @@ fuzz: $(STAMP) ## Feed every decoder, the config reader and the server EXAMPLES 
 fuzz-replies: $(STAMP) ## Damage every entry of every reply to every method, one at a time; the suite tries some
 	FUZZ_EXAMPLES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/fuzz/test_fuzz_records.py -k one_thing
 
+mutate: $(STAMP) ## Change 150 places of selectors/ and strategies/, one at a time: does a test notice? (20 minutes)
+	$(BIN)/python tests/mutation $(ARGS)
+
 lint: $(STAMP) ## Check style, types, and that imports only point down
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -120,6 +123,8 @@ docs: $(STAMP) ## Build the documentation into site/
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m forager.benchmarks.speed $(ARGS)
+	$(BIN)/python -m forager.benchmarks.methods_speed $(ARGS)
+	$(BIN)/python -m forager.benchmarks.round_trace
 	$(BIN)/python -m forager.benchmarks.general_path
 	$(BIN)/python -m forager.benchmarks.memory
 	$(BIN)/python -m forager.benchmarks.sparse_uplink

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from secrets import token_hex
 from typing import Any
@@ -20,7 +20,7 @@ from ..core.learning.smoke_check import try_out
 from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
-from ..core.tasks import load_task
+from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
 from ..core.tasks.metric_text import check_metrics
 from ..core.tasks.metrics import Metric
@@ -39,7 +39,7 @@ from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
-from .loop import Evaluate, Loop
+from .loop import Evaluate, Loop, Plan
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import check_same_run
@@ -77,15 +77,66 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if is_simulation(grid):
         check_simulated(config)
     own_callbacks = load_callbacks(config.callbacks)
+    task, model = _checked_task(config)
+    federation = _federation(config, task.metrics)
+    build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
+    folder, state = _new_or_resumed(config)
+    if state is not None and known_scale(state["config"]):
+        # What the run found before its first round stays, whoever is connected now.
+        config = read_config({**run_config, "data.scale": known_scale(state["config"])})
+    strategy = build_strategy(config, federation)
+    federation.scale = known_scale(config.flat())
+    folder.take_lease()
+    federation.run = _identity(folder, state)
+    federation.journal = EventLog(folder)
+    plan = _plan(config, frozen_digest(model))
+
+    def scale_inputs(loop: Loop) -> None:
+        """Go on with a config in which the scale of the inputs is known."""
+        federation.scale = find_scaling(loop, config, task.input_shape[0])
+        scaled = read_config({**run_config, "data.scale": federation.scale})
+        loop.strategy = build_strategy(scaled, federation)
+        loop.evaluate = _evaluator(scaled, model)
+        loop.plan.config = scaled.flat()
+        folder.write_config({**scaled.flat(), "overrides": _to_repeat(run_config)})
+
+    loop = Loop(
+        strategy,
+        _post(grid, federation, config),
+        to_record(read_arrays(model)),
+        plan,
+        evaluate=_evaluator(config, model),
+        callbacks=[
+            ClassesOfClients(grid, task),
+            *_callbacks(
+                config, task.metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)
+            ),
+        ],
+        earlier=lambda server_round: load_earlier(folder.checkpoints, server_round),
+        prepare=scale_inputs if config.data.scale == STANDARD else None,
+    )
+    if state is not None:
+        loop.load_state(state)
+    folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
+    _warn(config, run_config)
+    _announce(loop, task, resumed=state is not None)
+    return folder, loop
+
+
+def _checked_task(config: RunConfig) -> tuple[Task, Any]:
+    """Return the task and its model, once both have been tried out."""
     task = load_task(config.task_spec())
-    metrics = task.metrics
-    check_metrics(metrics)
-    _check_target(config.early_stop.target, metrics[0])
+    check_metrics(task.metrics)
+    _check_target(config.early_stop.target, task.metrics[0])
     check_optimiser(config.optimiser.name)
     model = task.build_model().to(chosen_device(config.device))
     try_out(task, model)
     check_scale(config, task)
-    federation = Federation(
+    return task, model
+
+
+def _federation(config: RunConfig, metrics: Sequence[Metric]) -> Federation:
+    return Federation(
         deadline=min(config.round.question_deadline, config.round.deadline),
         quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
@@ -94,66 +145,47 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         metrics=metrics,
         keep_models=config.downlink == "changes",
     )
-    strategy = build_strategy(config, federation)
-    folder, state = _new_or_resumed(config)
-    if state is not None and known_scale(state["config"]):
-        # What the run found before its first round stays, whoever is connected now.
-        config = read_config({**run_config, "data.scale": known_scale(state["config"])})
-        strategy = build_strategy(config, federation)
-    federation.scale = known_scale(config.flat())
-    folder.take_lease()
-    federation.run = _identity(folder, state)
-    federation.journal = EventLog(folder)
-    title = run_title(config)
 
-    def scale_inputs(loop: Loop) -> None:
-        """Go on with a config in which the scale of the inputs is known."""
-        federation.scale = find_scaling(loop, config, task.input_shape[0])
-        scaled = read_config({**run_config, "data.scale": federation.scale})
-        loop.strategy = build_strategy(scaled, federation)
-        loop.evaluate = _evaluator(scaled, model)
-        loop.config = scaled.flat()
-        folder.write_config({**scaled.flat(), "overrides": _to_repeat(run_config)})
 
-    loop = Loop(
-        strategy,
-        _post(grid, federation, config),
-        to_record(read_arrays(model)),
+def _plan(config: RunConfig, frozen: str) -> Plan:
+    return Plan(
         num_rounds=config.num_server_rounds,
-        evaluate=_evaluator(config, model),
-        callbacks=[
-            ClassesOfClients(grid, task),
-            *_callbacks(config, metrics[0], folder, own_callbacks, lambda: frozen_arrays(model)),
-        ],
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
-        earlier=lambda server_round: load_earlier(folder.checkpoints, server_round),
         roll_back_after=config.round.roll_back_after,
-        title=title,
+        title=run_title(config),
         config=config.flat(),
-        frozen=frozen_digest(model),
-        prepare=scale_inputs if config.data.scale == STANDARD else None,
+        frozen=frozen,
     )
-    if state is not None:
-        loop.load_state(state)
-    folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
+
+
+def _warn(config: RunConfig, run_config: dict[str, Any]) -> None:
+    """Say what was set in vain, and what is unwise."""
     unused = unused_keys(config, run_config)
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")
     for caution in unwise(config):
         _warn_once(caution)
-    layers = strategy.describe()
+
+
+def _announce(loop: Loop, task: Task, *, resumed: bool) -> None:
+    """Write down what begins, and what always the same answer would reach."""
     judged_by = [
-        JudgedBy(name=m.name, higher_is_better=m.higher_is_better, share=m.share) for m in metrics
+        JudgedBy(name=m.name, higher_is_better=m.higher_is_better, share=m.share)
+        for m in task.metrics
     ]
-    federation.note(
-        RunStarted(strategy=title, layers=layers, config=config.flat(), metrics=judged_by)
+    loop.federation.note(
+        RunStarted(
+            strategy=loop.title,
+            layers=loop.strategy.describe(),
+            config=loop.plan.config,
+            metrics=judged_by,
+        )
     )
-    least = baseline(task) if state is None else None
+    least = None if resumed else baseline(task)
     if least is not None:
-        federation.note(least)
-    return folder, loop
+        loop.federation.note(least)
 
 
 def _check_target(target: float, metric: Metric) -> None:

@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -55,6 +56,41 @@ class _NobodyThere(_RoundFailed):
     """No client is connected."""
 
 
+@dataclass
+class Plan:
+    """How long a run goes on, what it puts up with, and what it is called.
+
+    Attributes
+    ----------
+    num_rounds : int
+        The last round.
+    evaluate_every : int
+        Rounds between two evaluations; the last round is always evaluated.
+    min_replies : int
+        A round with fewer is tried again.
+    give_up_after : float
+        Seconds without a successful round that end the run.
+    roll_back_after : int
+        Failures of a round, with every reply set aside, after which the run goes back to an earlier
+        state; 0 for never.
+    title : str
+        What the run is called in the log; its layers by default.
+    config : dict
+        The run config, kept in checkpoints to refuse resuming another run.
+    frozen : str
+        Checksum of the arrays that never travel, for clients to compare with their own.
+    """
+
+    num_rounds: int
+    evaluate_every: int = 1
+    min_replies: int = 1
+    give_up_after: float = 600.0
+    roll_back_after: int = 3
+    title: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    frozen: str = ""
+
+
 class Loop:
     """Rounds of federated learning.
 
@@ -66,30 +102,15 @@ class Loop:
         How to reach the clients.
     arrays : ArrayRecord
         The initial model.
-    num_rounds : int
-        The last round.
+    plan : Plan
+        How long, and how patiently.
     evaluate : callable
         Returns what a model reaches on the server's test data: the run's metrics, which are those
         of the grid's federation, and its "loss", by name.
     callbacks : sequence of Callback
         Called in this order; those that remember before the one that saves.
-    evaluate_every : int (default: 1)
-        Rounds between two evaluations; the last round is always evaluated.
-    min_replies : int (default: 1)
-        A round with fewer is tried again.
-    give_up_after : float (default: 600.0)
-        Seconds without a successful round that end the run.
     earlier : callable, optional
         Returns a saved state from before a round, or None.
-    roll_back_after : int (default: 3)
-        Failures of a round, with every reply set aside, after which the run goes back to an earlier
-        state; 0 for never.
-    title : str, optional
-        What the run is called in the log; its layers by default.
-    config : dict, optional
-        The run config, kept in checkpoints to refuse resuming another run.
-    frozen : str, optional
-        Checksum of the arrays that never travel, for clients to compare with their own.
     prepare : callable, optional
         Called before anything else in a run that is not resumed; may ask clients.
     """
@@ -99,38 +120,25 @@ class Loop:
         strategy: Strategy,
         grid: Post,
         arrays: ArrayRecord,
+        plan: Plan,
         *,
-        num_rounds: int,
         evaluate: Evaluate,
-        callbacks: Sequence[Callback],
-        evaluate_every: int = 1,
-        min_replies: int = 1,
-        give_up_after: float = 600.0,
+        callbacks: Sequence[Callback] = (),
         earlier: Callable[[int], dict[str, Any] | None] = lambda server_round: None,
-        roll_back_after: int = 3,
-        title: str = "",
-        config: dict[str, Any] | None = None,
-        frozen: str = "",
         prepare: Callable[["Loop"], None] | None = None,
     ) -> None:
         self.strategy = as_layer(strategy)
         self.federation = grid.federation
         self.grid = grid
         self.arrays = arrays
-        self.num_rounds = num_rounds
+        self.plan = plan
         self.evaluate = evaluate
         self.callbacks = callbacks
-        self.evaluate_every = evaluate_every
-        self.min_replies = min_replies
-        self.give_up_after = give_up_after
         self.earlier = earlier
-        self.roll_back_after = roll_back_after
-        self._rolled_back_in = 0  # the round that failed when the run last went back
-        self.config = config or {}
-        self.frozen = frozen
         self.prepare = prepare
+        self._rolled_back_in = 0  # the round that failed when the run last went back
 
-        self.title = title or self.strategy.describe()
+        self.title = plan.title or self.strategy.describe()
         self.round = 0
         self.reason = ""
         self.unwritten: list[str] = []  # what a user would miss
@@ -140,8 +148,13 @@ class Loop:
         self.evaluated_round = -1
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
-        self.snapshot: dict[str, Any] = {}
+        self._snapshot: dict[str, Any] = {}
         self._told_what_to_check = False
+
+    @property
+    def num_rounds(self) -> int:
+        """The last round."""
+        return self.plan.num_rounds
 
     def run(self) -> str:
         """Run the rounds that are left; return how the run ended."""
@@ -149,7 +162,7 @@ class Loop:
         message = ""
         for callback in self.callbacks:
             callback.on_run_start(self)
-        self.snapshot = self.state()
+        self.take_snapshot(anew=True)
         try:
             with stop_on_signals():
                 self.reason = self._rounds()
@@ -178,7 +191,7 @@ class Loop:
         if self.round == 0:
             if self.prepare is not None:
                 self.prepare(self)
-                self.snapshot = self.state()
+                self.take_snapshot(anew=True)
             self._evaluate_on_server()
         while self.round < self.num_rounds:
             reason = self.play_round()
@@ -191,7 +204,7 @@ class Loop:
         started = time.monotonic()
         self._train_until_success()
         self.round += 1
-        if self.round % self.evaluate_every == 0 or self.round == self.num_rounds:
+        if self.round % self.plan.evaluate_every == 0 or self.round == self.num_rounds:
             self._evaluate_on_server()
             self._evaluate_on_clients()
         self.round_seconds = time.monotonic() - started
@@ -200,7 +213,7 @@ class Loop:
             RoundFinished(round=self.round, seconds=self.round_seconds, away=away or None)
         )
         reasons = [callback.on_round_end(self) for callback in self.callbacks]
-        self.snapshot = self.state()
+        self.take_snapshot()
         return next(filter(None, reasons), None)
 
     def _train_until_success(self) -> None:
@@ -213,7 +226,7 @@ class Loop:
                 return
             except _RoundFailed as failure:
                 refused = refused + 1 if isinstance(failure, _AllRefused) else 0
-                if 0 < self.roll_back_after <= refused and self._roll_back(str(failure)):
+                if 0 < self.plan.roll_back_after <= refused and self._roll_back(str(failure)):
                     since, hopeless, refused = time.monotonic(), 0, 0
                     continue
                 last = self.train_exchange
@@ -229,17 +242,17 @@ class Loop:
                         f"round {server_round} failed {hopeless} times at every client: {failure}"
                     ) from failure
                 lonely = isinstance(failure, _NobodyThere)
-                if waited >= self.give_up_after:
+                if waited >= self.plan.give_up_after:
                     check = f": {why_nobody_connects()}" if lonely else ""
                     raise RunFailed(
                         f"round {server_round} failed for {waited:.0f} s "
-                        f"(round.give-up-after = {self.give_up_after:g}): {failure}{check}"
+                        f"(round.give-up-after = {self.plan.give_up_after:g}): {failure}{check}"
                     ) from failure
                 if lonely and waited >= _LONELY and not self._told_what_to_check:
                     self._told_what_to_check = True
                     _log.warning(why_nobody_connects())
                 _log.warning("round %d is tried again: %s", server_round, failure)
-                time.sleep(min(_PAUSE, self.give_up_after))
+                time.sleep(min(_PAUSE, self.plan.give_up_after))
 
     def _roll_back(self, reason: str) -> bool:
         """Go back to the state before the one that fails; False if there is none.
@@ -255,10 +268,10 @@ class Loop:
             return False
         self.load_state(state)
         self._rolled_back_in = failed
-        self.snapshot = self.state()
+        self.take_snapshot(anew=True)
         _log.warning(
             "round %d failed %d times with every reply set aside: the run goes back to round %d",
-            *(failed, self.roll_back_after, self.round),
+            *(failed, self.plan.roll_back_after, self.round),
         )
         self.federation.note(RolledBack(round=failed, to=self.round, reason=reason))
         for callback in self.callbacks:
@@ -285,11 +298,14 @@ class Loop:
         tables = iter(self.grid.exchange(requests, enough=self.strategy.replies_wanted()))
         # These are kept before the first is given away; the rest may be summed up one by one.
         kept: list[Replies] = []
-        while sum(map(len, kept)) < self.min_replies and (table := next(tables, None)) is not None:
+        while (
+            sum(map(len, kept)) < self.plan.min_replies
+            and (table := next(tables, None)) is not None
+        ):
             kept.append(table)
         self.train_exchange = self.grid.last
         received = sum(map(len, kept))
-        if received < self.min_replies:
+        if received < self.plan.min_replies:
             raise _RoundFailed(self._what_went_wrong(received))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
@@ -324,7 +340,7 @@ class Loop:
     def _what_went_wrong(self, received: int) -> str:
         exchange = self.train_exchange
         assert exchange is not None
-        text = f"{received} of {exchange.sent} clients answered, {self.min_replies} are needed"
+        text = f"{received} of {exchange.sent} clients answered, {self.plan.min_replies} are needed"
         if exchange.failed:
             key, reason = next(iter(exchange.failed.items()))
             text += f"; {len(exchange.failed)} failed, client {key}: {reason[:300]}"
@@ -354,7 +370,7 @@ class Loop:
 
     def _message_config(self) -> ConfigRecord:
         """Return what every message says: which run it is of, and what the model builds on."""
-        said = {RUN: self.federation.run, FROZEN: self.frozen, SCALE: self.federation.scale}
+        said = {RUN: self.federation.run, FROZEN: self.plan.frozen, SCALE: self.federation.scale}
         return ConfigRecord({key: value for key, value in said.items() if value})
 
     def _evaluate_on_clients(self) -> None:
@@ -387,12 +403,23 @@ class Loop:
         score = self.scores.get(self.metrics[0].name, math.nan)
         return None if math.isnan(score) else score
 
+    def take_snapshot(self, *, anew: bool = False) -> dict[str, Any]:
+        """Return the state after the last complete round, made once a round."""
+        if anew or self._snapshot["round"] != self.round:
+            self._snapshot = self.state()
+        return self._snapshot
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """The state after the last complete round, also while another is played."""
+        return self._snapshot
+
     def state(self) -> dict[str, Any]:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""
         return {
             "round": self.round,
             "run": self.federation.run,
-            "config": self.config,
+            "config": self.plan.config,
             "arrays": from_record(self.arrays),
             "strategy": self.strategy.state_dict(),
             "clients": self.grid.clients_state(),

@@ -197,7 +197,7 @@ class Post(GridWrapper):
             if not buffered:
                 given_up = self.ledger.give_up(waiting)
                 exchange.late += self.federation.keys(each.node for each in given_up)
-            self._forms = self._forms if waiting and buffered else []
+            self._forms, self._lacking = self._forms if waiting and buffered else [], []
             waited = self.clock.now() - began
             if kind == "train" and not buffered:
                 self._learn_times(exchange, waited, in_vain=exchange.received < enough)
@@ -218,8 +218,9 @@ class Post(GridWrapper):
         now = self.clock.now()
         if now - self._looked < self.clock.between_looks and not again:
             return []
-        self._looked = now
-        return self.ledger.expected(now)
+        expected = self.ledger.expected(now)
+        self._looked = now if expected else self._looked
+        return expected
 
     def _send(
         self, requests: Requests, exchange: Exchange, ttl: float, tags: list[str]
@@ -319,7 +320,7 @@ class Post(GridWrapper):
         federation.roster.meet(table)
         keys = federation.keys(table.nodes)
         for row, assignment in enumerate(table.assignments):
-            if lacks is not None and lacks[row] is not None and self._lacks(assignment, exchange):
+            if lacks is not None and lacks[row] is not None and self._lacks(assignment):
                 bad.append(row)
                 continue
             self.ledger.answered(assignment.id)
@@ -335,14 +336,13 @@ class Post(GridWrapper):
                 federation.held.learn([assignment.node], assignment.tag)
         return table.without(bad)
 
-    def _lacks(self, assignment: Assignment, exchange: Exchange) -> bool:
+    def _lacks(self, assignment: Assignment) -> bool:
         """Return whether a client is to be sent its message again, with the model in it."""
         node = assignment.node
         if not any(node in form.spared for form in self._forms):
             return False
         self.ledger.answered(assignment.id)
         self.federation.held.learn([node], "")
-        exchange.spared.pop(node, None)
         self._lacking.append(assignment)
         return True
 
@@ -386,7 +386,7 @@ class Post(GridWrapper):
             return
         seconds = self.clock.now() - assignment.sent
         federation.heard(key, self.round, answered=True)
-        if assignment.tag:
+        if assignment.tag and not federation.held.of(assignment.node):  # else it is known by now
             federation.held.learn([assignment.node], assignment.tag)
         federation.times.came_late(key, seconds, assignment.round)
         federation.note(

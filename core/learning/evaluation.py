@@ -143,7 +143,7 @@ def _of_pool(
     targets, sizes = pool.y.to(outputs.device), pool.sizes
     shares = _accuracies(pool, outputs, targets, problem) if list(metrics) == [ACCURACY] else None
     if type(problem).loss_sum is not Problem.loss_sum or (metrics and shares is None):
-        parts = (each.split(sizes.tolist()) for each in (outputs, targets))
+        parts = (torch.split(each, sizes.tolist()) for each in (outputs, targets))
         return [Tally(problem, metrics).add(*own).found() for own in zip(*parts, strict=True)]
     losses = pool.sums(problem.checked_loss(outputs, targets).cpu().numpy()) / sizes
     if shares is None:

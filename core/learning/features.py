@@ -56,7 +56,7 @@ def features_of_all(
             found[looked] = features_of(model, arrays[looked], data[looked])
             continue
         pool, features = looked
-        parts = features.flatten(1).cpu().split(pool.sizes.tolist())
+        parts = torch.split(features.flatten(1).cpu(), pool.sizes.tolist())
         for client, part in zip(pool.clients, parts, strict=True):
             found[client] = part
     return torch.cat(found)

@@ -6,7 +6,7 @@ absolute values. One forward and one backward pass over a batch are enough where
 kinds that ``layer_squares.py`` knows; any other model goes through torch.func.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +19,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from ..tasks import Samples
-from .layer_squares import Rule, chain_squares, rule_for
-from .model_arrays import load_arrays
-from .placement import device_of
-from .pools import Pool, pools, stack_limit, stackable, stacked_parameters
-from .stack import chain_forward
+from .layer_squares import Rule, rule_for
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -78,62 +73,6 @@ def fisher_diagonal(
             if layers is None or not _add_by_layers(layers, model, loss, *batch):
                 _add_by_samples(totals, model, loss, *batch)
     return np.asarray(flat.div_(len(samples)).cpu().numpy())
-
-
-def fisher_diagonals(
-    model: nn.Module,
-    loss: Loss,
-    arrays: Sequence[Mapping[str, NDArray[Any]]],
-    data: Sequence[Samples],
-) -> NDArray[np.float32]:
-    """Return the diagonal of each client, of the model with its arrays on its data.
-
-    Chains of linear layers are looked at for many clients at once, any other model client by client
-    by :func:`fisher_diagonal`, whose result it is up to the order of sums.
-
-    Parameters
-    ----------
-    model : Module
-        The architecture.
-    loss : callable
-        As for :func:`fisher_diagonal`.
-    arrays, data : sequences
-        A model, often the same, and one or more samples per client.
-
-    Returns
-    -------
-    array, shape (clients, size)
-    """
-    chain = stackable(model, data)
-    size = sum(each.numel() for each in model.parameters() if each.requires_grad)
-    found = np.empty((len(data), size), dtype=np.float32)
-    keys = [0] * len(data) if chain else list(range(len(data)))
-    for pool in pools(keys, data, stack_limit(model)):
-        if isinstance(pool, int):
-            load_arrays(model, arrays[pool])
-            found[pool] = fisher_diagonal(model, loss, data[pool].x, data[pool].y)
-        else:
-            found[pool.clients] = _of_pool(model, loss, arrays, pool)
-    return found
-
-
-@torch.no_grad()
-def _of_pool(
-    model: nn.Module, loss: Loss, arrays: Sequence[Mapping[str, NDArray[Any]]], pool: Pool
-) -> NDArray[Any]:
-    """Return the diagonals of a pool's clients, whose model is a chain of linear layers."""
-    parameters = stacked_parameters(model, arrays, pool)
-    device = device_of(model)
-    seen = chain_forward(model, parameters, pool.padded(pool.x).to(device))
-    used = pool.used.to(device)
-    with torch.enable_grad():
-        outputs = seen[-1].mT[used].requires_grad_()
-        total = _sum_of_losses(loss, outputs, pool.y.to(device))
-        (behind,) = torch.autograd.grad(total, outputs)
-    squares = chain_squares(model, parameters, seen, pool.padded(behind).mT)
-    sizes = torch.from_numpy(pool.sizes).to(device)
-    flat = torch.cat([squares[name].flatten(1) for name in parameters], dim=1)
-    return np.asarray(flat.div_(sizes.unsqueeze(1)).cpu().numpy())
 
 
 def trainable_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -221,7 +160,7 @@ def _add_by_layers(
             handle.remove()
     applies = all(layer.called_once(len(inputs)) for layer in layers)
     if applies:
-        total = _sum_of_losses(loss, outputs, targets)
+        total = sum_of_losses(loss, outputs, targets)
         edges = [layer.edge for layer in layers if layer.edge is not None]
         behind = torch.autograd.grad(total, edges, materialize_grads=True)
         with torch.no_grad():
@@ -232,7 +171,7 @@ def _add_by_layers(
     return applies
 
 
-def _sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+def sum_of_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the sum of each sample's own loss, whatever the loss does with several samples."""
     if loss is functional.cross_entropy:  # the usual one, for which there is a shorter way
         return functional.cross_entropy(outputs, targets, reduction="sum")

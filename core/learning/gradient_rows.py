@@ -26,7 +26,7 @@ from .gradients import (
 )
 from .model_arrays import load_arrays
 from .placement import device_of, moved
-from .pools import pools
+from .pools import of_same_model, pools
 
 _BATCH = 128
 
@@ -86,22 +86,26 @@ def sample_rows_of_all(
     def rows(own: Arrays, samples: Samples) -> tuple[NDArray[Any]]:
         return (sample_rows(model, own, samples, rule, per_class, problem),)
 
-    return [found for (found,) in _of_all(rows, arrays, data)]
+    return [found for (found,) in _of_all(rows, of_same_model(model, arrays), arrays, data)]
 
 
 def rows_and_rivals_of_all(
     model: nn.Module, arrays: Sequence[Arrays], data: Sequence[Samples]
 ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Return :func:`rows_and_rivals` of each client; one pass for small ones with one model."""
-    return _of_all(partial(rows_and_rivals, model), arrays, data)
+    keys = of_same_model(model, arrays)
+    return _of_all(partial(rows_and_rivals, model), keys, arrays, data)
 
 
 def _of_all(
-    rows: Callable[[Arrays, Samples], Columns], arrays: Sequence[Arrays], data: Sequence[Samples]
+    rows: Callable[[Arrays, Samples], Columns],
+    keys: Sequence[int],
+    arrays: Sequence[Arrays],
+    data: Sequence[Samples],
 ) -> list[Columns]:
     """Return what a function says of each client's samples, a row each in every column."""
     found: dict[int, Any] = {}
-    for pool in pools([id(own) for own in arrays], data):
+    for pool in pools(keys, data):
         if isinstance(pool, int):
             found[pool] = rows(arrays[pool], data[pool])
         else:

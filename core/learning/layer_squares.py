@@ -9,13 +9,11 @@ than its squares.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from .stack import chain_backward
 
 Totals = dict[str, Tensor]  # of a layer's trained parameters, by the names they have in it
 Rule = Callable[[nn.Module, Tensor, Tensor, Totals], None]
@@ -39,23 +37,6 @@ def rule_for(module: nn.Module) -> Rule | None:
     if isinstance(module, _BATCH_NORMS) and module.running_mean is None:
         return None  # each sample's output then depends on the others
     return _RULES.get(type(module))  # a subclass may compute something else
-
-
-def chain_squares(
-    model: nn.Module, parameters: Totals, seen: Sequence[Tensor], behind: Tensor
-) -> Totals:
-    """Return the sums of a chain of linear layers for many clients, (clients, ...) by name.
-
-    ``seen`` are the tensors of :func:`core.learning.stack.chain_forward`, ``behind`` the gradients
-    in the last of them: zeros where a place holds no sample.
-    """
-    squares = {}
-    for name, given, delta in chain_backward(model, parameters, seen, behind):
-        squared = delta.square()
-        squares[f"{name}.weight"] = torch.bmm(squared, given.square().mT)
-        if f"{name}.bias" in parameters:
-            squares[f"{name}.bias"] = squared.sum(2)
-    return squares
 
 
 def _linear(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..tasks import Samples, Split
 from ..tasks.models import split_at_head
-from .model_arrays import load_arrays
+from .model_arrays import load_arrays, per_model
 from .placement import device_of
 from .stack import can_stack, chain_forward, stacks
 
@@ -122,6 +122,20 @@ def _pool(part: list[tuple[int, int]], data: Sequence[Samples]) -> Pool:
     )
 
 
+def of_same_model(model: nn.Module, arrays: Sequence[Arrays]) -> list[int]:
+    """Return keys for :func:`pools`: the same for clients whose arrays are the same object.
+
+    None are alike if a sample's output depends on the others of its batch, even in evaluation.
+    """
+    return list(range(len(arrays))) if _mixes_samples(model) else [id(own) for own in arrays]
+
+
+@per_model
+def _mixes_samples(model: nn.Module) -> bool:
+    norms = (m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    return any(norm.running_mean is None for norm in norms)
+
+
 def stackable(model: nn.Module, data: Sequence[Samples]) -> bool:
     """Return whether clients can have models of their own in a pool."""
     flat = isinstance(model, nn.Sequential) and isinstance(model[0], nn.Flatten)
@@ -151,8 +165,9 @@ def looked_through(
     device; or what its head is given.
     """
     model.eval()
-    shared, own = Counter(map(id, arrays)), stackable(model, data)
-    keys = [0 if own and shared[id(each)] == 1 else id(each) for each in arrays]
+    keys, own = of_same_model(model, arrays), stackable(model, data)
+    shared = Counter(keys)
+    keys = [0 if own and shared[key] == 1 else key for key in keys]
     for pool in pools(keys, data, stack_limit(model) if own else 2**31):
         yield pool if isinstance(pool, int) else (pool, _outputs(model, arrays, pool, to_head))
 

@@ -25,7 +25,7 @@ from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
 from .model_arrays import load_arrays
 from .placement import device_of
-from .pools import Pool, pools
+from .pools import Pool, of_same_model, pools
 
 Floats = NDArray[np.float32]
 
@@ -69,7 +69,7 @@ def looked_at_all(
     """
     look = valuation(model, config, problem)
     together = isinstance(look, HeadValuation)
-    alike = [(id(own), id(target)) for own, target in zip(arrays, directions, strict=True)]
+    alike = list(zip(of_same_model(model, arrays), map(id, directions), strict=True))
     keys: Sequence[Hashable] = alike if together else range(len(data))
     found: dict[int, Looked] = {}
     for pool in pools(keys, data):

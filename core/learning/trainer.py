@@ -23,7 +23,7 @@ from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, tr
 from .objectives.plain import Plain
 from .optimisers import Accumulated, precision, stepper
 from .placement import device_of, moved
-from .stack import can_stack, stacked_gradients, train_stack
+from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
 
@@ -181,7 +181,8 @@ class Trainer:
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
     ) -> Sequence[Outcome]:
-        saved, gradients = 0.0, stacked_gradients
+        saved = 0.0
+        gradients: StackGradients = stacked_gradients
         if not self._by_hand:
             saved = settings.batch_size * self._tried(jobs).saved
             gradients = vmapped_gradients

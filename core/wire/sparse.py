@@ -19,7 +19,7 @@ from .subsets import (
     open_message,
     pack_index_rows,
     seal,
-    unpack_indices,
+    unpack_index_rows,
 )
 
 __all__ = [
@@ -120,7 +120,7 @@ def decode(data: bytes, size: int | None = None) -> Floats:
         raise MalformedUpdate(
             f"message is for size {message.size}; above {MAX_UNASKED_SIZE} pass the expected size"
         )
-    indices, values = _read_pairs(message)
+    (indices,), (values,) = _read_pairs([message])
     dense = np.zeros(message.size, dtype=np.float32)
     dense[indices] = values
     return dense
@@ -129,16 +129,28 @@ def decode(data: bytes, size: int | None = None) -> Floats:
 def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
     """Decode many messages to the rows of a matrix, each as :func:`decode` does.
 
+    One that is malformed spoils all: :func:`decode` says which.
+
     >>> rows = np.float32([[0.5, -3.0, 0.0, 2.0], [1.0, 0.0, 0.0, 4.0]])
     >>> decode_rows(encode_rows(rows, k=1), size=4)
     array([[ 0., -3.,  0.,  0.],
            [ 0.,  0.,  0.,  4.]], dtype=float32)
     """
     dense = np.zeros((len(messages), size), dtype=np.float32)
-    for row, data in zip(dense, messages, strict=True):
-        _, indices, values = decode_pairs(data, size)
-        row[indices] = values
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    for start in range(0, len(messages), step):
+        opened = [open_message(data, size) for data in messages[start : start + step]]
+        _fill(dense[start : start + step], opened)
     return dense
+
+
+def _fill(dense: Floats, messages: Sequence[Message]) -> None:
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number, message in enumerate(messages):
+        alike.setdefault((message.content, message.k), []).append(number)
+    for rows in alike.values():
+        indices, values = _read_pairs([messages[row] for row in rows])
+        dense[np.array(rows)[:, None], indices] = values
 
 
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
@@ -156,7 +168,8 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
     array([ 1., -2.,  1.,  3.], dtype=float32)
     """
     message = open_message(data, size)
-    return message.size, *_read_pairs(message)
+    (indices,), (values,) = _read_pairs([message])
+    return message.size, indices, values
 
 
 def _top_k(rows: Floats, k: int) -> Indices:
@@ -175,7 +188,9 @@ def _top_k(rows: Floats, k: int) -> Indices:
         ties = magnitude[tied] == threshold[tied]
         rank = np.cumsum(ties, axis=1)
         kept[tied] &= ~ties | (rank <= rank[:, -1:] - surplus[tied, None])
-    return np.flatnonzero(kept).reshape(count, k) - size * np.arange(count)[:, None]
+    places: Indices = np.flatnonzero(kept).reshape(count, k)
+    places -= size * np.arange(count)[:, None]
+    return places
 
 
 def _checked_updates(updates: NDArray[Any]) -> Floats:
@@ -210,12 +225,17 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return cast
 
 
-def _read_pairs(message: Message) -> tuple[Indices, Floats]:
-    if message.content not in _DTYPE_OF:
-        raise MalformedUpdate(f"content {message.content} is not a sparse update")
-    dtype = _DTYPE_OF[message.content]
-    length = message.k * dtype.itemsize
-    if length > len(message.body):
-        raise MalformedUpdate(f"{len(message.body)} bytes cannot hold {message.k} {dtype} values")
-    values = np.frombuffer(message.body[:length], dtype=dtype).astype(np.float32)
-    return unpack_indices(message.body[length:], message.size, message.k), values
+def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], Floats]:
+    """Return indices and values of messages with the same content, size and k."""
+    content, size, k, _ = messages[0]
+    if content not in _DTYPE_OF:
+        raise MalformedUpdate(f"content {content} is not a sparse update")
+    dtype = _DTYPE_OF[content]
+    length = k * dtype.itemsize
+    least = min(len(message.body) for message in messages)
+    if length > least:
+        raise MalformedUpdate(f"{least} bytes cannot hold {k} {dtype} values")
+    joined = b"".join(message.body[:length] for message in messages)
+    values = np.frombuffer(joined, dtype=dtype).astype(np.float32).reshape(len(messages), k)
+    parts = [message.body[length:] for message in messages]
+    return unpack_index_rows(parts, size, k), values

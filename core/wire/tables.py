@@ -128,7 +128,8 @@ class Requests(_Table):
         envelope = copies_to(first, [node_of(first)])[0]
         first.content = first_content
         table = cls(envelope, [node_of(message) for message in rows], own)
-        table.ids = [message.metadata.message_id for message in rows]
+        ids = [message.metadata.message_id for message in rows]
+        table.ids = ids if all(ids) else []
         return table
 
     @classmethod

@@ -308,7 +308,7 @@ class Auxo:
     def _judged(self, leaf: str, participants: int, population: int) -> Observed:
         """Split a leaf, or say why not."""
         this, leaves = self._leaves[leaf], len(self._leaves)
-        homes = population if leaf == ROOT else sum(own == leaf for own in self._homes.values())
+        homes = population if leaf == ROOT else list(self._homes.values()).count(leaf)
         wanted = min(_ENOUGH, _SEEN * homes)
         if self.parts < 2:
             return Observed([], None, "cohort.parts = 1")

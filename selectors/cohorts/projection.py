@@ -7,6 +7,7 @@ it looks at some coordinates of each layer, gives each a random sign and adds th
 of a difference is the difference of the sketches.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+_AT_ONCE = 32768  # coordinates that are worked on: they stay in the cache
 _RUN = 64  # coordinates that are read together: single ones would cost a cache line each
 
 
@@ -70,37 +72,40 @@ class Projection:
 
     def sketch(self, layers: Sequence[ArrayLike]) -> Floats:
         """Return the sketch of an update, or of a model, given as arrays in the usual order."""
-        sketch: Floats = self.sketch_each([layers])[0]
+        sketch: Floats = self.sketch_stack([np.asarray(layer)[None] for layer in layers])[0]
         return sketch
 
     def sketch_each(self, updates: Sequence[Sequence[ArrayLike]]) -> Floats:
         """Return the sketches of several updates, one per row."""
-        rows = -(-self._factors.size // self.dimension)
-        values = np.zeros(rows * self.dimension, dtype=np.float32)
-        folded, seen = values.reshape(rows, self.dimension), values[: self._factors.size]
-        sketches = np.empty((len(updates), self.dimension))
-        for layers, sketch in zip(updates, sketches, strict=True):
-            self._read([np.asarray(layer) for layer in layers], seen)
-            seen *= self._factors
-            sketch[:] = folded.sum(axis=0)
-        return sketches
+        return np.array([self.sketch(layers) for layers in updates]).reshape(-1, self.dimension)
 
-    def _read(self, layers: list[NDArray[Any]], into: NDArray[np.float32]) -> None:
-        """Copy the coordinates that are looked at, layer after layer."""
-        sizes = [layer.size for layer in layers]
+    def sketch_stack(self, layers: Sequence[ArrayLike]) -> Floats:
+        """Return the sketches of several updates, one per row, from layers stacked by update."""
+        stacks = [np.asarray(layer) for layer in layers]
+        sizes = [math.prod(stack.shape[1:]) for stack in stacks]
         if sizes != self.sizes:
             raise ValueError(f"layers: expected sizes {self.sizes}, got {sizes}")
+        sketches = np.empty((len(stacks[0]), self.dimension))
+        at_once = max(1, _AT_ONCE // self._factors.size)
+        for start in range(0, len(sketches), at_once):
+            some = slice(start, start + at_once)
+            sketches[some] = self._folded([stack[some] for stack in stacks])
+        return sketches
+
+    def _folded(self, stacks: list[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return the coordinates that are looked at, with their signs, added up in bins."""
+        count, bins = len(stacks[0]), -(-self._factors.size // self.dimension)
+        values = np.zeros((count, bins * self.dimension), dtype=np.float32)
         start = 0
-        for layer, runs, end in zip(layers, self._runs, self._ends, strict=True):
-            flat, place = layer.reshape(-1), into[start:end]
-            if runs is None:
-                place[:] = flat
-            elif flat.dtype == np.float32:
-                whole = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)
-                np.take(whole, runs, axis=0, out=place.reshape(-1, _RUN), mode="clip")
-            else:
-                place[:] = flat[: flat.size // _RUN * _RUN].reshape(-1, _RUN)[runs].reshape(-1)
+        for stack, runs, end in zip(stacks, self._runs, self._ends, strict=True):
+            flat = stack.reshape(count, -1)
+            if runs is not None:
+                whole = flat[:, : flat.shape[1] // _RUN * _RUN].reshape(count, -1, _RUN)
+                flat = np.take(whole, runs, axis=1, mode="clip").reshape(count, -1)
+            values[:, start:end] = flat
             start = end
+        values[:, :start] *= self._factors
+        return np.asarray(values.reshape(count, bins, self.dimension).sum(axis=1))
 
 
 def unit_rows(points: ArrayLike) -> Floats:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from .evidence import Differences
 from .many_kmeans import many_kmeans
@@ -92,7 +93,7 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     none = Separation(np.zeros(count, dtype=np.intp), 1, 1.0, np.nan, count)
     if count < _FEWEST:
         return none
-    lengths, directions = _main_directions(found.means)
+    lengths, directions = _main_directions(found.means, 3 * most)
     most = min(most, count // 2, len(lengths) + 1)
     positions = found.means @ directions[:, : most - 1]
     variances = np.cumsum(found.noise_along(directions[:, : most - 1]))
@@ -115,14 +116,16 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     return replace(best, rivalled=second < 2 * first)
 
 
-def _main_directions(means: Floats) -> tuple[Floats, Floats]:
+def _main_directions(means: Floats, most: int) -> tuple[Floats, Floats]:
     """Return the lengths of the differences along their main directions, and these as columns.
 
     From the products of all pairs of clients or of coordinates, whichever are fewer: a singular
     value decomposition takes several times as long.
     """
     few = len(means) < means.shape[1]
-    squares, axes = np.linalg.eigh(means @ means.T if few else means.T @ means)
+    products = means @ means.T if few else means.T @ means
+    last = len(products) - 1
+    squares, axes = eigh(products, subset_by_index=[max(0, last - most + 1), last])
     squares, axes = squares[::-1], axes[:, ::-1]
     kept = squares > (_ROUNDING * max(squares[0], 1e-300))
     lengths = np.sqrt(squares[kept])
@@ -165,8 +168,8 @@ def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> floa
     spread = lengths[: 3 * parts] / np.sqrt(count - 1)
     drawn = rng.standard_normal((draws, count, len(spread))) * spread
     drawn -= drawn.mean(axis=1, keepdims=True)
-    left, sizes, _ = np.linalg.svd(drawn, full_matrices=False)
-    scores = (left * sizes[:, None, :])[:, :, : parts - 1]
+    axes = np.linalg.eigh(drawn.transpose(0, 2, 1) @ drawn)[1]
+    scores = drawn @ axes[:, :, :-parts:-1]  # along the main directions, the longest first
     labels = many_kmeans(scores, parts, rng)
     return min(share_within(s, own, noise) for s, own in zip(scores, labels, strict=True))
 

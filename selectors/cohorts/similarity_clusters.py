@@ -3,8 +3,9 @@
 Frey, Dueck: *Clustering by Passing Messages Between Data Points*. It finds the number of clusters
 by itself. Where it does not converge there is one cluster, and the result says so.
 
-Every clustering starts cold. Starting from the messages of the clustering before was tried: it took
-as many steps on average, and held on to exemplars that the new similarities no longer favour.
+Every clustering starts cold. Messages of the clustering before were tried as a start: they spared a
+fifth of the steps where groups are clear, cost up to seven times as many where they are not, and
+ended in clusters that are slightly worse by the similarity to their exemplars.
 """
 
 from dataclasses import dataclass

@@ -219,8 +219,7 @@ class GlobalGradient:
     def state_dict(self) -> dict[str, Any]:
         """Return shares, the last reports and the estimate."""
         state = {"shares": list(self._shares.items()), "sum": self._sum, "weight": self._weight}
-        last = [(client, report.copy()) for client, report in self._last.items()]
-        return state | {"last": last}
+        return state | {"last": list(self._last.items())}  # reports are replaced, never changed
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""

@@ -65,7 +65,7 @@ class Checkpoints(Callback):
     def on_round_end(self, loop: Loop) -> str | None:
         """Save if it is time."""
         if self.every and loop.round % self.every == 0:
-            self._save(loop, loop.state())
+            self._save(loop, loop.take_snapshot())
         return None
 
     def on_run_end(self, loop: Loop) -> None:

@@ -37,7 +37,7 @@ class Tracker(Callback):
     def on_run_start(self, loop: Loop) -> None:
         """Begin a run there."""
         self._values.skip()
-        self.run_id = self.open(dict(loop.config), loop.title)
+        self.run_id = self.open(dict(loop.plan.config), loop.title)
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Pass on what happened since."""

@@ -1,7 +1,7 @@
 """What Flower's strategies lack: streamed means, preserved dtypes, untouched integers."""
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,24 +74,33 @@ class FlowerAggregator(Layer):
     ) -> Iterable[Message]:
         """Let the strategy configure the float arrays, and send all."""
         self._dtypes = {name: array.dtype for name, array in arrays.items()}
-        floats, nodes = _floats(arrays), as_sequence(grid.get_node_ids())
-        if not nodes or not _takes_everyone(self.inner):
-            messages = super().configure_train(server_round, floats, config, grid)
-            return self._with_all_arrays(messages, arrays)
-        # All messages are the same: the strategy writes one, which stands for all.
-        first = GridView(grid, nodes[:1])
-        messages = self._with_all_arrays(
-            self.inner.configure_train(server_round, floats, config, first), arrays
-        )
-        return self.federation.assign(server_round, Requests(messages[0], list(nodes)))
+        return self._configured(self.inner.configure_train, server_round, arrays, config, grid)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the strategy configure the float arrays, and send all."""
-        return self._with_all_arrays(
-            super().configure_evaluate(server_round, _floats(arrays), config, grid), arrays
-        )
+        return self._configured(self.inner.configure_evaluate, server_round, arrays, config, grid)
+
+    def _configured(
+        self,
+        configure: Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]],
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
+    ) -> Iterable[Message]:
+        nodes, seen = as_sequence(grid.get_node_ids()), grid
+        alike = len(nodes) > 0 and _takes_everyone(self.inner)
+        if alike:  # all messages are the same: the strategy writes one, which stands for all
+            seen = GridView(grid, nodes[:1])
+        requests = Requests.of(configure(server_round, _floats(arrays), config, seen))
+        if requests is None:
+            return []
+        if alike:
+            requests = Requests(requests.message, list(nodes))
+        requests.put(ARRAYS, arrays)
+        return self.federation.assign(server_round, requests)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -142,19 +151,6 @@ class FlowerAggregator(Layer):
         sound = uniform(reply for table in tables_in(replies) for reply in table)
         return super().aggregate_evaluate(server_round, sound)
 
-    def _with_all_arrays(self, messages: Iterable[Message], arrays: ArrayRecord) -> list[Message]:
-        messages = list(messages)
-        contents: dict[int, RecordDict] = {}
-        for message in messages:
-            # The strategy shares one RecordDict among its messages, and so do these; a layer
-            # outside that adds something makes its own copy (see `attach`).
-            made = contents.get(id(message.content))
-            if made is None:
-                made = filled(RecordDict, {**entries(message.content), ARRAYS: arrays})
-                contents[id(message.content)] = made
-            message.content = made
-        return messages
-
     def _restored(
         self, arrays: ArrayRecord | None, buffers: dict[str, NDArray[Any]]
     ) -> ArrayRecord | None:
@@ -172,8 +168,11 @@ def _takes_everyone(strategy: Strategy) -> bool:
     known = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
     if not known or not isinstance(strategy, FedAvg):
         return False
-    fewest = max(strategy.min_train_nodes, strategy.min_available_nodes)
-    return strategy.fraction_train == 1.0 and fewest <= 1
+    fewest = max(
+        strategy.min_train_nodes, strategy.min_evaluate_nodes, strategy.min_available_nodes
+    )
+    everyone = strategy.fraction_train == strategy.fraction_evaluate == 1.0
+    return everyone and fewest <= 1
 
 
 def _is_plain_average(strategy: Strategy) -> bool:

@@ -16,11 +16,11 @@ from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
+from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Requests, Row
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo_paper import AuxoPaper
 from ...selectors.cohorts.split import SplitRule
-from ..federation.federation import BadReply
 from .base import CohortRule, CohortSignals, Regrouping, Scene
 
 _MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that

@@ -11,10 +11,10 @@ from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
+from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Row
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
-from ..federation.federation import BadReply
 from .base import ONLY, CohortRule, Regrouping, Scene
 from .update_sketches import Signal
 

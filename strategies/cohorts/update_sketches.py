@@ -59,21 +59,27 @@ class Signal:
         Rows that have no model are zero. Also returned are rows that have no signal, and why.
         """
         signals = np.zeros((len(replies), self.dimension))
-        for row, model in enumerate(sent):
-            if model is not None:
-                if id(model) not in self._sketches:
-                    self._sketches[id(model)] = self.sketch(from_record(model))
-                after = {name: stack[row] for name, stack in replies.arrays.items()}
-                signals[row] = self.sketch(after) - self._sketches[id(model)]
+        rows = [row for row, model in enumerate(sent) if model is not None]
+        for model in (sent[row] for row in rows):
+            if model is not None and id(model) not in self._sketches:
+                self._sketches[id(model)] = self.sketch(from_record(model))
+        if rows:
+            after = self.sketches({name: stack[rows] for name, stack in replies.arrays.items()})
+            signals[rows] = after - [self._sketches[id(sent[row])] for row in rows]
         return signals, {}
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
-        layers = [array for array in arrays.values() if array.dtype.kind == "f"]
+        rows: NDArray[np.float64] = self.sketches({n: a[None] for n, a in arrays.items()})
+        return rows[0]
+
+    def sketches(self, stacks: Arrays) -> NDArray[np.float64]:
+        """Return the sketches of the float arrays looked at, one per row of the stacks."""
+        layers = [array for array in stacks.values() if array.dtype.kind == "f"]
         if self._projection is None:
-            sizes = [layer.size for layer in layers]
+            sizes = [layer[0].size for layer in layers]
             self._projection = Projection(sizes, self.dimension, self.seed)
-        return self._projection.sketch(layers)
+        return self._projection.sketch_stack(layers)
 
     def take(self, cohort: str) -> CohortSignals:
         """Return what the participants of a cohort did in this round."""

@@ -79,6 +79,11 @@ class ClientMemory:
         self._answers.setdefault(name, {})[key] = value
         self._told_in.setdefault(name, {})[key] = server_round
 
+    def learn_all(self, values: Mapping[str, Any], name: str, server_round: int = 0) -> None:
+        """Remember the answers of several clients, of one round, in place of older ones."""
+        self._answers.setdefault(name, {}).update(values)
+        self._told_in.setdefault(name, {}).update(dict.fromkeys(values, server_round))
+
     def told_in(self, key: str, name: str) -> int:
         """Return the round of a client's answer; -1 if there is none."""
         return self._told_in.get(name, {}).get(key, -1)

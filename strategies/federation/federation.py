@@ -21,6 +21,7 @@ from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, WANTS
 from ...core.wire.records import filled
+from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Replies, Requests, Row, tables_in
 from .admission import Admission
 from .grids import GridWrapper, as_sequence
@@ -38,10 +39,6 @@ _MOST_STRIKES = 10_000  # clients whose bad replies are counted
 _SHOWN, _MOST_NAMED = 5, 100  # clients in one line of the log, and in one event
 
 Journal = Callable[[Event], None]
-
-
-class BadReply(ValueError):
-    """Why a reply, or an answer to a question, is set aside."""
 
 
 def silent(event: Event) -> None:
@@ -168,10 +165,6 @@ class Federation:
     def key(self, node_id: int) -> str:
         """Return the stable name of a client."""
         return self.roster.key(node_id)
-
-    def key_of(self, reply: Message) -> str:
-        """Return the stable name of the client that a reply is from."""
-        return self.roster.key(reply.metadata.src_node_id)
 
     def keys(self, nodes: Iterable[int]) -> Sequence[str]:
         """Return the stable names of clients."""
@@ -323,6 +316,7 @@ class Federation:
         found: dict[int, Any] = {}
         for table in answers:
             values, wrong = read(table)
+            wrong |= table.faults
             sound = self.sound(server_round, table, wrong)
             kept = [value for row, value in enumerate(values) if row not in wrong]
             found.update(zip(sound.nodes, kept, strict=True))
@@ -334,7 +328,7 @@ class Federation:
         """Return what ``read`` makes of each answer, by node; set those aside that it refuses."""
         found: dict[int, Any] = {}
         for table in answers:
-            for row in table.rows():
+            for row in self.sound(server_round, table, table.faults).rows():
                 try:
                     found[row.node] = read(row)
                 except ValueError as error:

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from ...core.log.events import InputsScaled
 from ...core.tasks.scaling import Scaling
 from ...core.tasks.splits import generator
-from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, NUM_EXAMPLES, SPREAD
+from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, SPREAD
+from ...core.wire.schemas import BadReply, MomentsTold
 from ...core.wire.tables import Row
-from .federation import BadReply, Federation
+from .federation import Federation
 
 _MOST_ASKED = 1000  # clients are enough to know the scale of a feature
 _FEW = 3  # with fewer answers there is no way to know who is wrong
-_ABSURD = 1e12  # samples of one client
-_LARGEST = 1e15  # of a mean or a spread: its square is still exact enough
 _FAR = 100.0  # times the usual deviation: another unit, or a lie
 _BOUND = 10.0  # times the usual deviation that a client may count for
 
@@ -85,20 +84,11 @@ def ask_for_scaling(
 
 def read_moments(row: Row, width: int) -> Moments:
     """Return what a client reports; :class:`BadReply` if it cannot be true of any data."""
-    told = row.metrics
-    count = told.get(NUM_EXAMPLES)
-    if not isinstance(count, int | float) or not 0 < count <= _ABSURD:
-        raise BadReply(f"{NUM_EXAMPLES} = {count!r} is not a positive number of samples")
-    columns = []
-    for name, least in ((MEAN, -_LARGEST), (SPREAD, 0.0)):
-        values = told.get(name)
-        if not isinstance(values, list) or len(values) != width:
+    told = MomentsTold.read(row.metrics, "moments of the inputs")
+    for name, values in ((MEAN, told.mean), (SPREAD, told.spread)):
+        if len(values) != width:
             raise BadReply(f"{name} of the inputs is not a list of {width} numbers")
-        column = np.asarray(values, dtype=np.float64)
-        if not ((column >= least) & (column <= _LARGEST)).all():
-            raise BadReply(f"{name} of the inputs is not finite, or out of range")
-        columns.append(column)
-    return Moments(float(count), *columns)
+    return Moments(told.count, np.asarray(told.mean), np.asarray(told.spread))
 
 
 def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:

@@ -78,7 +78,8 @@ class Ledger:
     >>> opened = ledger.open(asked, 3, now=0.0, expires=60.0)
     >>> sorted(ledger.busy), ledger.answered("a").node, sorted(ledger.busy)
     ([7, 8], 7, [8])
-    >>> ledger.give_up(["b"])
+    >>> [each.node for each in ledger.give_up(["b"])]
+    [8]
     >>> ledger.busy, ledger.expected(59.0), ledger.expected(61.0)
     (set(), ['b'], [])
     """
@@ -124,15 +125,8 @@ class Ledger:
 
     def _assigned(self, node: int, requests: Requests, row: int, server_round: int) -> Assignment:
         kind, known = requests.kind, self._last.get(node)
-        if (
-            known is not None
-            and not known.read
-            and (known.kind, known.round)
-            == (
-                kind,
-                server_round,
-            )
-        ):
+        asked = known is not None and (known.kind, known.round) == (kind, server_round)
+        if known is not None and asked and not known.read:
             return known
         return Assignment(node, kind, server_round, model=requests.record(ARRAYS, row))
 
@@ -172,7 +166,8 @@ class Ledger:
 
         The oldest are forgotten when there are too many, and models when they take too much.
         """
-        given_up = [self._open.pop(each) for each in message_ids if each in self._open]
+        named = set(message_ids)  # whose order depends on the process
+        given_up = [self._open.pop(each) for each in list(self._open) if each in named]
         self._late |= {each.id: each for each in given_up if each.kind == "train"}
         for oldest in list(self._late)[: max(0, len(self._late) - self.most_late)]:
             del self._late[oldest]

@@ -119,7 +119,7 @@ def answered(wants: str, bounded: bool = True, labels: int = 0) -> Reader:
 
     def read(replies: Replies) -> Column:
         values = replies.metrics.get(wants, [None] * len(replies))
-        if all(type(value) is float for value in values):
+        if wants != HISTOGRAM and all(type(value) is float for value in values):
             numbers = np.array(values)
             if np.isfinite(numbers).all() and (
                 unbounded or ((numbers >= low) & (numbers <= high)).all()

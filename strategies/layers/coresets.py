@@ -1,8 +1,6 @@
 """On what: clients train on coresets, chosen by what the server sends."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from time import perf_counter
 from typing import Any
@@ -24,16 +22,14 @@ from ...core.methods.coreset import Coreset, CoresetMethod
 from ...core.tasks import Samples, load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CORESET, TARGETS
+from ...core.wire.schemas import BadReply, CoresetTold
 from ...core.wire.sizes import record_bytes
 from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence
 from ..checks import validation_data
-from ..federation.federation import BadReply
 from .base import Layer
-
-_ABSURD = 10**12  # samples of one client
 
 Targets = Callable[[ArrayRecord], ArrayRecord]
 
@@ -78,7 +74,7 @@ class Coresets(Layer):
             str, list[int]
         ] = {}  # what each client's coreset is made of, if reported
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
-        self._told: list[_Told] = []  # in this round
+        self._told: list[CoresetTold] = []  # in this round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
@@ -131,7 +127,9 @@ class Coresets(Layer):
         """Take out what clients say of their coresets."""
 
         def read(row: Row) -> None:
-            told = _Told.by(row.config(CORESET), server_round)
+            told = CoresetTold.read(row.config(CORESET), "coreset")
+            if told.round > server_round:
+                raise BadReply(f"a coreset of round {told.round}, in round {server_round}")
             key = self.federation.key(row.node)
             self._told.append(told)
             self._chosen[key] = told.round
@@ -142,7 +140,7 @@ class Coresets(Layer):
         sound.take(CORESET)
         return sound
 
-    def _summary(self, server_round: int, told: "list[_Told]") -> CoresetsUsed:
+    def _summary(self, server_round: int, told: list[CoresetTold]) -> CoresetsUsed:
         known = [t for t in told if t.clean is not None]
         samples = sum(t.size for t in known)
         clean = sum(t.size * t.clean for t in known if t.clean is not None)
@@ -171,41 +169,6 @@ class Coresets(Layer):
         """Take back what :meth:`own_state` returned."""
         self._chosen = {key: int(value) for key, value in state["chosen"].items()}
         self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What a client says of its coreset: since which round, how large, how long it took.
-
-    In simulation also how much of it is clean and, when it is new, its samples of each class.
-    """
-
-    round: int
-    size: int
-    seconds: float
-    clean: float | None
-    labels: list[int]
-
-    @classmethod
-    def by(cls, values: Mapping[str, Any] | None, server_round: int) -> "_Told":
-        """Return what a reply says; :class:`BadReply` if that makes no sense."""
-        if values is None:
-            raise BadReply("it does not say which coreset it was trained on")
-        chosen, size, seconds, clean = map(values.get, ("round", "size", "seconds", "clean"))
-        if type(chosen) is not int or not 0 <= chosen <= server_round:
-            raise BadReply(f"a coreset of round {chosen!r}, in round {server_round}")
-        if type(size) is not int or not 1 <= size <= _ABSURD:
-            raise BadReply(f"a coreset of {size!r} samples")
-        if type(seconds) is not float or not 0 <= seconds < math.inf:
-            raise BadReply(f"a coreset chosen in {seconds!r} seconds")
-        if clean is not None and (type(clean) is not float or not 0 <= clean <= 1):
-            raise BadReply(f"a coreset of which a share of {clean!r} is clean")
-        labels = values.get("labels", [])
-        if not isinstance(labels, list) or any(
-            type(n) is not int or not 0 <= n <= _ABSURD for n in labels
-        ):
-            raise BadReply(f"a coreset with {labels!r} samples of the classes")
-        return cls(chosen, size, seconds, clean, labels)
 
 
 def _targets(config: RunConfig, method: Method) -> Targets:

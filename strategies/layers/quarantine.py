@@ -222,14 +222,17 @@ class _Limits:
 
 
 def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterable[Replies]]:
-    """Return the first tables, of at least as many rows, and all of them again."""
+    """Return the first tables, of at least as many rows, and all of them again.
+
+    The first are let go as they are read again: a model may be large.
+    """
     remaining, first = iter(tables), list[Replies]()
     while sum(map(len, first)) < rows:
         table = next(remaining, None)
         if table is None:
             break
         first.append(table)
-    return first, chain(first, remaining)
+    return first, chain((first.pop(0) for _ in range(len(first))), remaining)
 
 
 def unsound_metrics(

@@ -22,11 +22,11 @@ from ...core.methods.selector import Selector, Summary
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
+from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
 from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.client_memory import ClientMemory
-from ..federation.federation import BadReply
 from ..federation.grids import GridView
 from ..federation.observations import ASKED, readers
 from ..federation.plausibility import UsualSize
@@ -279,6 +279,11 @@ class Selection(Layer):
             answers = self.survey.ask(
                 self.federation, grid, nodes, wants, server_round, arrays, reference
             )
+        if wants == SIMILARITY:  # whose range was checked: nobody else's answer matters
+            keys = self.federation.keys(answers)
+            told = dict(zip(keys, answers.values(), strict=True))
+            self.memory.learn_all(told, wants, server_round)
+            return set(answers)
         usable = set()
         for node, value in answers.items():
             try:

@@ -23,18 +23,17 @@ from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
 from ...core.wire.records import filled
+from ...core.wire.schemas import BadReply, StreamTold
 from ...core.wire.sizes import record_bytes
 from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..checks import check_room
-from ..federation.federation import BadReply
 from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
 from .base import Layer
 
-_ABSURD = 1e9  # samples per round, places in a store, or the norm of a gradient
-_PROFILE = ("velocity", "stored", "capacity", "arrived", "kept")
+_ABSURD = 1e9  # the norm of a gradient
 _MOST_DRAWN = 100  # clients whose part of a plan is logged
 _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
 
@@ -303,14 +302,8 @@ class Streams(Layer):
 
 def _checked_profile(told: Mapping[str, Any] | None, num_classes: int) -> dict[str, Any]:
     """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
-    said = told or {}
+    profile = StreamTold.read(told, "stream profile")
     for name in ("velocity", "stored"):
-        column = said.get(name)
-        if not isinstance(column, list) or len(column) != num_classes:
+        if len(getattr(profile, name)) != num_classes:
             raise BadReply(f"stream profile: {name} of other than {num_classes} labels")
-        if not all(isinstance(v, int | float) and 0 <= v < _ABSURD for v in column):
-            raise BadReply(f"stream profile: {name} is not made of numbers from 0 on")
-    for name in ("capacity", "arrived", "kept"):
-        if type(said.get(name)) is not int or not 0 <= said[name] < _ABSURD:
-            raise BadReply(f"stream profile: {name} = {said.get(name)!r}")
-    return {name: said[name] for name in _PROFILE}  # and nothing else that it may have sent
+    return profile.model_dump()

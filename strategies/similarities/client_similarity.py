@@ -154,10 +154,11 @@ class Oracle(ClientSimilarity):
         """Take the histogram, if the reply is the answer to a question for it."""
         if HISTOGRAM not in row.metrics:
             return
-        values, wrong = answered(HISTOGRAM, labels=self.labels)(row.table)
-        if row.place in wrong:
-            raise ValueError(wrong[row.place])
-        counts = np.asarray(values[row.place], dtype=np.float64)
+        alone = row.table.select([row.place])
+        (counts,), wrong = answered(HISTOGRAM, labels=self.labels)(alone)
+        if wrong:
+            raise ValueError(wrong[0])
+        counts = np.asarray(counts, dtype=np.float64)
         if not counts.any():
             raise ValueError("a histogram of no samples: it cannot be compared")
         self.told[key] = counts

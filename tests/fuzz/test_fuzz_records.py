@@ -149,7 +149,7 @@ class Run:
         self.change = _as_it_is
         with _nothing_swallowed():
             self.folder, self.loop = self._build(**{"resume-from": str(self.folder.path)})
-            self.loop.num_rounds = self.loop.round + 2
+            self.loop.plan.num_rounds = self.loop.round + 2
             assert self.loop.run() == "completed"
         arrays = from_record(self.loop.arrays)
         assert all(np.isfinite(array).all() for array in arrays.values())
@@ -264,7 +264,7 @@ def _survives(
         before = len(rest)
         run = Run(method, cache, folder, change, "0")
         if kind != "evaluate":
-            run.loop.evaluate_every = MOST_ROUNDS + 1
+            run.loop.plan.evaluate_every = MOST_ROUNDS + 1
         try:
             while rest and run.loop.round < rounds:
                 run.play()

@@ -5,7 +5,8 @@ array records stay numpy, the run config is one dict, a client that keeps nothin
 client's state changes only when its handler succeeds, because handlers write it last.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, RecordDict
@@ -135,23 +136,27 @@ class LocalGrid(ClockedGrid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Take messages; the work is done when replies are pulled."""
         made = messages if isinstance(messages, Requests) else list(messages)
-        requests = Requests.of(made)
-        if requests is None:
-            return []
-        ids = [str(self._sent + 1 + row) for row in range(len(requests))]
+        ids = [str(self._sent + 1 + row) for row in range(len(made))]
         self._sent += len(ids)
-        requests.ids = ids
-        if not isinstance(made, Requests):
-            for message, message_id in zip(made, ids, strict=True):
-                # The SuperLink's task; there is no setter.
-                message.metadata.__dict__["_message_id"] = message_id
-        else:
+        if isinstance(made, Requests):
             made.ids = ids
-        if self.check_wire:
-            requests = Requests.of([by_wire(message) for message in requests])
-            assert requests is not None
-        self._pending |= {each: (requests, row) for row, each in enumerate(ids)}
+            self._keep(made, ids)
+            return ids
+        kinds: dict[str, list[Message]] = defaultdict(list)
+        for message, message_id in zip(made, ids, strict=True):
+            # The SuperLink's task; there is no setter.
+            message.metadata.__dict__["_message_id"] = message_id
+            kinds[message.metadata.message_type].append(message)
+        for part in kinds.values():
+            self._keep(part, [message.metadata.message_id for message in part])
         return ids
+
+    def _keep(self, messages: Sequence[Message], ids: list[str]) -> None:
+        """Keep messages of one kind until their replies are pulled."""
+        requests = Requests.of(map(by_wire, messages) if self.check_wire else messages)
+        if requests is not None:
+            requests.ids = ids
+            self._pending |= {each: (requests, row) for row, each in enumerate(ids)}
 
     def pending_table(self, message_id: str) -> Requests | None:
         """Return the table that a message which waits for its answer is of."""

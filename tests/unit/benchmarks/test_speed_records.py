@@ -5,6 +5,8 @@ from pathlib import Path
 from forager.benchmarks.speed_records import (
     BEGIN,
     END,
+    METHOD_RECORDS,
+    METHOD_TARGETS,
     PAGE,
     TARGETS,
     append_record,
@@ -69,9 +71,19 @@ def test_the_page_shows_the_newest_records_first(tmp_path: Path) -> None:
     assert text.count(STACKED) == 1
 
 
+def test_a_preset_without_a_target_is_shown_and_not_judged() -> None:
+    ratios = {"moon, 30 clients": 2.5, "fedprox, 30 clients": 1.1}
+    assert verdict(ratios, {}, METHOD_TARGETS) == ["missed 0 of 1 targets: none"]
+    lines = page_tables([new_record(ratios, load=0.0)], METHOD_TARGETS).splitlines()
+    assert "| moon, 30 clients | 3 | **2.5** |" in lines
+    assert "| fedprox, 30 clients |  | 1.1 |" in lines
+
+
 def test_the_committed_page_is_that_of_the_committed_records(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
     write_page(read_records(), page)
     assert page.read_text() == PAGE.read_text()
     assert all(set(record.ratios) <= set(TARGETS) for record in read_records())
+    measured = {name for record in read_records(METHOD_RECORDS) for name in record.ratios}
+    assert set(METHOD_TARGETS) <= measured

@@ -94,8 +94,8 @@ def test_a_client_that_has_not_trained_holds_no_support():
 
 def test_a_client_to_which_nothing_matters_trains_and_sends_no_support(monkeypatch):
     monkeypatch.setattr(
-        "forager.client_app.hooks.supports.fisher_diagonal",
-        lambda model, *_: np.zeros(sum(p.numel() for p in model.parameters()), dtype=np.float32),
+        "forager.client_app.hooks.supports.fisher_diagonals",
+        lambda model, *_: np.zeros((1, sum(p.numel() for p in model.parameters())), np.float32),
     )
     reply = ask("train", context_of(KEYS), model_of(KEYS))
     assert not reply.has_error()

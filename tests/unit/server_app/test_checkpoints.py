@@ -20,7 +20,7 @@ def loop_at(server_round: int) -> Loop:
     federation = Federation()
     federation.journal = Notes()
     fake = SimpleNamespace(
-        round=server_round, federation=federation, snapshot=state, state=lambda: state
+        round=server_round, federation=federation, snapshot=state, take_snapshot=lambda: state
     )
     return cast(Loop, fake)
 

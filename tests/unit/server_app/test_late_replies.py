@@ -5,8 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, assert_same, honest, honest_records, never, small_model
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    exchanged,
+    honest,
+    honest_records,
+    never,
+    small_model,
+)
+from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.server.superlink.linkstate import LinkStateFactory
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.object_store import ObjectStoreFactory
@@ -15,14 +25,13 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid.inmemory_grid import InMemoryGrid
 from forager.core.config import read_config
 from forager.core.log.events import Exchanged, LateReplied, Quarantined
-from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CONFIG, METRICS, PAYLOAD, ROUND, SPARSE
-from forager.server_app import late_replies, patient_grid
-from forager.server_app.loop import Loop
-from forager.server_app.overdue import Overdue, OverdueMessages
-from forager.server_app.patient_grid import PatientGrid
+from forager.server_app import post as posts
+from forager.server_app.loop import Loop, Plan
+from forager.server_app.post import Post
 from forager.strategies.build import build_strategy
+from forager.strategies.federation import clock as clocks
 from forager.strategies.federation.federation import Federation
 
 KEYS = [str(i) for i in range(6)]
@@ -46,7 +55,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (patient_grid, late_replies):
+    for module in (posts, clocks):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -62,65 +71,66 @@ class Tardy:
         return self.reply(message, key) if self.may else []
 
 
-def patient(grid: FakeGrid, **settings: Any) -> tuple[PatientGrid, Notes]:
+def make_post(grid: FakeGrid, **settings: Any) -> tuple[Post, Notes]:
     federation, notes = Federation(), Notes()
     federation.journal = notes
     federation.roster.identify(grid, 1.0)
-    around = PatientGrid(grid, federation, **{"deadline": 60.0, "poll": 0.002, **settings})
-    return around, notes
+    post = Post(grid, federation, **{"deadline": 60.0, "poll": 0.002, **settings})
+    return post, notes
 
 
-def train(around: PatientGrid, server_round: int, enough: int | None = 5) -> list[Message]:
+def train(post: Post, server_round: int, enough: int | None = 5) -> list[Message]:
     """Play the exchange of a round; five of six are enough."""
-    around.round = server_round
+    post.round = server_round
     records = {ARRAYS: to_record(small_model()), CONFIG: ConfigRecord({ROUND: server_round})}
-    nodes = around.grid.get_node_ids()
+    nodes = post.grid.get_node_ids()
     messages = [Message(RecordDict(records), dst_node_id=n, message_type="train") for n in nodes]
-    return list(around.stream(messages, enough=enough))
+    return exchanged(post, messages, enough=enough)
 
 
-def missed(reply: Any = honest, **settings: Any) -> tuple[PatientGrid, Notes, FakeGrid]:
+def missed(reply: Any = honest, **settings: Any) -> tuple[Post, Notes, FakeGrid]:
     """A round that did without the slow client, whose reply is there now."""
     slow = Tardy(reply)
     grid = FakeGrid(KEYS, {SLOW: slow})
-    around, notes = patient(grid, **settings)
-    train(around, 1)
+    post, notes = make_post(grid, **settings)
+    train(post, 1)
     slow.may = True
-    around.round = 2
-    return around, notes, grid
+    post.round = 2
+    return post, notes, grid
 
 
 def test_a_reply_that_comes_after_enough_others_is_heard_once() -> None:
-    around, notes, grid = missed()
+    post, notes, grid = missed()
     assert notes.of(Exchanged)[0].late == [SLOW]
-    (late,) = around.late()
-    assert (late.round, late.now, late.cohort) == (1, 2, None)
-    assert grid.nodes[late.reply.metadata.src_node_id] == SLOW
-    assert_same(late.model, to_record(small_model()))
+    (late,) = post.late()
+    (asked,) = late.assignments
+    assert (asked.round, asked.cohort) == (1, None)
+    assert [grid.nodes[node] for node in late.nodes] == [SLOW]
+    assert_same(asked.model, to_record(small_model()))
     (event,) = notes.of(LateReplied)
     assert (event.round, event.client, event.asked_in) == (2, SLOW, 1)
     assert event.seconds is not None
     assert event.bytes_up > 0
-    assert around.late() == []
+    assert post.late() == []
 
 
 def test_it_is_found_while_others_are_waited_for_and_not_mixed_up_with_them() -> None:
-    around, notes, _ = missed()
-    assert len(train(around, 2, enough=6)) == 6  # with a reply of this round
+    post, notes, _ = missed()
+    assert len(train(post, 2, enough=6)) == 6  # with a reply of this round
     assert [event.asked_in for event in notes.of(LateReplied)] == [1]
-    assert [late.round for late in around.late()] == [1]
+    assert [late.assignments[0].round for late in post.late()] == [1]
 
 
 def test_what_it_took_replaces_the_guess_but_the_client_still_rests(clock: Clock) -> None:
     slow = Tardy()
-    around, notes = patient(FakeGrid(KEYS, {SLOW: slow}), deadline=60.0, poll=1.0)
-    train(around, 1, enough=None)
-    times, federation = around.federation.times, around.federation
+    post, notes = make_post(FakeGrid(KEYS, {SLOW: slow}), deadline=60.0, poll=1.0)
+    train(post, 1, enough=None)
+    times, federation = post.federation.times, post.federation
     assert times.seconds([SLOW]) >= 2 * 60.0
     assert len(federation.awake([505], 2)) == 0
-    slow.may, around.round = True, 2
+    slow.may, post.round = True, 2
     clock.sleep(9.0)
-    assert len(around.late()) == 1
+    assert len(post.late()) == 1
     assert [event.seconds for event in notes.of(LateReplied)] == [clock.now]
     assert times.seconds([SLOW]).tolist() == [clock.now]
     assert times.failures([SLOW]).tolist() == pytest.approx([0.3])
@@ -130,20 +140,20 @@ def test_what_it_took_replaces_the_guess_but_the_client_still_rests(clock: Clock
 
 
 def test_a_time_is_learned_of_a_client_that_was_never_in_time() -> None:
-    around, notes, _ = missed()
-    assert np.isnan(around.federation.times.seconds([SLOW])).all()
-    around.late()
-    assert around.federation.times.seconds([SLOW]).tolist() == [notes.of(LateReplied)[0].seconds]
+    post, notes, _ = missed()
+    assert np.isnan(post.federation.times.seconds([SLOW])).all()
+    post.late()
+    assert post.federation.times.seconds([SLOW]).tolist() == [notes.of(LateReplied)[0].seconds]
 
 
 @pytest.mark.parametrize(("passed", "heard"), [(119.0, 1), (121.0, 0)])
 def test_a_training_message_lives_twice_its_deadline(
     clock: Clock, passed: float, heard: int
 ) -> None:
-    around, _, grid = missed(deadline=60.0)
+    post, _, grid = missed(deadline=60.0)
     assert {message.metadata.ttl for message in grid.of_kind("train")} == {120.0}
     clock.sleep(passed)
-    assert len(around.late()) == heard
+    assert len(post.late()) == heard
 
 
 def twice(message: Message, key: str) -> list[Message]:
@@ -151,9 +161,9 @@ def twice(message: Message, key: str) -> list[Message]:
 
 
 def test_a_second_reply_is_not_heard() -> None:
-    around, notes, _ = missed(twice)
-    assert len(around.late()) == 1
-    assert around.late() == []
+    post, notes, _ = missed(twice)
+    assert len(post.late()) == 1
+    assert post.late() == []
     assert len(notes.of(LateReplied)) == 1
 
 
@@ -175,13 +185,13 @@ def too_large(message: Message, key: str) -> list[Message]:
 def test_a_reply_of_another_or_a_huge_one_is_set_aside(
     reply: Any, offender: str, reason: str
 ) -> None:
-    around, notes, _ = missed(reply)
-    assert around.late() == []
+    post, notes, _ = missed(reply)
+    assert post.late() == []
     (event,) = notes.of(Quarantined)
     assert (event.round, event.client) == (2, offender)
     assert reason in event.reason
-    assert around.federation.strikes == {offender: 1}
-    assert np.isnan(around.federation.times.seconds([SLOW])).all()
+    assert post.federation.strikes == {offender: 1}
+    assert np.isnan(post.federation.times.seconds([SLOW])).all()
     assert notes.of(LateReplied) == []
 
 
@@ -198,97 +208,48 @@ def forging(grid: FakeGrid, forged: str) -> None:
 
 
 def test_an_answer_to_nothing_is_dropped() -> None:
-    around, notes, grid = missed(lambda message, key: [])
+    post, notes, grid = missed(lambda message, key: [])
     forging(grid, "m999")
-    assert around.late() == []
-    assert len(train(around, 2)) == 5
+    assert post.late() == []
+    assert len(train(post, 2)) == 5
     assert notes.of(LateReplied) == []
 
 
 def test_what_was_asked_before_a_resume_is_not_looked_for_any_more() -> None:
-    around, notes, grid = missed()
+    post, notes, grid = missed()
     asked = [m.metadata.message_id for m in grid.of_kind("train")]
-    around.load_clients_state(around.clients_state())
-    assert around.late() == []
+    post.load_clients_state(post.clients_state())
+    assert post.late() == []
     forging(grid, asked[-1])  # even if the runtime hands it out
-    assert len(train(around, 2)) == 6
+    assert len(train(post, 2)) == 6
     assert notes.of(LateReplied) == []
 
 
 def test_errors_and_questions_are_not_looked_for() -> None:
-    around, notes, grid = missed(lambda message, key: [Message(_ERROR, reply_to=message)])
-    assert around.late() == []
-    assert around.late() == []
+    post, notes, grid = missed(lambda message, key: [Message(_ERROR, reply_to=message)])
+    assert post.late() == []
+    assert post.late() == []
     slow = Tardy()
     grid.behaviours = {SLOW: slow}
     nodes = grid.get_node_ids()
     config = RecordDict({CONFIG: ConfigRecord({ROUND: 2})})
-    list(around.stream([Message(config, n, "evaluate") for n in nodes], enough=5))
+    exchanged(post, [Message(config, n, "evaluate") for n in nodes], enough=5)
     slow.may = True
-    assert around.late() == []
+    assert post.late() == []
     assert notes.of(LateReplied) == []
-
-
-def model(size: int) -> ArrayRecord:
-    return to_record({"w": np.zeros(size, dtype=np.float32)})
-
-
-def overdue(server_round: int, record: ArrayRecord | None = None, **more: Any) -> Overdue:
-    return Overdue(500, server_round, None, 0.0, 60.0, record, **more)
-
-
-def test_ten_thousand_overdue_messages_take_bounded_memory() -> None:
-    known = OverdueMessages(most_bytes=10 * 4 * 1000)
-    for number in range(100):
-        shared = model(1000)
-        known.add({f"{number}-{i}": overdue(number, shared) for i in range(100)})
-        held = {id(m.model) for m in known._known.values() if m.model is not None}
-        assert len(held) <= 10
-    assert len(known) == 1000
-    expected = known.expected(1.0)
-    assert expected == [f"{number}-{i}" for number in range(90, 100) for i in range(100)]
-    known.add({"new": overdue(100, model(1000))})
-    assert known._known["90-1"].model is None, "only its time would be learned"
-    assert known._known["91-0"].model is not None
-    assert known.expected(60.1) == []
-    assert len(known) == 0
 
 
 def test_a_grid_looks_for_no_more_than_it_keeps() -> None:
     keys = [str(i) for i in range(300)]
     grid = FakeGrid(keys, dict.fromkeys(keys[1:], never))
-    around, _ = patient(grid)
+    post, _ = make_post(grid)
     looked: list[int] = []
     pull = grid.pull_messages
     for server_round in range(1, 6):  # more than are kept
-        train(around, server_round, enough=1)
+        train(post, server_round, enough=1)
     grid.pull_messages = lambda ids: looked.append(len(list(ids))) or pull(ids)  # type: ignore
-    around.late()
+    post.late()
     assert looked == [1000]
-
-
-def test_what_is_on_its_way_on_a_simulated_clock_is_saved() -> None:
-    grid = FakeGrid(KEYS)
-    around, _ = patient(grid)
-    train(around, 1)
-    reply = honest(grid.of_kind("train")[0], "0")[0]
-    known, shared = OverdueMessages(), to_record(small_model())
-    asked = Overdue(500, 3, "0.1", 100.0, 160.0, shared)
-    known.add({"7": asked.arriving(reply, 20.0), "8": asked.arriving(reply, 10.0)})
-    known.add({"9": asked.arriving(reply, 61.0)})  # never comes: its time is over before
-    assert len(known) == 2
-    state = tree.from_bytes(tree.to_bytes({"known": known.state_dict()}, "test"), "test")
-    fresh = OverdueMessages()
-    fresh.load_state_dict(state["known"])
-    assert fresh.arrived(109.0) == []
-    first, second = fresh.arrived(121.0)
-    assert (first.arrives, second.arrives) == (110.0, 120.0)
-    assert first.reply == asked.arriving(reply, 0.0).reply
-    assert (first.round, first.cohort, first.expires) == (3, "0.1", 160.0)
-    assert first.model is second.model
-    assert first.model is not None
-    assert_same(first.model, shared)
-    assert len(fresh) == 0
 
 
 def loop_with(behaviour: Any, **keys: Any) -> tuple[Loop, Notes]:
@@ -296,7 +257,7 @@ def loop_with(behaviour: Any, **keys: Any) -> tuple[Loop, Notes]:
     federation.journal = notes
     given = {"num-clients": 6, "clients-per-round": 5, "round.over-commit": 0.2}
     config = read_config({**given, **{k.replace("_", "-"): v for k, v in keys.items()}})
-    around = PatientGrid(
+    post = Post(
         FakeGrid(KEYS, {SLOW: behaviour}),
         federation,
         poll=0.002,
@@ -304,9 +265,9 @@ def loop_with(behaviour: Any, **keys: Any) -> tuple[Loop, Notes]:
     strategy = build_strategy(config, federation)
     loop = Loop(
         strategy,
-        around,
+        post,
         to_record(small_model()),
-        num_rounds=4,
+        Plan(num_rounds=4),
         evaluate=lambda arrays: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )
@@ -366,9 +327,9 @@ def test_the_round_is_the_servers_whatever_a_reply_says() -> None:
         said = ConfigRecord({ROUND: 99, "client-key": key})
         return [answer(message, {**honest_records(message, key), CLIENT: said})]
 
-    around, notes, _ = missed(claims)
-    (late,) = around.late()
-    assert late.round == 1
+    post, notes, _ = missed(claims)
+    (late,) = post.late()
+    assert late.assignments[0].round == 1
     assert notes.of(LateReplied)[0].asked_in == 1
 
 
@@ -409,10 +370,10 @@ def test_flowers_superlink_hands_out_what_comes_after_the_deadline(
     grid, state, nodes = superlink
     federation, notes = Federation(), Notes()
     federation.journal = notes
-    around = PatientGrid(grid, federation, deadline=60.0, poll=5.0)
+    post = Post(grid, federation, deadline=60.0, poll=5.0)
     records = {ARRAYS: to_record(small_model()), CONFIG: ConfigRecord({ROUND: 1})}
     messages = [Message(RecordDict(records), dst_node_id=n, message_type="train") for n in nodes]
-    around.round = 1
+    post.round = 1
     push = grid.push_messages
 
     def push_and_answer(given: Any) -> Any:
@@ -421,12 +382,12 @@ def test_flowers_superlink_hands_out_what_comes_after_the_deadline(
         return ids
 
     grid.push_messages = push_and_answer
-    assert len(list(around.stream(messages))) == 1
+    assert len(exchanged(post, messages)) == 1
     assert len(notes.of(Exchanged)[0].late) == 1
     answers(state, nodes[1], "1")
-    around.round = 2
-    (late,) = around.late()
-    assert (late.reply.metadata.src_node_id, late.round) == (nodes[1], 1)
+    post.round = 2
+    (late,) = post.late()
+    assert (late.nodes, late.assignments[0].round) == ([nodes[1]], 1)
     (event,) = notes.of(LateReplied)
-    assert event.seconds == clock.now > 60.0
-    assert around.late() == []
+    assert event.seconds == clock.now == 60.0
+    assert post.late() == []

@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CONFIG, METRICS, RUN, SUMMARY
 from forager.server_app import loop as loop_module
 from forager.server_app.callbacks.base import Callback
-from forager.server_app.loop import Loop, RunFailed
-from forager.server_app.patient_grid import PatientGrid
+from forager.server_app.loop import Loop, Plan, RunFailed
+from forager.server_app.post import Post
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.federation import Federation
@@ -71,19 +72,20 @@ def make(
     federation, notes = Federation(metrics=metrics), Notes()
     federation.journal = notes
     strategy = strategy or build_strategy(config, federation)
+    planned = {field.name for field in fields(Plan)}
+    plan = {"num_rounds": 4, **{name: other.pop(name) for name in planned & other.keys()}}
     settings: dict[str, Any] = {
-        "num_rounds": 4,
         "evaluate": lambda arrays: {"accuracy": 0.5, "loss": 1.0},
         "callbacks": [],
         **other,
     }
-    around = PatientGrid(
+    post = Post(
         grid,
         federation,
         deadline=config.round.deadline,
         poll=0.002,
     )
-    return Loop(strategy, around, to_record(small_model()), **settings), notes
+    return Loop(strategy, post, to_record(small_model()), Plan(**plan), **settings), notes
 
 
 def test_runs_all_rounds_and_writes_them_down() -> None:

@@ -4,14 +4,14 @@ from fakes import FakeGrid, Notes, answer
 from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.core.log.events import Exchanged
 from forager.core.wire.keys import METRICS
-from forager.server_app.patient_grid import PatientGrid
+from forager.server_app.post import Post
 from forager.strategies.federation.federation import Federation
 
 
 def exchanged(behaviour) -> Exchanged:
     federation = Federation()
     federation.journal = notes = Notes()
-    grid = PatientGrid(FakeGrid("0", {"0": behaviour}), federation, poll=0.001)
+    grid = Post(FakeGrid("0", {"0": behaviour}), federation, poll=0.001)
     grid.send_and_receive([Message(RecordDict(), dst_node_id=500, message_type="query.summary")])
     (event,) = notes.of(Exchanged)
     return event

@@ -28,7 +28,9 @@ from forager.core.wire.keys import (
     VALUES,
     VERSIONS,
 )
+from forager.core.wire.tables import Replies, Requests, Row
 from forager.core.wire.versions import versions
+from forager.server_app.post import Post
 from forager.strategies.layers.base import Layer
 from numpy.typing import NDArray
 
@@ -72,6 +74,11 @@ def num_examples(key: str) -> int:
 def answer(message: Message, content: dict[str, Any]) -> Message:
     """A reply with these records."""
     return Message(RecordDict(content), reply_to=message)
+
+
+def row_of(reply: Message) -> Row:
+    """A reply as the one row of a table."""
+    return Row(Replies.of(reply), 0)
 
 
 def honest_records(message: Message, key: str) -> dict[str, Any]:
@@ -257,6 +264,12 @@ def one_round(
         key=lambda message: message.metadata.dst_node_id,
     )
     return strategy.aggregate_train(server_round, grid.send_and_receive(messages))
+
+
+def exchanged(post: Post, messages: Iterable[Message], **settings: Any) -> list[Message]:
+    """Exchange messages, as a round does, and return the replies."""
+    tables = post.exchange(Requests.of(messages), **settings)
+    return [reply for table in tables for reply in table]
 
 
 def rounds(strategy: Strategy, arrays: ArrayRecord, grid: Grid, numbers: range) -> ArrayRecord:

@@ -17,6 +17,7 @@ from fakes import (
     never,
     one_round,
     rounds,
+    row_of,
     small_model,
 )
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -161,7 +162,7 @@ def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
             )
         },
     )
-    rule.hear(liar, reply, START)
+    rule.hear_one(liar, row_of(reply), START)
     seen = two_ways(side)
     seen.signals[0] = [-9.0, 9.0, 9.0]
     rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": seen})
@@ -187,7 +188,7 @@ def test_records_that_cannot_be_read_are_refused_and_change_nothing(
     rule = split_rule()
     question = Message(RecordDict({}), dst_node_id=1, message_type="train")
     with pytest.raises(BadReply, match="affinity records that cannot be read"):
-        rule.hear("0", answer(question, {AFFINITY: ConfigRecord(records)}), START)
+        rule.hear_one("0", row_of(answer(question, {AFFINITY: ConfigRecord(records)})), START)
     rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
     assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
 

@@ -13,6 +13,7 @@ from fakes import (
     honest_records,
     listening_to,
     rounds,
+    row_of,
     small_model,
 )
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -20,6 +21,7 @@ from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
+from forager.core.wire.tables import Row
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
@@ -76,7 +78,7 @@ class Asked:
         kind: str,
         models: Mapping[str, ArrayRecord],
         settings: Mapping[str, int | str],
-        read: Callable[[str, Message], Any],
+        read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
         self.keys.append(list(keys))
         question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
@@ -86,7 +88,7 @@ class Asked:
             losses = [0.1 if name == f"0.{int(key) % 2}" else 0.9 for name in names]
             metrics = MetricRecord({LOSSES: losses})
             if key not in self.silent:
-                told[key] = read(key, answer(question, {METRICS: metrics}))
+                told[key] = read(key, row_of(answer(question, {METRICS: metrics})))
         return told
 
 
@@ -294,8 +296,8 @@ def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
         number = answer(question, {METRICS: MetricRecord({LOSSES: 0.5})})
         for bad in (short, number, answer(question, {})):
             with pytest.raises(BadReply, match="losses of other than 12 models"):
-                read("bad", bad)
-        return {"right": read("right", right)}
+                read("bad", row_of(bad))
+        return {"right": read("right", row_of(right))}
 
     scene = Scene(1, [], dict.fromkeys(cohorts, START), {}, True, ask)
     told = asked_losses(scene, ["right", "bad"])

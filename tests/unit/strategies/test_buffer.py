@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.tables import Requests
 from forager.strategies.aggregation.flower_aggregator import FlowerAggregator
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.buffer import Buffer, staleness_weight
@@ -40,9 +41,11 @@ def test_an_old_update_is_moved_to_the_present_model_and_shrunk() -> None:
     inner = FlowerAggregator(FedAvg(**everyone), mean_like=True, federation=federation)
     buffer = Buffer(inner)
     old, new = message(1, 1, 0.0), message(2, 4, 10.0)
-    federation.remember(("train", 1), [old])
-    federation.busy = {1}
-    federation.remember(("train", 4), [new])
+    sent = federation.assign(1, [old])
+    assert isinstance(sent, Requests)
+    sent.ids = ["1"]
+    federation.ledger.open(sent, 1, now=0.0, expires=60.0)  # and its client still trains
+    federation.assign(4, [new])
     buffer._now = to_record({"w": np.full(2, 10.0, np.float32)})
     inner._dtypes = {"w": "float32"}
     # Three rounds old: an update of 8 counts for a half. The other one is of now: 2 is 2.

@@ -5,7 +5,16 @@ import re
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, Notes, answer, assert_same, honest_records, listening_to, one_round
+from fakes import (
+    FakeGrid,
+    Notes,
+    answer,
+    assert_same,
+    honest_records,
+    listening_to,
+    one_round,
+    row_of,
+)
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
@@ -54,10 +63,14 @@ HASHES, BANDS = 64, 32
 NOTHING = ArrayRecord()
 
 
+def question():
+    message = Message(RecordDict(), dst_node_id=1, message_type="train")
+    message.metadata.__dict__["_message_id"] = "asked"
+    return message
+
+
 def reply(entry, payload):
-    question = Message(RecordDict(), dst_node_id=1, message_type="train")
-    question.metadata.__dict__["_message_id"] = "asked"
-    return answer(question, {SUPPORT: ConfigRecord({entry: payload})})
+    return row_of(answer(question(), {SUPPORT: ConfigRecord({entry: payload})}))
 
 
 def support_of(group, seed, k=100):
@@ -296,9 +309,8 @@ def test_a_histogram_that_cannot_be_compared_is_refused_whoever_comes_first(lie)
     oracle = Oracle(labels=3)
 
     def hear(key, counts):
-        told = reply(PAYLOAD, b"")
-        told.content = RecordDict({METRICS: MetricRecord({HISTOGRAM: counts})})
-        oracle.hear(key, told, NOTHING)
+        told = answer(question(), {METRICS: MetricRecord({HISTOGRAM: counts})})
+        oracle.hear(key, row_of(told), NOTHING)
 
     with pytest.raises(ValueError, match="histogram"):
         hear("liar", [float(n) for n in lie])

@@ -105,6 +105,14 @@ def test_children_start_from_the_parent_then_go_their_own_ways() -> None:
     assert notes.of(Regrouped)[0].round == 2
 
 
+def test_one_of_each_cohort_trains_however_few_are_asked_for() -> None:
+    layer, _ = cohorts(count=1)
+    grid = FakeGrid(KEYS)
+    model = rounds(layer, START, grid, range(1, 3))
+    messages = list(layer.configure_train(3, model, ConfigRecord(), grid))
+    assert sorted(int(key) % 2 for key in keys_of(messages, grid)) == [0, 1]
+
+
 def test_participants_are_shared_out_and_each_gets_its_own_model() -> None:
     layer, _ = cohorts(count=6)
     grid = FakeGrid(KEYS)

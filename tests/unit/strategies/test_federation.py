@@ -1,5 +1,6 @@
 """One handle for all layers: who is there, asking, setting aside, writing events."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from forager.core.log.events import CohortFailed, FineTuned, Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, IDENTIFY, METRICS, ROUND, RUN
-from forager.server_app.patient_grid import PatientGrid
+from forager.core.wire.tables import Replies, ReplyStream, Requests, Row, tables_in
+from forager.server_app.post import Post
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
 
@@ -37,12 +39,17 @@ def known(grid: FakeGrid, **settings: Any) -> tuple[Federation, Notes]:
     return federation, notes
 
 
-def number_in(reply: Message) -> int:
-    value = reply.content.metric_records[METRICS]["x"]
+def number_in(row: Row) -> int:
+    value = row.metrics["x"]
     if value == 3:
         raise BadReply("three is no number")
     assert isinstance(value, int)
     return value
+
+
+def nodes_of(answers: Iterable[Replies]) -> list[int]:
+    """Who has answered."""
+    return [node for table in answers for node in table.nodes]
 
 
 def asked_in(grid: FakeGrid) -> list[str]:
@@ -66,9 +73,8 @@ def test_a_reply_has_the_name_of_the_client_it_went_to() -> None:
     grid = network()
     federation, _ = known(grid)
     answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
-    assert {federation.key_of(reply): federation.key(n) for n, reply in answers.items()} == {
-        key: key for key in KEYS
-    }
+    said = [name for table in answers for name in table.clients]
+    assert said == federation.keys(nodes_of(answers)) == KEYS
 
 
 def test_who_calls_itself_like_another_is_written_down() -> None:
@@ -127,8 +133,7 @@ def test_those_asked_the_same_are_sent_the_same_record() -> None:
     model, other = to_record(small_model()), to_record({"w": np.zeros(2)})
     even, odd = {ARRAYS: model}, {ARRAYS: other}
     federation.ask(grid, 1, KIND, list(grid.nodes), lambda node: odd if node % 2 else even)
-    contents = {id(message.content) for message in grid.sent}
-    assert len(contents) == 2
+    assert len({id(message.content[CONFIG]) for message in grid.sent}) == 2
     for message in grid.sent:
         expected = other if message.metadata.dst_node_id % 2 else model
         assert message.content[ARRAYS] is expected
@@ -137,7 +142,7 @@ def test_those_asked_the_same_are_sent_the_same_record() -> None:
 def test_nobody_to_ask_is_no_message() -> None:
     grid = network()
     federation, _ = known(grid)
-    assert federation.ask(grid, 1, KIND, [], {}) == {}
+    assert federation.ask(grid, 1, KIND, [], {}) == []
     assert grid.sent == []
 
 
@@ -145,7 +150,7 @@ def test_who_fails_or_does_not_answer_is_left_out() -> None:
     grid = network(**{"1": failing, "4": never})
     federation, notes = known(grid)
     answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
-    assert federation.keys(answers) == ["0", "2", "3"]
+    assert federation.keys(nodes_of(answers)) == ["0", "2", "3"]
     assert notes.events == [], "errors are counted where they arrive"
     assert not federation.strikes
 
@@ -203,7 +208,7 @@ def test_when_all_rest_no_message_is_sent() -> None:
     federation, _ = known(grid)
     federation.ask(grid, 1, KIND, list(grid.nodes), {})
     grid.sent.clear()
-    assert federation.ask(grid, 2, KIND, list(grid.nodes), {}) == {}
+    assert federation.ask(grid, 2, KIND, list(grid.nodes), {}) == []
     assert grid.sent == []
 
 
@@ -221,16 +226,16 @@ def test_a_rest_goes_by_the_name_not_by_the_node() -> None:
 class Asking(GridWrapper):
     """A grid that keeps how it was asked."""
 
-    def ask(self, messages: Iterable[Message], timeout: float, quorum: float) -> Iterable[Message]:
+    def ask(self, requests: Requests, timeout: float, quorum: float) -> Iterable[Message]:
         self.asked = (timeout, quorum)
-        return super().ask(messages, timeout, quorum)
+        return super().ask(requests, timeout, quorum)
 
 
 def test_deadline_and_quorum_reach_the_grid_through_any_view() -> None:
     asking = Asking(network())
     federation = Federation(deadline=7.5, quorum=0.6)
     view = GridView(GridView(asking, [500, 501]), [501])
-    assert list(federation.ask(view, 1, KIND, [501], {})) == [501]
+    assert nodes_of(federation.ask(view, 1, KIND, [501], {})) == [501]
     assert asking.asked == (7.5, 0.6)
 
 
@@ -252,15 +257,16 @@ def test_a_plain_grid_of_flower_will_do() -> None:
     assert grid.timeouts == [2.0, 3.0, 3.0]
 
 
-def test_a_quorum_of_answers_is_enough_on_a_patient_grid() -> None:
+def test_a_quorum_of_answers_is_enough_by_the_post() -> None:
     grid = network(**{"3": never})
     federation, _ = known(grid, deadline=60.0, quorum=0.8)
-    patient = PatientGrid(grid, federation, deadline=60.0, poll=0.002)
-    answers = federation.ask(patient, 1, KIND, list(grid.nodes), {})
-    assert federation.keys(answers) == ["0", "1", "2", "4"]
-    assert patient.last is not None
-    assert patient.last.seconds < 5
-    assert patient.last.late == ["3"]
+    post = Post(grid, federation, deadline=60.0, poll=0.002)
+    started = time.monotonic()
+    answers = federation.ask(post, 1, KIND, list(grid.nodes), {})
+    assert time.monotonic() - started < 5
+    assert federation.keys(nodes_of(answers)) == ["0", "1", "2", "4"]
+    assert post.last is not None
+    assert post.last.late == ["3"]
     assert federation.awake([503], 2) == []
 
 
@@ -273,7 +279,7 @@ def test_what_can_be_read_is_returned_and_the_rest_set_aside() -> None:
     assert dict(federation.strikes) == {"3": 1}
 
 
-def test_sound_replies_are_passed_on_one_by_one_and_errors_as_they_are() -> None:
+def test_sound_replies_are_passed_on_as_they_come_and_errors_left_out() -> None:
     grid = network(**{"1": failing})
     federation, notes = known(grid)
     question = RecordDict({CONFIG: ConfigRecord({ROUND: 1})})
@@ -281,19 +287,32 @@ def test_sound_replies_are_passed_on_one_by_one_and_errors_as_they_are() -> None
     replies = list(grid.send_and_receive(messages))
     read: list[int] = []
 
-    def take(reply: Message) -> None:
-        read.append(reply.metadata.src_node_id)
-        number_in(reply)
+    def take(row: Row) -> None:
+        read.append(row.node)
+        number_in(row)
 
-    sound = federation.sound(2, iter(replies), take)
+    stream = ReplyStream(tables_in(iter(replies)))
+    sound = iter(stream.through(lambda table: federation.read_rows(2, table, take)))
     assert read == []
     assert next(sound).metadata.src_node_id == 500
     assert read == [500]
-    failed, *rest = sound
-    assert failed.has_error()
-    assert [reply.metadata.src_node_id for reply in rest] == [502, 504]
+    assert [reply.metadata.src_node_id for reply in sound] == [502, 504]
     assert 501 not in read
     assert [(event.round, event.client) for event in notes.of(Quarantined)] == [(2, "3")]
+
+
+def test_a_row_of_two_metric_records_is_no_answer_to_anything() -> None:
+    def double(message: Message, key: str, look: int = 0) -> list[Message]:
+        return [answer(message, {METRICS: MetricRecord({"x": 1}), "more": MetricRecord({"x": 2})})]
+
+    grid = network(**{"2": double})
+    federation, notes = known(grid)
+    answers = federation.ask(grid, 4, KIND, list(grid.nodes)[:3], {})
+    assert federation.readable(4, answers, number_in) == {500: 0, 501: 1}
+    columns = federation.columns(5, answers, lambda table: (list(table.metrics["x"]), {}))
+    assert columns == {500: 0, 501: 1}
+    told = [(event.round, event.client, event.reason) for event in notes.of(Quarantined)]
+    assert told == [(number, "2", "2 metric records instead of one") for number in (4, 5)]
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ZeroDivisionError("x")])
@@ -302,13 +321,13 @@ def test_a_fault_of_ours_is_not_held_against_a_client(error: Exception) -> None:
     federation, notes = known(grid)
     answers = federation.ask(grid, 1, KIND, list(grid.nodes), {})
 
-    def broken(reply: Message) -> None:
+    def broken(row: Row) -> None:
         raise error
 
     with pytest.raises(type(error)):
         federation.readable(1, answers, broken)
     with pytest.raises(type(error)):
-        list(federation.sound(1, answers.values(), broken))
+        federation.read_rows(1, answers[0], broken)
     assert notes.events == []
     assert not federation.strikes
 
@@ -351,18 +370,22 @@ def test_a_cohort_that_fails_leaves_no_trace_on_later_events() -> None:
 
 
 def train_message(node: int, model: ArrayRecord) -> Message:
-    return Message(RecordDict({ARRAYS: model}), dst_node_id=node, message_type="train")
+    return message_to(node, model, "train")
+
+
+def message_to(node: int, model: ArrayRecord, kind: str) -> Message:
+    return Message(RecordDict({ARRAYS: model}), dst_node_id=node, message_type=kind)
 
 
 def test_what_was_sent_is_known_until_the_next_occasion() -> None:
     federation = Federation()
     first, second = to_record({"w": np.zeros(2)}), to_record({"w": np.ones(2)})
-    federation.remember(("train", 1), iter([train_message(1, first)]))
-    federation.remember(("train", 1), [train_message(2, second)])  # another cohort of the round
+    federation.assign(1, iter([train_message(1, first)]))
+    federation.assign(1, [train_message(2, second)])  # another cohort of the round
     assert federation.sent_model(1) is first
     assert federation.sent_model(2) is second
-    for occasion in (("evaluate", 1), ("train", 2)):
-        federation.remember(occasion, [train_message(3, second)])
+    for kind, number in (("evaluate", 1), ("train", 2)):
+        federation.assign(number, [message_to(3, second, kind)])
         with pytest.raises(BadReply, match="nobody asked for it"):
             federation.sent_model(1)
 
@@ -370,7 +393,11 @@ def test_what_was_sent_is_known_until_the_next_occasion() -> None:
 def test_messages_are_returned_as_they_were() -> None:
     federation = Federation()
     messages = [train_message(node, to_record({"w": np.zeros(2)})) for node in (5, 3, 4)]
-    assert federation.remember(("train", 1), iter(messages)) == messages
+    assigned = federation.assign(1, iter(messages))
+    assert [m.metadata.dst_node_id for m in assigned] == [5, 3, 4]
+    for given, returned in zip(messages, assigned, strict=True):
+        assert returned.metadata.message_type == "train"
+        assert dict(returned.content) == dict(given.content)
 
 
 def test_a_client_cannot_fill_the_log_by_what_is_wrong_with_its_reply() -> None:

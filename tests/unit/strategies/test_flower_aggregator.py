@@ -26,10 +26,9 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.strategies.aggregation.flower_aggregator import (
     FlowerAggregator,
-    RunningMean,
     _quick_collections,
-    mean_reply,
 )
+from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 
 KEYS = [str(i) for i in range(8)]
 ALL_OF_THEM: dict[str, Any] = {
@@ -265,7 +264,7 @@ def test_a_metric_that_some_leave_out_is_the_mean_of_those_who_report_it() -> No
 
 
 def test_no_replies_give_no_mean() -> None:
-    assert mean_reply([]) == []
+    assert mean_of([]) is None
 
 
 def test_huge_and_tiny_weights_do_not_overflow() -> None:

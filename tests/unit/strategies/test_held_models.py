@@ -8,38 +8,23 @@ from forager.strategies.federation.held_models import HeldModels
 
 def test_what_a_node_is_sent_counts_once_it_has_answered() -> None:
     held = HeldModels(every_message=True)
-    held.expect(7, "first")
+    held.sent(7, "first")
     assert (held.of(7), held.anybody()) == ("", False)
-    held.confirm(7)
+    held.learn([7], "first")
     assert (held.of(7), held.anybody()) == ("first", True)
-    held.expect(7, "second")
+    held.sent(7, "second")
     assert held.of(7) == "", "it may have the first or the second"
-    held.expect(7, "third")
-    held.confirm(7)
-    assert held.of(7) == "third"
+    held.learn([7], "second")
+    assert held.of(7) == "second"
+    held.learn([7, 8], "")
+    assert not held.anybody()
 
 
 def test_who_is_only_told_the_name_of_its_model_keeps_it_whatever_it_answers() -> None:
     held = HeldModels()
     held.learn([7], "first")
-    held.expect(7, "first")
+    held.sent(7, "first")
     assert held.of(7) == "first"
-
-
-def test_an_answer_to_a_question_outweighs_what_was_expected() -> None:
-    held = HeldModels(every_message=True)
-    held.expect(7, "trained")
-    held.learn([7], "asked")
-    held.confirm(7)
-    assert held.of(7) == "asked"
-    held.learn([7, 8], "")
-    assert not held.anybody()
-
-
-def test_an_answer_that_nobody_expected_teaches_nothing() -> None:
-    held = HeldModels()
-    held.confirm(7)
-    assert not held.anybody()
 
 
 def model(number: int, size: int = 10) -> dict[str, np.ndarray]:
@@ -68,8 +53,6 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(monkeypatch) -> None:
     monkeypatch.setattr(held_models, "_MOST_HELD", 10)
     held = HeldModels(every_message=True)
     for node in range(100):
-        held.expect(node, "tag")
-        if node % 2:
-            held.confirm(node)
+        held.learn([node], "tag")
+        held.sent(node + 1000, "tag")
     assert len(held._held) <= 11
-    assert len(held._expected) <= 11

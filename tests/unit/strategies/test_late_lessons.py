@@ -8,13 +8,13 @@ from fakes import FakeGrid, honest_records, inside, listening_to, small_model
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.config import read_config
 from forager.core.log.events import Quarantined
-from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS, SPARSE, UTILITY
+from forager.core.wire.tables import Replies
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
 from forager.strategies.build import build_strategy
-from forager.strategies.federation.federation import BadReply
-from forager.strategies.federation.late_reply import LateReply
+from forager.strategies.federation.ledger import Assignment
 from forager.strategies.federation.punctuality import ResponseTimes
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
@@ -43,22 +43,31 @@ def stack(**keys: Any) -> tuple[Layer, FakeGrid]:
     return layer, FakeGrid(KEYS, dict.fromkeys(KEYS, reporting))
 
 
-def played(layer: Layer, grid: FakeGrid, server_round: int, *, without: str = "5") -> list[Message]:
-    """Play a round without one client; return the messages."""
+def played(
+    layer: Layer, grid: FakeGrid, server_round: int, *, without: str = "5"
+) -> tuple[Message, Assignment]:
+    """Play a round without one client; return what client 5 was asked."""
     messages = list(layer.configure_train(server_round, START, ConfigRecord(), grid))
+    (message,) = [m for m in messages if grid.nodes[m.metadata.dst_node_id] == "5"]
+    assignment = layer.federation.ledger.of_node(message.metadata.dst_node_id)
+    assert assignment is not None
     replies = grid.send_and_receive(messages)
     layer.aggregate_train(
         server_round, [r for r in replies if grid.nodes[r.metadata.src_node_id] != without]
     )
-    return messages
+    return message, assignment
 
 
-def late_of(
-    messages: list[Message], grid: FakeGrid, server_round: int, now: int, **metrics: float
-) -> LateReply:
+def late_of(asked: tuple[Message, Assignment], **metrics: float) -> Replies:
     """The reply of client 5, after its round."""
-    (message,) = [m for m in messages if grid.nodes[m.metadata.dst_node_id] == "5"]
-    return LateReply(reply_to(message, "5", metrics), server_round, now, START, "0")
+    message, assignment = asked
+    return late(reply_to(message, "5", metrics), assignment)
+
+
+def late(reply: Message, assignment: Assignment) -> Replies:
+    replies = Replies.of(reply)
+    replies.assignments = [assignment]
+    return replies
 
 
 def test_an_observation_enters_with_its_round_and_never_replaces_a_newer_one() -> None:
@@ -66,11 +75,11 @@ def test_an_observation_enters_with_its_round_and_never_replaces_a_newer_one() -
     memory = inside(layer, Selection).memory
     first = played(layer, grid, 1)
     second = played(layer, grid, 2)
-    layer.hear_late(late_of(second, grid, 2, 3, **{UTILITY: 7.0}))
+    layer.hear(3, late_of(second, **{UTILITY: 7.0}))
     assert (memory.values(["5"], UTILITY).tolist(), memory.told_in("5", UTILITY)) == ([7.0], 2)
-    layer.hear_late(late_of(first, grid, 1, 3, **{UTILITY: 99.0}))
+    layer.hear(3, late_of(first, **{UTILITY: 99.0}))
     assert (memory.values(["5"], UTILITY).tolist(), memory.told_in("5", UTILITY)) == ([7.0], 2)
-    layer.hear_late(late_of(second, grid, 2, 3, **{UTILITY: 99.0}))
+    layer.hear(3, late_of(second, **{UTILITY: 99.0}))
     assert memory.values(["5"], UTILITY).tolist() == [7.0], "a round has one answer"
     played(layer, grid, 3, without="0")
     assert memory.told_in("5", UTILITY) == 3
@@ -79,9 +88,9 @@ def test_an_observation_enters_with_its_round_and_never_replaces_a_newer_one() -
 def test_ages_and_picks_stay_as_they_are() -> None:
     layer, grid = stack(client_selector="oort")
     memory = inside(layer, Selection).memory
-    messages = played(layer, grid, 1)
+    asked = played(layer, grid, 1)
     before = (memory.ages(KEYS), memory.picked(KEYS).tolist())
-    layer.hear_late(late_of(messages, grid, 1, 2, **{UTILITY: 7.0}))
+    layer.hear(2, late_of(asked, **{UTILITY: 7.0}))
     assert (memory.ages(KEYS), memory.picked(KEYS).tolist()) == before
 
 
@@ -89,30 +98,34 @@ def test_a_utility_that_makes_no_sense_is_worth_nothing_and_set_aside() -> None:
     layer, grid = stack(client_selector="oort")
     notes = listening_to(layer)
     memory = inside(layer, Selection).memory
-    messages = played(layer, grid, 1)
-    layer.hear_late(late_of(messages, grid, 1, 4, **{UTILITY: -1.0}))
+    asked = played(layer, grid, 1)
+    layer.hear(4, late_of(asked, **{UTILITY: -1.0}))
     assert memory.values(["5"], UTILITY).tolist() == [0.0]
     assert [(e.round, e.client) for e in notes.of(Quarantined)] == [(4, "5")]
 
 
 def test_a_sparse_reply_is_decoded_by_the_model_it_was_made_from() -> None:
     layer, grid = stack(uplink="top-k")
-    late = late_of(played(layer, grid, 1), grid, 1, 3)
-    assert SPARSE in late.reply.content
-    layer.hear_late(late)
-    after, before = from_record(late.reply.content.array_records[ARRAYS]), small_model()
-    changed = sum(int((after[name] != before[name]).sum()) for name in before)
+    tardy = late_of(played(layer, grid, 1))
+    assert tardy.has(SPARSE)
+    layer.hear(3, tardy)
+    after, before = tardy.arrays, small_model()
+    changed = sum(int((after[name][0] != before[name]).sum()) for name in before)
     assert 0 < changed <= 3
 
 
 def test_updates_that_are_too_large_are_refused() -> None:
     layer, grid = stack()
-    late = late_of(played(layer, grid, 1), grid, 1, 2)
-    late.reply.content[ARRAYS] = to_record(
+    notes = listening_to(layer)
+    message, assignment = played(layer, grid, 1)
+    reply = reply_to(message, "5", {})
+    reply.content[ARRAYS] = to_record(
         {name: (1e6 * array).astype(array.dtype) for name, array in small_model().items()}
     )
-    with pytest.raises(BadReply, match="update of norm"):
-        layer.hear_late(late)
+    layer.hear(2, late(reply, assignment))
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (2, "5")
+    assert event.reason.startswith("late: update of norm")
 
 
 def test_a_measured_time_replaces_guesses_and_never_a_newer_measurement() -> None:
@@ -178,11 +191,12 @@ def test_a_client_that_is_always_late_finds_its_cohort() -> None:
 def test_a_cohort_that_is_gone_learns_nothing() -> None:
     layer, grid = stack(cohorts="auxo")
     cohorts = inside(layer, Cohorts)
-    late = late_of(played(layer, grid, 1), grid, 1, 2)
+    message, assignment = played(layer, grid, 1)
     evidence = cohorts.rule.auxo._leaves["0"].evidence  # type: ignore[attr-defined]
     assert evidence.of_round(1)[0] == KEYS[:5]
-    layer.hear_late(LateReply(late.reply, 1, 2, START, "0.7"))
+    gone = Assignment(505, "train", 1, "0.7", START)
+    layer.hear(2, late_of((message, gone)))
     assert evidence.of_round(1)[0] == KEYS[:5]
-    layer.hear_late(late)
+    layer.hear(2, late_of((message, assignment)))
     assert evidence.of_round(1)[0] == KEYS
     assert layer.federation.cohort_of(505) == "0"

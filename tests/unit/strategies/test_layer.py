@@ -154,13 +154,13 @@ def test_layers_share_one_federation_from_the_inside_out() -> None:
 
 
 def test_what_clients_were_sent_is_known_to_all_layers_whatever_they_changed() -> None:
-    """Remembered is the message, not what was in it when the innermost layer made it."""
+    """A layer that sends another model says so."""
 
     class Replacing(Layer):
-        def configure_train(self, *given: Any) -> Any:
-            messages = list(super().configure_train(*given))
+        def configure_train(self, server_round: int, *given: Any) -> Any:
+            messages = list(super().configure_train(server_round, *given))
             messages[1].content[ARRAYS] = to_record({"w": np.full(3, 9.0, np.float32)})
-            return messages
+            return self.federation.assign(server_round, messages)
 
     stack = Layer(Replacing(Layer(fedavg())))
     start = to_record({"w": np.zeros(3, np.float32)})

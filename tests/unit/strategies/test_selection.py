@@ -525,6 +525,13 @@ def test_nobody_is_chosen_many_times_as_often_as_the_average(
         assert len(set(chosen)) > 1
 
 
+def test_the_cap_lies_at_so_many_times_one_more_than_the_average() -> None:
+    layer, _, _ = selection(First(), count=1, at_most=2.0)
+    chosen = [key for (key,) in trained_keys(layer, FakeGrid(KEYS[:4]), range(1, 11))]
+    # After 4 rounds the average is 1, and the first client has reached 2 * (1 + 1).
+    assert chosen == ["0"] * 4 + ["1", "0", "1", "0", "1", "0"]
+
+
 def test_how_often_clients_were_chosen_survives_a_save() -> None:
     whole, _, _ = selection(First(), count=1, at_most=2.0)
     grid = FakeGrid(KEYS)

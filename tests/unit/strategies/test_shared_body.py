@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeGrid, assert_same, rounds, small_model
+from fakes import FakeGrid, answer, assert_same, honest_records, rounds, small_model
+from flwr.app import Message
 from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import ARRAYS
 from forager.strategies.build import build_strategy, single_model_stack
 from forager.strategies.cohorts.shared_body import head_names
 from forager.strategies.cohorts.update_sketches import Signal
@@ -32,8 +34,13 @@ class Settled(OddAndEven):
         return {key: self.cohorts[int(key) % 2] for key in placed}
 
 
-def cohorts(aggregator: str = "fedavg", own: frozenset[str] = OWN, **more: Any) -> Cohorts:
-    config = read_config({"aggregator": aggregator})
+def cohorts(
+    aggregator: str = "fedavg",
+    own: frozenset[str] = OWN,
+    keys: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Cohorts:
+    config = read_config({"aggregator": aggregator, **(keys or {})})
     federation = Federation()
 
     def make() -> Layer:
@@ -76,6 +83,25 @@ def test_a_cohort_without_clients_takes_the_body_over() -> None:
     even, odd = (from_record(model) for model in layer.leaf_models.values())
     for name in odd:
         assert np.array_equal(odd[name], before[name] if name in OWN else even[name])
+
+
+def idle(message: Message, key: str, look: int = 0) -> list[Message]:
+    """Send back the model that came."""
+    return [answer(message, honest_records(message, key) | {ARRAYS: message.content[ARRAYS]})]
+
+
+def test_the_next_round_begins_from_the_shared_body() -> None:
+    """FedAvgM keeps the model it made itself, which lacks what other cohorts have learnt."""
+    halfway = {"aggregation.momentum": 0.0, "aggregation.learning-rate": 0.5}
+    layer = cohorts("fedavgm", keys=halfway)
+    middle = rounds(layer, START, FakeGrid(KEYS), range(1, 4))  # split after 2, one round apart
+    before = {name: from_record(model) for name, model in layer.leaf_models.items()}
+    assert len(before) == 2
+    alone = KEYS[::2]  # with the other cohort, what both get wrong would cancel out
+    rounds(layer, middle, FakeGrid(alone, dict.fromkeys(alone, idle), first_node=900), range(4, 5))
+    for cohort, model in layer.leaf_models.items():
+        for name, array in from_record(model).items():
+            np.testing.assert_allclose(array, before[cohort][name], rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm"])

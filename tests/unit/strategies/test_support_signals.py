@@ -6,11 +6,8 @@ from fakes import answer
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from forager.core.config import read_config
 from forager.core.wire.keys import PAYLOAD, SUPPORT
-from forager.core.wire.supports import (
-    MalformedSupport,
-    encode_signed_support,
-    encode_support,
-)
+from forager.core.wire.supports import encode_signed_support, encode_support
+from forager.core.wire.tables import Replies
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix
 from forager.selectors.similarities.signed_overlap import (
     signed_codes,
@@ -36,7 +33,13 @@ def reply(payload=None):
     question = Message(RecordDict(), dst_node_id=1, message_type="train")
     question.metadata.__dict__["_message_id"] = "asked"
     record = {} if payload is None else {SUPPORT: ConfigRecord({PAYLOAD: payload})}
-    return answer(question, record)
+    return Replies.of(answer(question, record))
+
+
+def add(signal, cohort, key, replies):
+    (row,), wrong = signal.of([NOTHING], replies)
+    assert not wrong
+    signal.add(cohort, key, row)
 
 
 def cosines(rows):
@@ -70,7 +73,7 @@ def test_what_everyone_has_in_common_is_subtracted_over_all_cohorts():
     signal.begin()
     for i, (group, support) in enumerate(zip(groups, supports, strict=True)):
         payload = encode_support(support, signal.reader.size, signal.reader.tag)
-        signal.add(f"0.{group}", str(i), NOTHING, reply(payload))
+        add(signal, f"0.{group}", str(i), reply(payload))
     taken = [signal.take("0.0"), signal.take("0.1")]
     assert [each.keys for each in taken] == [["0", "1", "2"], ["3", "4", "5"]]
     rows = np.concatenate([each.signals for each in taken])
@@ -78,6 +81,16 @@ def test_what_everyone_has_in_common_is_subtracted_over_all_cohorts():
     assert len(signal.take("0.0").keys) == 0
     signal.begin()
     assert len(signal.take("0.0").keys) == 0  # nobody at all
+
+
+@pytest.mark.parametrize("count", [50, 500])
+def test_long_supports_count_as_much_as_short_ones(count):
+    signal = signal_by("index-overlap-paper")
+    support = np.arange(signal.reader.size)[:count]
+    signal.begin()
+    payload = encode_support(support, signal.reader.size, signal.reader.tag)
+    signal.add("0", "a", NOTHING, reply(payload))
+    assert np.linalg.norm(signal.take("0").signals) == pytest.approx(1.0, rel=0.1)
 
 
 def test_signs_are_part_of_the_signal():
@@ -88,7 +101,7 @@ def test_signs_are_part_of_the_signal():
     signal.begin()
     for i, codes in enumerate(clients):
         payload = encode_signed_support(*split_codes(codes), signal.reader.size, signal.reader.tag)
-        signal.add("0", str(i), NOTHING, reply(payload))
+        add(signal, "0", str(i), reply(payload))
     rows = signal.take("0").signals
     np.testing.assert_allclose(cosines(rows), signed_overlap_matrix(clients), atol=0.1)
 
@@ -97,10 +110,10 @@ def test_signs_are_part_of_the_signal():
 def test_no_support_points_nowhere_and_a_bad_one_is_refused(similarity):
     signal = signal_by(similarity)
     signal.begin()
-    signal.add("0", "a", NOTHING, reply())
+    add(signal, "0", "a", reply())
     for payload in (b"rubbish", encode_support(np.array([1]), 5, 0)):
-        with pytest.raises(MalformedSupport):
-            signal.add("0", "b", NOTHING, reply(payload))
+        _, wrong = signal.of([NOTHING], reply(payload))
+        assert list(wrong) == [0]
     taken = signal.take("0")
     assert taken.keys == ["a"]
     assert not taken.signals.any()

@@ -148,6 +148,20 @@ def test_who_holds_the_last_model_is_sent_only_what_changed() -> None:
         assert settings[TAG] == second["3"][1][TAG]
 
 
+@pytest.mark.parametrize("keep_models", [False, True])
+def test_who_was_silent_is_sent_the_next_model_whole(keep_models: bool) -> None:
+    asked = Asked(everyone(saying(loss=1.0)))
+    asked.federation = Federation(keep_models=keep_models)
+    asked.federation.nodes(asked.grid)
+    asked.ask(LOSS, 1, model(0.0))
+    asked.grid.behaviours = asked.grid.behaviours | {"3": never}
+    asked.ask(LOSS, 2, model(0.0))
+    asked.grid.behaviours = dict.fromkeys(KEYS, saying(loss=1.0))
+    asked.ask(LOSS, 4, model(0.5))  # in round 3 it would rest
+    whole = {key: whole for key, (whole, _) in asked.sent().items()}
+    assert whole == {**dict.fromkeys("012", False), "3": True}  # who knows what it still holds
+
+
 def test_what_changed_stands_for_the_update_that_a_similarity_is_relative_to() -> None:
     asked = Asked(everyone(saying(similarity=0.5)))
     asked.ask(SIMILARITY, 1, model(0.0), difference(0.0, 1.0))

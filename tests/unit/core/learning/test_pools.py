@@ -16,7 +16,8 @@ from forager.core.learning.evaluation import (
     root_mean_square_losses,
 )
 from forager.core.learning.features import features_of, features_of_all
-from forager.core.learning.fisher import fisher_diagonal, fisher_diagonals
+from forager.core.learning.fisher import fisher_diagonal
+from forager.core.learning.fisher_diagonals import fisher_diagonals
 from forager.core.learning.gradient_rows import (
     rows_and_rivals,
     rows_and_rivals_of_all,
@@ -123,6 +124,20 @@ def test_losses_and_metrics_are_those_one_by_one(kind, way):
     assert root_mean_square_losses(model, *zip(*full, strict=True), problem) == pytest.approx(
         [root_mean_square_loss(model, *one, problem) for one in full], 1e-6
     )
+
+
+def test_samples_stay_with_their_client_where_a_model_mixes_them():
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(5, track_running_stats=False)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), norm, nn.Linear(5, 3))
+    data = clients([3, 2, 4])
+    arrays = models_of(model, "same", 3)
+    each = list(zip(arrays, data, strict=True))
+    assert mean_losses(model, arrays, data, Classification()) == [
+        mean_loss(model, *one, Classification()) for one in each
+    ]
+    for (own, _), one in zip(rows_and_rivals_of_all(model, arrays, data), each, strict=True):
+        np.testing.assert_array_equal(own, rows_and_rivals(model, *one)[0])
 
 
 def test_problems_that_count_places_are_reduced_client_by_client():

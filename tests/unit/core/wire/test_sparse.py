@@ -383,3 +383,28 @@ def test_bytes_do_not_change() -> None:
     rows[:5] = np.cumsum(rows[:5] > 2, axis=1)
     every = [*sparse.encode_rows(rows, 70), *sparse.encode_rows(rows, 1400, "float16")]
     assert zlib.crc32(b"".join(every)) == 3319859316
+
+
+def test_messages_of_other_lengths_and_contents_are_decoded_together() -> None:
+    rows = np.random.default_rng(0).normal(size=(6, 700)).astype(np.float32)
+    messages = [
+        sparse.encode(row, k, values)
+        for row, k in zip(rows[::2], [5, 600, 700], strict=True)
+        for values in ("float32", "float16")
+    ]
+    expected = np.stack([sparse.decode(message) for message in messages])
+    np.testing.assert_array_equal(sparse.decode_rows(messages, 700), expected)
+    assert sparse.decode_rows([], 700).shape == (0, 700)
+
+
+def test_a_long_message_does_not_make_all_others_as_long() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 700)).astype(np.float32)
+    messages = sparse.encode_rows(rows, 70)
+    body = messages[0][:-4] + bytes(2_000_000)
+    messages[0] = body + zlib.crc32(body).to_bytes(4, "little")
+    tracemalloc.start()
+    with pytest.raises(MalformedUpdate, match="too many"):
+        sparse.decode_rows(messages, 700)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20

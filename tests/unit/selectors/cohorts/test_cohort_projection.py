@@ -33,7 +33,17 @@ def test_it_is_linear_and_the_shape_of_a_layer_does_not_matter() -> None:
     new = [a + b for a, b in zip(old, step, strict=True)]
     difference = project.sketch(new) - project.sketch(old)
     np.testing.assert_allclose(difference, project.sketch([s.ravel() for s in step]), atol=1e-2)
-    np.testing.assert_allclose(project.sketch_each([old, new])[1], project.sketch(new))
+    np.testing.assert_array_equal(project.sketch_each([old, new])[1], project.sketch(new))
+    together = project.sketch_stack([np.stack(layers) for layers in zip(old, new, strict=True)])
+    np.testing.assert_array_equal(together, project.sketch_each([old, new]))
+
+
+def test_the_same_coordinates_are_read_whatever_the_type() -> None:
+    project = Projection([40_000, 7], dimension=32, coordinates=1000)
+    rng = np.random.default_rng(2)
+    single = [rng.normal(size=size).astype(np.float32) for size in (40_000, 7)]
+    double = [layer.astype(np.float64) for layer in single]
+    np.testing.assert_array_equal(project.sketch(single), project.sketch(double))
 
 
 def test_it_is_fixed_by_its_seed() -> None:

@@ -128,7 +128,7 @@ def test_noise_is_what_neither_clients_nor_rounds_explain() -> None:
 @pytest.mark.parametrize("points", [5, 60])
 def test_main_directions_are_the_singular_vectors(points: int) -> None:
     means = np.random.default_rng(points).normal(size=(points, 12)) * np.geomspace(1, 0.01, 12)
-    lengths, directions = _main_directions(means - means.mean(axis=0))
+    lengths, directions = _main_directions(means - means.mean(axis=0), 12)
     expected = np.linalg.svd(means - means.mean(axis=0), compute_uv=False)
     np.testing.assert_allclose(lengths, expected[expected > 1e-9], rtol=1e-6)
     np.testing.assert_allclose(directions.T @ directions, np.eye(len(lengths)), atol=1e-8)

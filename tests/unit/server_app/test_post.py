@@ -9,6 +9,7 @@ from fakes import (
     Notes,
     answer,
     by_superlink,
+    exchanged,
     failing,
     honest,
     honest_records,
@@ -20,19 +21,21 @@ from forager.core.log.events import Exchanged
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.sizes import payload_bytes
-from forager.server_app.patient_grid import PatientGrid
+from forager.core.wire.tables import ReplyStream, Requests
+from forager.server_app.post import Post
+from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
 
 KEYS = [str(i) for i in range(6)]
 
 
-def patient(grid: FakeGrid, **settings: Any) -> tuple[PatientGrid, Notes]:
+def make_post(grid: FakeGrid, **settings: Any) -> tuple[Post, Notes]:
     federation, notes = Federation(), Notes()
     federation.journal = notes
     federation.roster.identify(grid, 1.0)
     grid.sent.clear()
     settings = {"deadline": 5.0, "poll": 0.002, **settings}
-    return PatientGrid(grid, federation, **settings), notes
+    return Post(grid, federation, **settings), notes
 
 
 def train_messages(grid: FakeGrid) -> list[Message]:
@@ -67,9 +70,9 @@ def twice(message: Message, key: str, look: int) -> list[Message]:
 
 def test_yields_all_replies_and_writes_the_exchange_down() -> None:
     grid = FakeGrid(KEYS)
-    around, notes = patient(grid)
-    around.round = 4
-    replies = list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    post.round = 4
+    replies = exchanged(post, train_messages(grid))
     assert keys_of(grid, replies) == KEYS
     (event,) = notes.of(Exchanged)
     assert (event.round, event.kind, event.sent, event.received) == (4, "train", 6, 6)
@@ -80,36 +83,36 @@ def test_yields_all_replies_and_writes_the_exchange_down() -> None:
 
 def test_every_message_carries_its_deadline_as_its_time_to_live_training_twice_that() -> None:
     grid = FakeGrid(KEYS)
-    around, _ = patient(grid, deadline=12.5)
-    list(around.stream(train_messages(grid)))
+    post, _ = make_post(grid, deadline=12.5)
+    exchanged(post, train_messages(grid))
     assert [message.metadata.ttl for message in grid.sent] == [25.0] * 6
-    list(around.stream(train_messages(grid), deadline=3.0))
+    exchanged(post, train_messages(grid), deadline=3.0)
     assert [message.metadata.ttl for message in grid.sent[6:]] == [6.0] * 6
     questions = train_messages(grid)
     for message in questions:
         message.metadata.message_type = "query.summary"
-    list(around.send_and_receive(questions, timeout=3600))
+    list(post.send_and_receive(questions, timeout=3600))
     assert [message.metadata.ttl for message in grid.sent[12:]] == [12.5] * 6
 
 
 def test_what_fails_is_in_the_log_once(said: list[str]) -> None:
     grid = FakeGrid(KEYS, {"2": failing, "4": failing})
-    around, _ = patient(grid)
+    post, _ = make_post(grid)
     for _ in range(3):
-        list(around.stream(train_messages(grid)))
+        exchanged(post, train_messages(grid))
     assert said == [f"client {key} failed at train: client {key} broke" for key in "24"]
 
 
 def test_late_ones_are_waited_for() -> None:
     grid = FakeGrid(KEYS, {"2": late(5), "4": late(9)})
-    around, _ = patient(grid)
-    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+    post, _ = make_post(grid)
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == KEYS
 
 
 def test_the_slow_are_named_with_their_seconds() -> None:
     grid = FakeGrid(KEYS, {"2": late(20), "4": late(10)})
-    patiently, notes = patient(grid)
-    list(patiently.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    exchanged(post, train_messages(grid))
     told = notes.of(Exchanged)[-1].reply_seconds
     assert list(told.slowest)[:2] == ["2", "4"]
     assert len(told.slowest) == 3
@@ -118,19 +121,19 @@ def test_the_slow_are_named_with_their_seconds() -> None:
 
 def test_replies_are_given_as_they_come() -> None:
     grid = FakeGrid(KEYS, {key: late(int(key)) for key in KEYS})
-    around, _ = patient(grid)
-    stream = around.stream(train_messages(grid))
-    assert keys_of(grid, [next(stream)]) == ["0"]
-    assert around.last is not None
-    assert around.last.received == 1
-    assert keys_of(grid, stream) == KEYS[1:]
+    post, _ = make_post(grid)
+    tables = post.exchange(Requests.of(train_messages(grid)))
+    assert keys_of(grid, next(tables)) == ["0"]
+    assert post.last is not None
+    assert post.last.received == 1
+    assert keys_of(grid, ReplyStream(tables)) == KEYS[1:]
 
 
 def test_the_deadline_is_kept_and_the_late_are_named() -> None:
     grid = FakeGrid(KEYS, {"1": never, "5": never})
-    around, notes = patient(grid, deadline=0.2)
+    post, notes = make_post(grid, deadline=0.2)
     started = time.monotonic()
-    replies = list(around.stream(train_messages(grid)))
+    replies = exchanged(post, train_messages(grid))
     assert 0.15 < time.monotonic() - started < 2.0
     assert keys_of(grid, replies) == ["0", "2", "3", "4"]
     assert notes.of(Exchanged)[0].late == ["1", "5"]
@@ -138,10 +141,10 @@ def test_the_deadline_is_kept_and_the_late_are_named() -> None:
 
 def test_a_shorter_deadline_may_be_given_but_no_longer_one() -> None:
     grid = FakeGrid(KEYS, {"1": never})
-    around, _ = patient(grid, deadline=0.3)
+    post, _ = make_post(grid, deadline=0.3)
     for asked in (0.1, 60.0):
         started = time.monotonic()
-        list(around.stream(train_messages(grid), deadline=asked))
+        exchanged(post, train_messages(grid), deadline=asked)
         assert time.monotonic() - started < 2.0
 
 
@@ -152,8 +155,8 @@ def test_a_shorter_deadline_may_be_given_but_no_longer_one() -> None:
 )
 def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reason: str) -> None:
     grid = FakeGrid(KEYS, {"3": behaviour})
-    around, notes = patient(grid)
-    replies = list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    replies = exchanged(post, train_messages(grid))
     assert keys_of(grid, replies) == ["0", "1", "2", "4", "5"]
     assert notes.of(Exchanged)[0].failed == {"3": reason}
     assert notes.of(Exchanged)[0].late == []
@@ -161,33 +164,33 @@ def test_failures_are_named_by_client_whoever_reports_them(behaviour: Any, reaso
 
 def test_a_message_that_expired_is_late_not_failed() -> None:
     grid = FakeGrid(KEYS, {"3": expired})
-    around, notes = patient(grid)
-    assert len(list(around.stream(train_messages(grid)))) == 5
+    post, notes = make_post(grid)
+    assert len(exchanged(post, train_messages(grid))) == 5
     assert notes.of(Exchanged)[0].failed == {}
     assert notes.of(Exchanged)[0].late == ["3"]
 
 
 def test_all_failing_ends_at_once() -> None:
     grid = FakeGrid(KEYS, dict.fromkeys(KEYS, gone))
-    around, notes = patient(grid, deadline=60)
+    post, notes = make_post(grid, deadline=60)
     started = time.monotonic()
-    assert list(around.stream(train_messages(grid))) == []
+    assert exchanged(post, train_messages(grid)) == []
     assert time.monotonic() - started < 5
     assert sorted(notes.of(Exchanged)[0].failed) == KEYS
 
 
 def test_failures_of_clients_of_one_name_are_all_counted() -> None:
     grid = FakeGrid(["1", "1", "1"], {"1": failing})
-    around, _ = patient(grid)
-    list(around.stream(train_messages(grid)))
-    assert around.last is not None
-    assert around.last.sent == around.last.errors == 3
+    post, _ = make_post(grid)
+    exchanged(post, train_messages(grid))
+    assert post.last is not None
+    assert post.last.sent == post.last.errors == 3
 
 
 def test_a_second_reply_is_dropped() -> None:
     grid = FakeGrid(KEYS, {"3": twice})
-    around, notes = patient(grid)
-    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+    post, notes = make_post(grid)
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == KEYS
     assert notes.of(Exchanged)[0].received == 6
 
 
@@ -199,10 +202,10 @@ def test_a_reply_that_is_replayed_later_is_dropped() -> None:
         return recorded[-1:]
 
     grid = FakeGrid(KEYS, {"3": record})
-    around, notes = patient(grid, deadline=0.2)
-    list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid, deadline=0.2)
+    exchanged(post, train_messages(grid))
     grid.behaviours = {"3": lambda message, key, look: recorded[:1]}
-    assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "3"]
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == [k for k in KEYS if k != "3"]
     assert notes.of(Exchanged)[1].late == ["3"]
 
 
@@ -214,12 +217,12 @@ def test_an_oversized_reply_is_a_failure(kind: str) -> None:
         return [reply]
 
     grid = FakeGrid(KEYS, {"3": bloated}, names={"3": bloated})
-    around, notes = patient(grid)
+    post, notes = make_post(grid)
     messages = train_messages(grid)
     if kind == IDENTIFY:
         nodes = list(grid.nodes)
         messages = [Message(RecordDict(), dst_node_id=n, message_type=kind) for n in nodes]
-    assert keys_of(grid, around.stream(messages)) == [k for k in KEYS if k != "3"]
+    assert keys_of(grid, exchanged(post, messages)) == [k for k in KEYS if k != "3"]
     assert "2,000,0" in notes.of(Exchanged)[0].failed["3"]
 
 
@@ -228,7 +231,7 @@ def test_what_is_large_is_measured_by_what_was_sent() -> None:
     arrays = {"w": np.zeros(10**6, np.float32)}
     content = RecordDict({ARRAYS: to_record(arrays), CONFIG: ConfigRecord({"server-round": 1})})
     grid = FakeGrid(KEYS)
-    around, _ = patient(grid)
+    post, _ = make_post(grid)
 
     def with_control(message: Message, key: str, look: int) -> list[Message]:
         records = honest_records(message, key) | {"control": to_record(arrays)}
@@ -236,7 +239,7 @@ def test_what_is_large_is_measured_by_what_was_sent() -> None:
 
     grid.behaviours = dict.fromkeys(KEYS, with_control)
     messages = [Message(content, dst_node_id=n, message_type="train") for n in grid.nodes]
-    assert keys_of(grid, around.stream(messages)) == KEYS
+    assert keys_of(grid, exchanged(post, messages)) == KEYS
 
 
 def test_rubbish_that_keeps_coming_does_not_hold_up_the_deadline() -> None:
@@ -250,15 +253,15 @@ def test_rubbish_that_keeps_coming_does_not_hold_up_the_deadline() -> None:
             return [*super().pull_messages(message_ids), *honest(stray, "0")]
 
     grid = Chattering(KEYS, {"1": never})
-    around = PatientGrid(grid, Federation(), deadline=0.2, poll=0.01)
-    assert len(list(around.stream(train_messages(grid)))) == 5
+    post = Post(grid, Federation(), deadline=0.2, poll=0.01)
+    assert len(exchanged(post, train_messages(grid))) == 5
 
 
 def test_bytes_down_count_every_message_and_bytes_up_every_good_reply() -> None:
     grid = FakeGrid(KEYS, {"3": failing, "4": never})
-    around, notes = patient(grid, deadline=0.1)
+    post, notes = make_post(grid, deadline=0.1)
     messages = train_messages(grid)
-    replies = list(around.stream(messages))
+    replies = exchanged(post, messages)
     (event,) = notes.of(Exchanged)
     model = 12 * 4 + 3 * 4 + 8
     assert event.bytes_down == 6 * (model + 8)
@@ -269,16 +272,16 @@ def test_bytes_down_count_every_message_and_bytes_up_every_good_reply() -> None:
 @pytest.mark.parametrize("wire", [False, True], ids=["live", "serialised"])
 def test_bytes_are_the_same_on_every_transport(wire: bool) -> None:
     grid = FakeGrid(KEYS, wire=wire)
-    around, notes = patient(grid)
-    list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    exchanged(post, train_messages(grid))
     assert notes.of(Exchanged)[0].bytes_up == 6 * (12 * 4 + 3 * 4 + 8 + 16 + 1)
 
 
 def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
     grid = FakeGrid(KEYS, {"1": never, "4": never})
-    around, notes = patient(grid, deadline=60)
+    post, notes = make_post(grid, deadline=60)
     started = time.monotonic()
-    replies = list(around.stream(train_messages(grid), enough=4))
+    replies = exchanged(post, train_messages(grid), enough=4)
     assert time.monotonic() - started < 5
     assert len(replies) == 4
     assert notes.of(Exchanged)[0].late == ["1", "4"]
@@ -286,42 +289,42 @@ def test_over_commitment_stops_waiting_when_enough_have_answered() -> None:
 
 def test_without_spares_everybody_is_waited_for() -> None:
     grid = FakeGrid(KEYS, {"4": late(20)})
-    around, _ = patient(grid)
-    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+    post, _ = make_post(grid)
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == KEYS
 
 
 def test_no_messages_are_no_exchange() -> None:
-    around, notes = patient(FakeGrid(KEYS))
-    assert list(around.stream([])) == []
-    assert list(around.send_and_receive([])) == []
+    post, notes = make_post(FakeGrid(KEYS))
+    assert exchanged(post, []) == []
+    assert list(post.send_and_receive([])) == []
     assert notes.events == []
 
 
 def test_a_consumer_that_stops_reading_still_leaves_a_note() -> None:
     grid = FakeGrid(KEYS, {key: late(int(key)) for key in KEYS})
-    around, notes = patient(grid)
-    stream = around.stream(train_messages(grid))
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    post, notes = make_post(grid)
+    tables = post.exchange(Requests.of(train_messages(grid)))
+    next(tables)
+    tables.close()  # type: ignore[attr-defined]
     assert notes.of(Exchanged)[0].received == 1
     assert notes.of(Exchanged)[0].late == KEYS[1:]
 
 
 def test_names_are_learnt_from_replies() -> None:
     grid = FakeGrid(KEYS, {"2": failing})
-    around = PatientGrid(grid, Federation(), deadline=5, poll=0.002)
-    list(around.stream(train_messages(grid)))
-    assert around.federation.roster.key(500) == "0"
-    assert around.federation.roster.key(502) == "node-502"
+    post = Post(grid, Federation(), deadline=5, poll=0.002)
+    exchanged(post, train_messages(grid))
+    assert post.federation.roster.key(500) == "0"
+    assert post.federation.roster.key(502) == "node-502"
 
 
 @pytest.mark.parametrize("kind", [IDENTIFY, "evaluate"])
 def test_any_kind_of_message_can_be_exchanged(kind: str) -> None:
     grid = FakeGrid(KEYS)
-    around, notes = patient(grid)
+    post, notes = make_post(grid)
     content = RecordDict({ARRAYS: to_record(small_model())})
     messages = [Message(content, dst_node_id=node, message_type=kind) for node in grid.nodes]
-    assert len(list(around.send_and_receive(messages))) == 6
+    assert len(list(post.send_and_receive(messages))) == 6
     assert notes.of(Exchanged)[0].kind == kind
 
 
@@ -348,11 +351,11 @@ def test_messages_that_the_superlink_refuses_are_failures_not_the_end(
 ) -> None:
     grid = Refusing(KEYS)
     grid.placeholder = placeholder
-    around = PatientGrid(grid, Federation(), deadline=0.5, poll=0.01)
-    replies = list(around.stream(train_messages(grid)))
+    post = Post(grid, Federation(), deadline=0.5, poll=0.01)
+    replies = exchanged(post, train_messages(grid))
     assert keys_of(grid, replies) == ["0", "1", "4", "5"]
-    assert around.last is not None
-    assert sorted([*around.last.failed, *around.last.late]) == ["node-502", "node-503"]
+    assert post.last is not None
+    assert sorted([*post.last.failed, *post.last.late]) == ["node-502", "node-503"]
 
 
 def odd_array(dtype: str, shape: tuple[int, ...]) -> Any:
@@ -381,15 +384,16 @@ def test_a_header_that_makes_no_sense_does_not_end_the_exchange(
 ) -> None:
     """Sizes are counted before anybody has looked at the reply."""
     grid = FakeGrid(KEYS, {"2": odd_array(dtype, shape)})
-    around, notes = patient(grid)
-    replies = list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    replies = exchanged(post, train_messages(grid))
     assert set(keys_of(grid, replies)) >= {"0", "1", "3", "4", "5"}
     assert 0 <= notes.of(Exchanged)[0].bytes_up < 10**6
 
 
 def test_the_state_of_clients_is_asked_of_the_grid_that_keeps_it() -> None:
-    class Keeping(FakeGrid):
+    class Keeping(FakeGrid, ClockedGrid):
         kept: ClassVar[dict[str, Any]] = {"500": {"x": np.arange(2)}}
+        clock = WallClock()
 
         def state_dict(self) -> dict[str, Any]:
             return self.kept
@@ -398,11 +402,11 @@ def test_the_state_of_clients_is_asked_of_the_grid_that_keeps_it() -> None:
             self.loaded = state
 
     keeping = Keeping(KEYS)
-    around = PatientGrid(keeping, Federation())
-    assert around.clients_state() == Keeping.kept
-    around.load_clients_state({"new": {}})
+    post = Post(keeping, Federation())
+    assert post.clients_state() == {**Keeping.kept, "ledger": post.ledger.state_dict()}
+    post.load_clients_state({"new": {}})
     assert keeping.loaded == {"new": {}}
-    plain = PatientGrid(FakeGrid(KEYS), Federation())
+    plain = Post(FakeGrid(KEYS), Federation())
     assert plain.clients_state() == {}
     plain.load_clients_state({"ignored": {}})
 
@@ -412,14 +416,14 @@ def test_metrics_alone_are_counted() -> None:
         ["1"],
         {"1": lambda m, k, look: [answer(m, {"metrics": MetricRecord({"a": 1, "b": [1.0, 2.0]})})]},
     )
-    around, notes = patient(grid)
-    list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    exchanged(post, train_messages(grid))
     assert notes.of(Exchanged)[0].bytes_up == 24
 
 
-def questions(grid: FakeGrid) -> list[Message]:
-    content = RecordDict({ARRAYS: to_record(small_model())})
-    return [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.nodes]
+def questions(grid: FakeGrid) -> Requests:
+    content, nodes = RecordDict({ARRAYS: to_record(small_model())}), list(grid.nodes)
+    return Requests(Message(content, dst_node_id=nodes[0], message_type="evaluate"), nodes)
 
 
 @pytest.mark.parametrize("silent", [["1"], ["1", "4"]])
@@ -427,8 +431,8 @@ def test_once_a_quorum_has_answered_the_others_are_not_waited_for_till_the_deadl
     silent: list[str],
 ) -> None:
     grid = FakeGrid(KEYS, dict.fromkeys(silent, never))
-    around, notes = patient(grid, deadline=60)
-    answers = list(around.ask(questions(grid), 60.0, quorum=4 / 6))
+    post, notes = make_post(grid, deadline=60)
+    answers = list(post.ask(questions(grid), 60.0, quorum=4 / 6))
     assert keys_of(grid, answers) == [key for key in KEYS if key not in silent]
     (event,) = notes.of(Exchanged)
     assert event.seconds is not None
@@ -438,8 +442,8 @@ def test_once_a_quorum_has_answered_the_others_are_not_waited_for_till_the_deadl
 
 def test_without_a_quorum_the_deadline_is_waited_for() -> None:
     grid = FakeGrid(KEYS, dict.fromkeys("14", never))
-    around, notes = patient(grid, deadline=60)
-    assert len(list(around.ask(questions(grid), 0.3, quorum=0.8))) == 4
+    post, notes = make_post(grid, deadline=60)
+    assert len(list(post.ask(questions(grid), 0.3, quorum=0.8))) == 4
     (event,) = notes.of(Exchanged)
     assert event.seconds is not None
     assert 0.3 <= event.seconds < 5
@@ -448,19 +452,19 @@ def test_without_a_quorum_the_deadline_is_waited_for() -> None:
 def test_those_a_little_slower_than_the_quorum_are_heard() -> None:
     """Waited for is as long again as the quorum took."""
     grid = FakeGrid(KEYS, {**dict.fromkeys("01234", late(20)), "5": late(26)})
-    around, _ = patient(grid, deadline=60, poll=0.01)
-    assert keys_of(grid, around.ask(questions(grid), 60.0, quorum=5 / 6)) == KEYS
+    post, _ = make_post(grid, deadline=60, poll=0.01)
+    assert keys_of(grid, post.ask(questions(grid), 60.0, quorum=5 / 6)) == KEYS
 
 
 def test_training_knows_no_quorum() -> None:
     grid = FakeGrid(KEYS, {"4": late(30)})
-    around, _ = patient(grid, deadline=60)
-    around.federation.quorum = 0.1
-    assert keys_of(grid, around.stream(train_messages(grid))) == KEYS
+    post, _ = make_post(grid, deadline=60)
+    post.federation.quorum = 0.1
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == KEYS
 
 
-def rests(around: PatientGrid, server_round: int) -> list[str]:
-    federation, grid = around.federation, around.grid
+def rests(post: Post, server_round: int) -> list[str]:
+    federation, grid = post.federation, post.grid
     awake = federation.awake(grid.get_node_ids(), server_round)
     return [key for key in KEYS if key not in federation.keys(awake)]
 
@@ -468,36 +472,36 @@ def rests(around: PatientGrid, server_round: int) -> list[str]:
 @pytest.mark.parametrize("silence", [never, expired])
 def test_who_was_waited_for_in_vain_rests(silence: Any) -> None:
     grid = FakeGrid(KEYS, {"2": silence})
-    around, _ = patient(grid, deadline=0.05)
-    around.round = 3
-    list(around.stream(train_messages(grid)))
-    assert rests(around, 4) == ["2"]
-    assert rests(around, 5) == []
-    around.round = 5
-    list(around.stream(train_messages(grid)))
-    assert (rests(around, 6), rests(around, 7), rests(around, 8)) == (["2"], ["2"], [])
+    post, _ = make_post(grid, deadline=0.05)
+    post.round = 3
+    exchanged(post, train_messages(grid))
+    assert rests(post, 4) == ["2"]
+    assert rests(post, 5) == []
+    post.round = 5
+    exchanged(post, train_messages(grid))
+    assert (rests(post, 6), rests(post, 7), rests(post, 8)) == (["2"], ["2"], [])
     grid.behaviours = {}
-    around.round = 8
-    list(around.stream(train_messages(grid)))
-    assert rests(around, 9) == []
+    post.round = 8
+    exchanged(post, train_messages(grid))
+    assert rests(post, 9) == []
 
 
 def test_who_was_not_needed_does_not_rest() -> None:
     """With over-commitment the slowest are not waited for: that is no fault of theirs."""
     grid = FakeGrid(KEYS, {"2": never})
-    around, notes = patient(grid, deadline=60)
-    around.round = 3
-    list(around.stream(train_messages(grid), enough=5))
+    post, notes = make_post(grid, deadline=60)
+    post.round = 3
+    exchanged(post, train_messages(grid), enough=5)
     assert notes.of(Exchanged)[0].late == ["2"]
-    assert rests(around, 4) == []
+    assert rests(post, 4) == []
 
 
 def test_who_fails_does_not_rest_but_is_counted() -> None:
     grid = FakeGrid(KEYS, {"2": failing})
-    around, _ = patient(grid)
-    around.round = 3
-    list(around.stream(train_messages(grid)))
-    assert rests(around, 4) == []
+    post, _ = make_post(grid)
+    post.round = 3
+    exchanged(post, train_messages(grid))
+    assert rests(post, 4) == []
 
 
 def test_the_reason_of_a_failure_is_cut_to_a_printable_line() -> None:
@@ -505,8 +509,8 @@ def test_the_reason_of_a_failure_is_cut_to_a_printable_line() -> None:
         return [Message(Error(2, "a\x1b[31mb\nc " + "x" * 10**6), reply_to=message)]
 
     grid = FakeGrid(KEYS, {"2": verbose})
-    around, notes = patient(grid)
-    list(around.stream(train_messages(grid)))
+    post, notes = make_post(grid)
+    exchanged(post, train_messages(grid))
     reason = notes.of(Exchanged)[0].failed["2"]
     assert len(reason) <= 1000
     assert reason.isprintable()
@@ -519,6 +523,6 @@ def test_names_count_towards_the_size_of_a_reply() -> None:
         return [answer(message, records)]
 
     grid = FakeGrid(KEYS, {"2": wordy})
-    around, notes = patient(grid)
-    assert keys_of(grid, around.stream(train_messages(grid))) == [k for k in KEYS if k != "2"]
+    post, notes = make_post(grid)
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == [k for k in KEYS if k != "2"]
     assert list(notes.of(Exchanged)[0].failed) == ["2"]

@@ -1,4 +1,4 @@
-"""A round of clients as one message and one stack of replies: the same as one by one."""
+"""A round of clients as one table of requests and one of replies: the same as one by one."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from forager.client_app import app
 from forager.client_app.identity import client_keys
 from forager.client_app.virtual_clients import VirtualClients
@@ -15,38 +15,42 @@ from forager.core.config import default_config, read_config
 from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.broadcast import Broadcast, ReplyStack
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
-from forager.core.wire.sizes import sizes_of
+from forager.core.wire.sizes import payload_bytes
+from forager.core.wire.tables import Arrivals, Replies, ReplyStream, Requests
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
-from forager.strategies.aggregation.flower_aggregator import RunningMean, mean_of_stack, mean_reply
+from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.quarantine import Quarantine, SentModel, update_norm, update_norms
+from forager.strategies.layers.quarantine import Quarantine
 from forager.tools.engine.local_grid import LocalGrid
 
 KEYS: dict[str, Any] = {"model": "softmax", "num-clients": 6, "num-server-rounds": 3}
 
 
-def sent_to_all(grid: LocalGrid) -> Broadcast:
+def sent_to_all(grid: LocalGrid) -> Requests:
     model = load_task(read_config(KEYS).task_spec()).build_model()
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     content = RecordDict({ARRAYS: to_record(arrays), CONFIG: ConfigRecord({"server-round": 1})})
     nodes = list(grid.get_node_ids())
-    return Broadcast(Message(content, dst_node_id=nodes[0], message_type="train"), nodes)
+    return Requests(Message(content, dst_node_id=nodes[0], message_type="train"), nodes)
 
 
-def replies_of(grid: LocalGrid, sent: Iterable[Message]) -> Iterable[Message]:
-    return grid.pull_messages(list(grid.push_messages(sent)))
+def replies_of(grid: LocalGrid, sent: Iterable[Message]) -> Arrivals:
+    return Arrivals.of(grid.pull_messages(list(grid.push_messages(sent))))
 
 
-def stack_of(keys: dict[str, Any] | None = None) -> ReplyStack:
-    grid = LocalGrid(6, read_config({**KEYS, **(keys or {})}).flat())
-    replies = replies_of(grid, sent_to_all(grid))
-    assert isinstance(replies, ReplyStack)
-    assert replies.whole
-    return replies
+def table_of() -> Replies:
+    grid = LocalGrid(6, read_config(KEYS).flat())
+    arrived = replies_of(grid, sent_to_all(grid))
+    (table,) = arrived.tables
+    assert not arrived.errors
+    return table
+
+
+def rows_of(table: Replies) -> list[Replies]:
+    return [table.select([row]) for row in range(len(table))]
 
 
 def plain(message: Message) -> tuple[Any, ...]:
@@ -58,31 +62,24 @@ def plain(message: Message) -> tuple[Any, ...]:
     return arrays, others, answers
 
 
-def test_replies_of_a_stack_are_those_to_single_messages() -> None:
+def test_replies_of_a_table_are_those_to_single_messages() -> None:
     together, apart = (LocalGrid(6, read_config(KEYS).flat()) for _ in range(2))
-    sent = sent_to_all(apart)
-    one_by_one = list(replies_of(apart, list(sent)))
-    stack = replies_of(together, sent_to_all(together))
-    assert isinstance(stack, ReplyStack)
-    assert [plain(reply) for reply in stack] == [plain(reply) for reply in one_by_one]
-    assert not stack.whole
+    one_by_one = [reply for message in sent_to_all(apart) for reply in replies_of(apart, [message])]
+    table = replies_of(together, sent_to_all(together))
+    assert [plain(reply) for reply in table] == [plain(reply) for reply in one_by_one]
 
 
 def test_bytes_are_those_of_the_replies() -> None:
-    stack = stack_of()
-    total, largest = stack.sizes()
-    assert stack.whole
-    each = [sizes_of(reply.content) for reply in stack]
-    assert (total, largest) == (sum(v for v, _ in each), max(v + n for v, n in each))
+    table = table_of()
+    assert table.row_bytes() == [payload_bytes(reply.content) for reply in table]
 
 
-def test_messages_are_those_of_the_broadcast_once_it_was_sent() -> None:
+def test_ids_are_those_of_the_table_once_it_was_sent() -> None:
     grid = LocalGrid(3, read_config(KEYS).flat())
     sent = sent_to_all(grid)
     ids = list(grid.push_messages(sent))
     assert [message.metadata.message_id for message in sent] == ids
-    assert sent.to(sent.nodes[1]) is sent[1]
-    assert len(list(grid.pull_messages(ids[:1]))) == 1  # it was looked at, and can be taken apart
+    assert len(list(grid.pull_messages(ids[:1]))) == 1  # it can be taken apart
     assert len(list(grid.pull_messages(ids))) == 2
     assert not list(grid.pull_messages(ids))
 
@@ -92,24 +89,25 @@ def test_messages_are_those_of_the_broadcast_once_it_was_sent() -> None:
     [{"local.trainer": "serial"}, {"client-selector": "oort"}, {"objective": "scaffold"}],
     ids=str,
 )
-def test_other_clients_answer_one_by_one(keys: dict[str, Any]) -> None:
+def test_all_kinds_of_clients_answer_a_table(keys: dict[str, Any]) -> None:
     grid = LocalGrid(6, read_config({**KEYS, **keys}).flat())
-    replies = replies_of(grid, sent_to_all(grid))
-    assert isinstance(replies, list)
-    assert not any(reply.has_error() for reply in replies)
+    arrived = replies_of(grid, sent_to_all(grid))
+    assert not arrived.errors
+    nodes = [node for table in arrived.tables for node in table.nodes]
+    assert nodes == list(grid.get_node_ids())
 
 
-def test_norms_and_means_are_the_same_to_the_last_bit() -> None:
-    stack, sent = stack_of(), SentModel(sent_to_all(LocalGrid(6, KEYS)).content[ARRAYS])  # type: ignore[arg-type]
-    norms, mean = update_norms(sent, stack), mean_of_stack(stack)
-    assert stack.whole
-    assert norms is not None
-    assert norms.tolist() == [update_norm(sent, reply) for reply in stack]
-    (expected,) = mean_reply(stack)
-    assert dict(mean.content[METRICS]) == dict(expected.content[METRICS])  # type: ignore[call-overload]
-    np.testing.assert_array_equal(
-        *(from_record(m.content[ARRAYS])["1.weight"] for m in (mean, expected))  # type: ignore[arg-type]
-    )
+def test_means_of_a_table_and_of_its_rows_are_the_same_to_the_last_bit() -> None:
+    table = table_of()
+    by_wire = [Replies.of(reply) for reply in table]
+    means = [mean_of(tables) for tables in ([table], rows_of(table), by_wire)]
+    for mean in means[1:]:
+        assert means[0] is not None
+        assert mean is not None
+        assert dict(mean.content[METRICS]) == dict(means[0].content[METRICS])  # type: ignore[call-overload]
+        np.testing.assert_array_equal(
+            *(from_record(m.content[ARRAYS])["1.weight"] for m in (mean, means[0]))  # type: ignore[arg-type]
+        )
 
 
 @pytest.mark.parametrize("shape", [(3,), (), (1,), (700, 3)])
@@ -132,55 +130,58 @@ class Sum(Layer):
 
     def __init__(self) -> None:
         super().__init__(None, Federation())  # type: ignore[arg-type]
-        self.given: Iterable[Message] = ()
-
-    def configure_train(self, *_: Any) -> Iterable[Message]:
-        return self.given
+        self.given: list[Replies] = []
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[Any, Any]:
-        self.given = replies if isinstance(replies, ReplyStack) else list(replies)
+        assert isinstance(replies, ReplyStream)
+        self.given = list(replies.tables)
         return None, None
 
 
-def checked(stack: ReplyStack, **settings: Any) -> tuple[Iterable[Message], list[Any]]:
+def checked(*tables: Replies, **settings: Any) -> tuple[list[Replies], list[Any], Quarantine]:
     """What the quarantine lets through, and what it says."""
     inside = Sum()
     layer = Quarantine(inside, **settings)
     told: list[Any] = []
     layer.federation.journal = told.append
-    inside.given = stack.sent
-    layer.configure_train(1, None, None, None)  # type: ignore[arg-type]
-    layer.aggregate_train(1, stack)
-    return inside.given, told
+    layer.federation.assign(1, sent_to_all(LocalGrid(6, KEYS)))
+    layer.aggregate_train(1, ReplyStream(list(tables)))
+    return inside.given, told, layer
 
 
 def test_the_quarantine_does_not_take_sound_replies_apart() -> None:
-    stack = stack_of()
-    assert checked(stack) == (stack, [])
-    assert stack.whole
+    table = table_of()
+    passed, told, _ = checked(table)
+    assert passed[0] is table
+    assert told == []
+
+
+def test_the_quarantine_learns_the_same_norms_from_a_table_and_from_its_rows() -> None:
+    (_, _, whole), (_, _, apart) = checked(table_of()), checked(*rows_of(table_of()))
+    assert whole.own_state() == apart.own_state()
 
 
 @pytest.mark.parametrize("fault", ["nan", "huge", "count", "loss"])
-def test_the_quarantine_sets_aside_one_of_a_stack(fault: str) -> None:
-    stack = stack_of()
+def test_the_quarantine_sets_aside_one_of_a_table(fault: str) -> None:
+    table = table_of()
     if fault == "nan":
-        stack.arrays["1.bias"][2, 0] = np.nan
+        table.arrays["1.bias"][2, 0] = np.nan
     elif fault == "huge":
-        stack.arrays["1.weight"][2] += 1e6
+        table.arrays["1.weight"][2] += 1e6
     elif fault == "count":
-        stack.metrics[NUM_EXAMPLES] = [60, 60, -1, 60, 60, 60]
+        table.metrics[NUM_EXAMPLES] = [60, 60, -1, 60, 60, 60]
     else:
-        stack.metrics["train_loss"] = [1.0, 1.0, np.inf, 1.0, 1.0, 1.0]
-    passed, told = checked(stack)
-    assert [r.metadata.src_node_id for r in passed] == [1000, 1001, 1003, 1004, 1005]
-    assert [type(event) for event in told] == [Quarantined]
+        table.metrics["train_loss"] = [1.0, 1.0, np.inf, 1.0, 1.0, 1.0]
+    (passed,), told, _ = checked(table)
+    assert passed.nodes == [1000, 1001, 1003, 1004, 1005]
+    assert [(type(event), event.client) for event in told] == [(Quarantined, "node-1002")]
 
 
-def test_a_weight_limit_holds_in_a_stack() -> None:
-    stack = stack_of()
-    stack.metrics[NUM_EXAMPLES] = [60, 60, 600, 60, 60, 60]
-    passed, told = checked(stack, weight_factor=2.0)
-    assert [r.content[METRICS][NUM_EXAMPLES] for r in passed] == [60, 60, 120.0, 60, 60, 60]  # type: ignore[index]
+def test_a_weight_limit_holds_in_a_table() -> None:
+    table = table_of()
+    table.metrics[NUM_EXAMPLES] = [60, 60, 600, 60, 60, 60]
+    (passed,), told, _ = checked(table, weight_factor=2.0)
+    assert passed.metrics[NUM_EXAMPLES] == [60, 60, 120.0, 60, 60, 60]
     assert not told
 
 
@@ -221,13 +222,13 @@ def test_a_whole_round_makes_no_message(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: Any) -> list[Message]:
         raise AssertionError("a message was made")
 
-    monkeypatch.setattr(Broadcast, "_make", refuse)
-    monkeypatch.setattr(ReplyStack, "_make", refuse)
+    monkeypatch.setattr(Requests, "_make", refuse)
+    monkeypatch.setattr(Replies, "_make", refuse)
     loop.play_round()
     assert loop.round == 2
 
 
-def test_whoever_asks_a_patient_grid_for_messages_gets_them(tmp_path: Path) -> None:
+def test_whoever_asks_the_post_for_messages_gets_them(tmp_path: Path) -> None:
     loop, _ = loop_on(LocalGrid, tmp_path)
     loop.federation.nodes(loop.grid)
     assert isinstance(loop.grid.grid, LocalGrid)
@@ -242,7 +243,7 @@ def test_a_handler_that_changes_a_reply_is_heard(
 
     def lying(messages: Any, contexts: Any) -> Any:
         replies = honest(messages, contexts)
-        replies[0].content[METRICS] = MetricRecord({NUM_EXAMPLES: 0})
+        replies.set_metric(NUM_EXAMPLES, [0, *replies.metrics[NUM_EXAMPLES][1:]])
         return replies
 
     monkeypatch.setitem(app.HANDLERS, "train", lying)
@@ -253,7 +254,7 @@ def test_a_handler_that_changes_a_reply_is_heard(
 
 def test_plain_training_looks_at_one_context_only() -> None:
     grid = LocalGrid(6, read_config(KEYS).flat())
-    assert isinstance(replies_of(grid, sent_to_all(grid)), ReplyStack)
+    assert len(replies_of(grid, sent_to_all(grid)).tables) == 1
     assert len(grid.contexts._made) == 1  # for the run config, which all share
 
 
