@@ -5,17 +5,17 @@ it is open.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, MetricRecord
+from flwr.app import ConfigRecord, Message, MetricRecord
 
 from ..client_app import app
+from ..client_app.batch import Batch
 from ..client_app.device.held_models import with_held_models
-from ..client_app.identity import client_key
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import (
@@ -31,7 +31,7 @@ from ..core.wire.keys import (
 from ..core.wire.records import record_at, sent_arrays
 
 Arrays = dict[str, Any]
-Spoil = Callable[[Message, Message], None]  # changes a reply, given the message it answers
+Spoil = Callable[[Arrays, Message], None]  # changes a reply, given the model that was sent
 Attack = Callable[[], Any]  # returns a context manager
 
 EVERY = 5  # one client in this many is hostile
@@ -47,11 +47,11 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
     """Let attackers change their replies to one kind of message."""
     honest = app.HANDLERS[kind]
 
-    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        replies = list(honest(messages, contexts))
-        for message, context, reply in zip(messages, contexts, replies, strict=True):
-            if is_hostile(client_key(context)) and not reply.has_error():
-                spoil(message, reply)
+    def handle(batch: Batch) -> list[Message]:
+        replies = list(honest(batch))
+        for row, reply in enumerate(replies):
+            if is_hostile(batch.keys[row]) and not reply.has_error():
+                spoil(batch.models[row], reply)
         return replies
 
     # A client that was asked first is sent no model to train from: it holds that already.
@@ -65,8 +65,7 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
 def _sending(change: Callable[[Arrays, Arrays], Arrays]) -> Spoil:
     """Return what replaces the model of a reply, given the one before training and after it."""
 
-    def spoil(message: Message, reply: Message) -> None:
-        before = from_record(sent_arrays(message, ARRAYS))
+    def spoil(before: Arrays, reply: Message) -> None:
         after = from_record(sent_arrays(reply, ARRAYS))
         sent = change(before, after)
         dtypes = {name: array.dtype for name, array in after.items()}
@@ -94,8 +93,8 @@ def _not_a_number(before: Arrays, after: Arrays) -> Arrays:
     return {name: np.full_like(array, np.nan) for name, array in after.items()}
 
 
-def _lie_about_size(message: Message, reply: Message) -> None:
-    _scaled(-1)(message, reply)
+def _lie_about_size(before: Arrays, reply: Message) -> None:
+    _scaled(-1)(before, reply)
     metrics = reply.content.metric_records[METRICS]
     metrics[NUM_EXAMPLES] = 100 * int(float(str(metrics[NUM_EXAMPLES])))
 
@@ -104,7 +103,7 @@ def _replay() -> Any:
     """Answer every round with what was trained in the first."""
     first: dict[int, Any] = {}
 
-    def spoil(message: Message, reply: Message) -> None:
+    def spoil(before: Arrays, reply: Message) -> None:
         recorded = first.setdefault(reply.metadata.src_node_id, reply.content[ARRAYS])
         reply.content[ARRAYS] = recorded
 
@@ -114,20 +113,22 @@ def _replay() -> Any:
 @contextmanager
 def poisoned_labels() -> Iterator[None]:
     """Let attackers train on labels that are turned round, all in the same way."""
-    honest = Task.client_data
+    honest = Task.all_client_data
 
-    def client_data(self: Task, partition_id: int, num_partitions: int) -> ClientData:
-        data = honest(self, partition_id, num_partitions)
-        if not is_hostile(str(partition_id)):
-            return data
-        turned = Split(data.train.x, self.num_classes - 1 - data.train.y)
-        return replace(data, train=turned)
+    def turned(task: Task, data: ClientData) -> ClientData:
+        labels = task.num_classes - 1 - data.train.y
+        return replace(data, train=Split(data.train.x, labels))
 
-    Task.client_data = client_data  # type: ignore[method-assign]
+    def all_client_data(self: Task, partitions: Iterable[int], of: int) -> list[ClientData]:
+        numbers = list(partitions)
+        rows = zip(numbers, honest(self, numbers, of), strict=True)
+        return [turned(self, own) if is_hostile(str(n)) else own for n, own in rows]
+
+    Task.all_client_data = all_client_data  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Task.client_data = honest  # type: ignore[method-assign]
+        Task.all_client_data = honest  # type: ignore[method-assign]
 
 
 def on_training(spoil: Spoil) -> Attack:
@@ -166,7 +167,7 @@ def lying_about(wants: str) -> Iterator[None]:
         yield
 
 
-def _fake_affinity(message: Message, reply: Message) -> None:
+def _fake_affinity(before: Arrays, reply: Message) -> None:
     """Claim to fit best where one fits worst; the update itself is honest."""
     told = record_at(reply.content, AFFINITY, ConfigRecord)
     if told is None:

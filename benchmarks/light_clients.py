@@ -12,7 +12,7 @@ from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 
-from ..client_app.app import answer
+from ..client_app.app import answer_one
 from ..core.wire.flower_private import TaskIdentity, needed, node_connection
 
 _OBJECTS = "flwr.supercore.inflatable.inflatable_object"
@@ -97,7 +97,7 @@ class LightClient(threading.Thread):
             )
         started = time.monotonic()
         with self.lock:
-            (reply,) = answer(message.metadata.message_type, [message], [self._contexts[run_id]])
+            reply = answer_one(message, self._contexts[run_id])
         self._send(reply, time.monotonic() - started, send, push_object)
         self.answered += 1
         return True

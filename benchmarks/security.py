@@ -6,15 +6,15 @@ their own test data, each with the model that it would use (where clients evalua
 row ``turns-hostile``, the share of turns that attackers had.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Message
 
 from ..client_app import app
-from ..client_app.identity import client_key
+from ..client_app.batch import Batch
 from ..core.config import Scalar
 from ..core.log.events import Selected, as_events
 from ..core.wire.keys import LOSS, METRICS, SIMILARITY
@@ -53,11 +53,11 @@ def _heard() -> Iterator[dict[str, float]]:
     """Yield what clients find when they evaluate, the last answer of each."""
     honest, heard = app.HANDLERS["evaluate"], dict[str, float]()
 
-    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        replies = list(honest(messages, contexts))
-        for context, reply in zip(contexts, replies, strict=True):
+    def handle(batch: Batch) -> list[Message]:
+        replies = list(honest(batch))
+        for client, reply in zip(batch.keys, replies, strict=True):
             metrics = reply.content.metric_records[METRICS]
-            heard[client_key(context)] = float(str(metrics["accuracy"]))
+            heard[client] = float(str(metrics["accuracy"]))
         return replies
 
     app.HANDLERS["evaluate"] = handle

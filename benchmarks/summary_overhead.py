@@ -14,9 +14,8 @@ import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
+from ..client_app.batch import Batch
 from ..client_app.handlers.summaries import summarise_clients
-from ..client_app.handlers.training import trainer_of
-from ..client_app.request import client_requests
 from ..core.config import Scalar, default_config, read_config
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
@@ -25,6 +24,7 @@ from ..core.tasks import load_task
 from ..core.wire.arrays import to_record
 from ..core.wire.flower_private import by_wire as as_received
 from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
+from ..core.wire.tables import Requests
 from ..strategies.federation.survey import encode_update
 from ..tools.engine.local_grid import LocalGrid
 from .side_by_side import side_by_side
@@ -75,11 +75,13 @@ def measure(
     arrays = read_arrays(task.build_model())
     content = RecordDict({CONFIG: _question(arrays), ARRAYS: to_record(arrays)})
     messages = [_message(content, context.node_id, by_wire) for context in contexts]
-    jobs = [visit.job() for visit in client_requests(messages, contexts, task)]
-    settings, trainer = summary_settings(config, 2), trainer_of(config)
+    requests = Requests.of(messages)
+    assert requests is not None
+    batch = Batch(requests, contexts)
+    jobs, settings, trainer = batch.jobs(), summary_settings(config, 2), batch.side.trainer
     ways: dict[str, Callable[[], Any]] = {
         "passes": lambda: trainer.train(jobs, settings, Plain(config)),
-        "whole answer": lambda: summarise_clients(messages, contexts),
+        "whole answer": lambda: summarise_clients(Batch(requests, contexts)),
     }
     return side_by_side(ways, repeats)
 

@@ -4,15 +4,16 @@ Both change this process's clients while a ``with`` block lasts; runs of a sweep
 themselves one after the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import torch
-from flwr.app import Context, Message
+from flwr.app import Message
 
 from ..client_app import app
+from ..client_app.batch import Batch
 from ..client_app.device.state import ClientState
 from ..core.tasks.splits import ClientData, Split
 from ..core.tasks.task import Task
@@ -25,12 +26,12 @@ def forgetful_clients(share: float, seed: int) -> Iterator[None]:
     """Let clients lose their affinity records before that share of their trainings."""
     honest, rng = app.HANDLERS["train"], np.random.default_rng([seed, 13])
 
-    def train(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        for context in contexts:
+    def train(batch: Batch) -> list[Message]:
+        for context in batch.contexts:
             state = ClientState(context)
             if rng.random() < share and state.pop(RECORDS, None) is not None:
                 state.save()
-        return list(honest(messages, contexts))
+        return list(honest(batch))
 
     app.HANDLERS["train"] = train if share else honest
     try:
@@ -52,18 +53,23 @@ def chosen_clients(share: float, clients: int) -> set[int]:
 @contextmanager
 def corrupted_clients(share: float, clients: int) -> Iterator[None]:
     """Let that share of the clients train on random labels; what they test on stays clean."""
-    honest, hostile = Task.client_data, chosen_clients(share, clients)
+    honest, hostile = Task.all_client_data, chosen_clients(share, clients)
 
-    def client_data(self: Task, partition_id: int, num_partitions: int) -> ClientData:
-        data = honest(self, partition_id, num_partitions)
-        if partition_id not in hostile:
-            return data
-        noise = torch.Generator().manual_seed(partition_id)
-        labels = torch.randint(self.num_classes, data.train.y.shape, generator=noise)
+    def all_client_data(self: Task, numbers: Iterable[int], of: int) -> list[ClientData]:
+        numbers = list(numbers)
+        data = honest(self, numbers, of)
+        return [
+            _random(self, own, n) if n in hostile else own
+            for n, own in zip(numbers, data, strict=True)
+        ]
+
+    def _random(task: Task, data: ClientData, client: int) -> ClientData:
+        noise = torch.Generator().manual_seed(client)
+        labels = torch.randint(task.num_classes, data.train.y.shape, generator=noise)
         return replace(data, train=Split(data.train.x, labels))
 
-    Task.client_data = client_data  # type: ignore[method-assign]
+    Task.all_client_data = all_client_data  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Task.client_data = honest  # type: ignore[method-assign]
+        Task.all_client_data = honest  # type: ignore[method-assign]

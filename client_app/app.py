@@ -1,12 +1,12 @@
 """The ClientApp: one handler per kind of message, nothing else.
 
-Handlers work on many clients at once. On a device that is a list of one; the local engine passes
-all clients of a round.
+Handlers work on a batch of clients. On a device that is one row; the local engine passes all
+clients of a round.
 """
 
 import errno
 import logging
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from time import perf_counter
@@ -24,61 +24,69 @@ from ..core.wire.keys import (
     INGEST,
     SUMMARY,
 )
+from ..core.wire.tables import Arrivals, Requests
+from .batch import Batch
 from .device.device_log import describe, write
-from .scale import with_scale
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
-Handler = Callable[[Sequence[Message], Sequence[Context]], MutableSequence[Message]]
+Handler = Callable[[Batch], Iterable[Message]]
 
 
 def _at(place: str) -> Handler:
     """Return a handler that is imported when needed: on a device every message is a process."""
 
-    def handle(
-        messages: Sequence[Message], contexts: Sequence[Context]
-    ) -> MutableSequence[Message]:
+    def handle(batch: Batch) -> Iterable[Message]:
         module, name = place.split(":")
-        handler: Handler = getattr(import_module(module), name)
-        return handler(messages, contexts)
+        handler: Handler = getattr(import_module(f"forager.client_app.handlers.{module}"), name)
+        return handler(batch)
 
     return handle
 
 
 HANDLERS: dict[str, Handler] = {
-    "train": _at("forager.client_app.handlers.training:train_clients"),
-    "evaluate": _at("forager.client_app.handlers.training:evaluate_clients"),
-    IDENTIFY: _at("forager.client_app.identity:identify_clients"),
-    SUMMARY: _at("forager.client_app.handlers.summaries:summarise_clients"),
-    ASK_LOSSES: _at("forager.client_app.handlers.probes:answer_losses"),
-    ASK_UPDATE: _at("forager.client_app.handlers.probes:answer_updates"),
-    ASK_SUPPORT: _at("forager.client_app.hooks.supports:answer_supports"),
-    INGEST: _at("forager.client_app.hooks.streams:ingest_clients"),
-    ASK_MOMENTS: _at("forager.client_app.handlers.moments:answer_moments"),
+    "train": _at("training:train_clients"),
+    "evaluate": _at("evaluation:evaluate_clients"),
+    IDENTIFY: _at("identity:identify_clients"),
+    SUMMARY: _at("summaries:summarise_clients"),
+    ASK_LOSSES: _at("losses:answer_losses"),
+    ASK_UPDATE: _at("updates:answer_updates"),
+    ASK_SUPPORT: _at("supports:answer_supports"),
+    INGEST: _at("ingest:ingest_clients"),
+    ASK_MOMENTS: _at("moments:answer_moments"),
 }
 
 
-def answer(
-    kind: str, messages: Sequence[Message], contexts: Sequence[Context]
-) -> MutableSequence[Message]:
-    """Answer every message of one kind; a client that fails answers with an error.
+def answer(requests: Requests, contexts: Sequence[Context]) -> Arrivals:
+    """Answer messages of one kind; a client that fails answers with an error.
 
     A handler that returned nothing would block its SuperNode forever. Where the work on several
     clients fails as a whole, they are tried one by one, so that only the faulty ones fail.
     """
+    batch = Batch(requests, contexts)
     try:
-        return HANDLERS[kind](messages, with_scale(messages, contexts))
+        return Arrivals.of(HANDLERS[requests.kind](batch))
     except Exception as error:
-        if len(messages) > 1:
-            return [
-                reply
-                for message, context in zip(messages, contexts, strict=True)
-                for reply in answer(kind, [message], [context])
-            ]
-        reason = f"{type(error).__name__}: {error}{_advice(error)}"
-        _warn_once(f"{kind} failed: {reason}")
-        return [Message(Error(_RAISED, reason), reply_to=messages[0])]
+        if len(requests) == 1:
+            reason = f"{type(error).__name__}: {error}{_advice(error)}"
+            _warn_once(f"{requests.kind} failed: {reason}")
+            return Arrivals([], [Message(Error(_RAISED, reason), reply_to=requests[0])])
+    finally:
+        batch.abandon()
+    apart = [answer(requests.select([row]), [contexts[row]]) for row in range(len(requests))]
+    return Arrivals(
+        [table for each in apart for table in each.tables],
+        [error for each in apart for error in each.errors],
+    )
+
+
+def answer_one(message: Message, context: Context) -> Message:
+    """Answer one message."""
+    requests = Requests.of([message])
+    assert requests is not None
+    (reply,) = answer(requests, [context])
+    return reply
 
 
 def _advice(error: Exception) -> str:
@@ -112,10 +120,10 @@ def _reply(kind: str, message: Message, context: Context) -> Message:
     if kind != IDENTIFY and {"state-dir", "resident-seconds"} & context.node_config.keys():
         from .device import resident
 
-        reply = resident.ask(kind, message, context) if resident.idle_seconds(context) else None
+        reply = resident.ask(message, context) if resident.idle_seconds(context) else None
         if reply is not None:
             return reply
-    return answer(kind, [message], [context])[0]
+    return answer_one(message, context)
 
 
 app = ClientApp()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context
 
-from ..core.wire.keys import CLIENT, CLIENT_KEY, NOTE, TAGS, VERSIONS
-from ..core.wire.records import filled
-from ..core.wire.tags import read_tags
-from ..core.wire.versions import versions
-from .virtual_clients import VirtualClients
+from .clients import Clients
 
 if TYPE_CHECKING:
-    from ..core.config import RunConfig
     from ..core.tasks import ClientData, Task
 
 
@@ -30,25 +25,9 @@ def client_key(context: Context) -> str:
 
 def client_keys(contexts: Sequence[Context]) -> list[str]:
     """Return the names of several clients."""
-    if isinstance(contexts, VirtualClients):
-        return [str(number) for number in contexts.numbers]
+    if isinstance(contexts, Clients):
+        return list(map(str, contexts.numbers))
     return [client_key(context) for context in contexts]
-
-
-def client_config(context: Context) -> RunConfig:
-    """Return the typed run config, with the node's own device; parsed once per process."""
-    from ..core.config import read_config  # what a worker answers does not need it here
-
-    device = context.node_config.get("device")
-    own = {} if device is None else {"device": str(device)}
-    return read_config({**context.run_config, **own} if own else context.run_config)
-
-
-def client_task(context: Context) -> Task:
-    """Return the task of the run; loaded once per process."""
-    from ..core.tasks import load_task  # with torch, which not every message needs
-
-    return load_task(client_config(context).task_spec())
 
 
 def client_data(context: Context, task: Task) -> ClientData:
@@ -62,31 +41,3 @@ def client_data(context: Context, task: Task) -> ClientData:
         "node config: give partition-id and num-partitions, or data-path with this device's data; "
         f"found {sorted(config) or 'nothing'}"
     )
-
-
-def reply_header(context: Context, note: str = "") -> dict[str, Any]:
-    """Return the beginnings of a reply: who answers, and a note if there is one."""
-    said = {CLIENT_KEY: client_key(context)} | ({NOTE: note} if note else {})
-    return {CLIENT: filled(ConfigRecord, said)}
-
-
-def identify_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Say who each client is, which versions it runs, and which tags its node has."""
-    return [
-        Message(RecordDict({CLIENT: filled(ConfigRecord, introduction(context))}), reply_to=message)
-        for message, context in zip(messages, contexts, strict=True)
-    ]
-
-
-def introduction(context: Context) -> dict[str, Any]:
-    """Return what a client says when it is asked who it is.
-
-    Tags that cannot be read are reported instead of used: the device is sound otherwise.
-    """
-    said: dict[str, Any] = {CLIENT_KEY: client_key(context), VERSIONS: versions(), TAGS: []}
-    text = str(context.node_config.get("tags", ""))
-    try:
-        said[TAGS] = read_tags(text)
-    except ValueError as error:
-        said[NOTE] = f"node config: tags = {text!r}: {error}"
-    return said

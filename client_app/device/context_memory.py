@@ -1,4 +1,8 @@
-"""What clients without a ``state-dir`` keep, in Flower's context."""
+"""What clients without a ``state-dir`` keep, in Flower's context.
+
+That is serialised with the SuperNode's state. Virtual clients keep the same trees in memory, by
+reference.
+"""
 
 import json
 from typing import Any
@@ -9,6 +13,7 @@ from numpy.typing import NDArray
 from ...core.storage import tree
 from ...core.wire.arrays import to_record
 from ...core.wire.records import record_at
+from ..clients import VirtualContext
 from .sample_store import SampleStore
 
 _NAMES = ("forager-run", "forager-samples")
@@ -24,6 +29,9 @@ def remember(context: Context, name: str, content: tree.Tree) -> None:
     >>> recall(context, RUN), recall(context, SAMPLES)
     ({'round': 7}, {})
     """
+    if isinstance(context, VirtualContext):
+        context.keep(name, content)
+        return
     arrays: dict[str, NDArray[Any]] = {}
     layout = tree.flatten(content, arrays)
     context.state[name] = to_record({key: array.copy() for key, array in arrays.items()})
@@ -32,6 +40,8 @@ def remember(context: Context, name: str, content: tree.Tree) -> None:
 
 def recall(context: Context, name: str) -> tree.Tree:
     """Return the tree of a name; an empty one if there is none."""
+    if isinstance(context, VirtualContext):
+        return context.memory.get(name, {})
     record = record_at(context.state, name, ArrayRecord)
     layout = record_at(context.state, f"{name}-layout", ConfigRecord)
     if record is None or layout is None:

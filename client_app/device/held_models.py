@@ -8,27 +8,26 @@ It is a cache: a client that has lost it says so and is sent the whole model. It
 context, not in the client's own state: it need not outlive the SuperNode.
 """
 
-import copy
 import logging
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from numpy.typing import NDArray
 
 from ...core.wire.arrays import flat_change, from_record, to_record
 from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, tag_of
-from ...core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
-from ...core.wire.records import attach, entries, filled, record_at, replies_to
+from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
+from ...core.wire.records import entries, record_at
 from ...core.wire.subsets import MalformedUpdate
-from ...core.wire.tables import Requests
-from ..identity import reply_header
+from ...core.wire.tables import Arrivals
+from ..batch import Batch
+from ..clients import VirtualContext
 
 _log = logging.getLogger("forager")
-
-Handler = Callable[[Sequence[Message], Sequence[Context]], MutableSequence[Message]]
 
 _MODEL, _NAME = "held-model", "held-model-tag"
 
@@ -42,28 +41,32 @@ class HeldModel:
     before: ArrayRecord | None = field(default=None, compare=False)
 
     @cached_property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The model."""
+        return from_record(self.record)
+
+    @cached_property
     def difference(self) -> NDArray[np.float32] | None:
         """What has changed, if the model came as a change."""
-        if self.before is None:
-            return None
-        return flat_change(from_record(self.before), from_record(self.record))
+        return None if self.before is None else flat_change(from_record(self.before), self.arrays)
 
 
-def received_models(
-    messages: Sequence[Message], contexts: Sequence[Context]
-) -> list[HeldModel | None]:
+def received_models(batch: Batch) -> list[HeldModel | None]:
     """Return the model that each message is about; None if it builds on one that is not held."""
-    # Clients of one process share most changes: each is applied once.
-    done: dict[tuple[str, ...], HeldModel | None] = {}
+    # Clients of one process share most models and changes: each is looked at once.
+    done: dict[tuple[object, ...], HeldModel | None] = {}
     models: list[HeldModel | None] = []
-    for message, context in zip(messages, contexts, strict=True):
-        asked = _config(message)
+    columns = batch.requests.column(CONFIG), batch.requests.column(ARRAYS)
+    for row, (config, whole) in enumerate(zip(*columns, strict=True)):
+        asked = {} if config is None else entries(config)
         tag, base = str(asked.get(TAG, "")), str(asked.get(BASE, ""))
-        whole = record_at(message.content, ARRAYS, ArrayRecord)
-        held = _held(context) if whole is None else None
         if whole is not None:
-            models.append(HeldModel(tag, whole))
-        elif held is None or held.tag != (base or tag):
+            if (tag, id(whole)) not in done:
+                done[tag, id(whole)] = HeldModel(tag, whole)
+            models.append(done[tag, id(whole)])
+            continue
+        held = _held(batch.contexts[row])
+        if held is None or held.tag != (base or tag):
             models.append(None)
         elif not base:
             models.append(held)
@@ -77,7 +80,7 @@ def received_models(
 def _changed(held: HeldModel, tag: str, change: object) -> HeldModel | None:
     """Return the model that a change makes of the held one; None if it is not the one meant."""
     try:
-        arrays = apply_change(from_record(held.record), change)
+        arrays = apply_change(held.arrays, change)
     except MalformedUpdate as error:
         _log.warning("a change of the model that cannot be read: %s", error)
         return None
@@ -89,18 +92,24 @@ def _changed(held: HeldModel, tag: str, change: object) -> HeldModel | None:
 
 def hold(model: HeldModel, context: Context) -> None:
     """Keep a model for the next message, if the server gave it a name."""
-    if model.tag:
-        context.state[_MODEL] = model.record
-        context.state[_NAME] = ConfigRecord({TAG: model.tag})
+    if not model.tag:
+        return
+    if isinstance(context, VirtualContext):
+        context.memory[_MODEL] = model  # a checkpoint does not ask for it
+        return
+    context.state[_MODEL] = model.record
+    context.state[_NAME] = ConfigRecord({TAG: model.tag})
 
 
 def _held(context: Context) -> HeldModel | None:
+    if isinstance(context, VirtualContext):
+        return context.memory.get(_MODEL)
     record = record_at(context.state, _MODEL, ArrayRecord)
     name = record_at(context.state, _NAME, ConfigRecord)
     return None if record is None or name is None else HeldModel(str(name[TAG]), record)
 
 
-def with_held_models(handle: Handler) -> Handler:
+def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[Batch], Arrivals]:
     """Return a handler for messages that may name a model, to be kept or in place of carrying it.
 
     Clients that do not hold what is needed say so, and are sent the message again with the model in
@@ -108,49 +117,30 @@ def with_held_models(handle: Handler) -> Handler:
     """
 
     @wraps(handle)
-    def handle_all(
-        messages: Sequence[Message], contexts: Sequence[Context]
-    ) -> MutableSequence[Message]:
-        if not _any_names_a_model(messages):
-            return handle(messages, contexts)
-        models = received_models(messages, contexts)
-        known = [(m, c, h) for m, c, h in zip(messages, contexts, models, strict=True) if h]
-        done: MutableSequence[Message] = []
-        if known:
-            asked, able, held = zip(*known, strict=True)
-            done = handle([_with(m, h) for m, h in zip(asked, held, strict=True)], able)
-            for model, context in zip(held, able, strict=True):
-                hold(model, context)
-        replies = iter(done)
-        return [
-            _lacking(message, context) if model is None else next(replies)
-            for message, model, context in zip(messages, models, contexts, strict=True)
-        ]
+    def handle_all(batch: Batch) -> Arrivals:
+        if not _names_models(batch):
+            return Arrivals.of(handle(batch))
+        models = received_models(batch)
+        able = [row for row, model in enumerate(models) if model is not None]
+        lacking = [row for row, model in enumerate(models) if model is None]
+        done = Arrivals([], [])
+        if able:
+            some = batch.select(able) if lacking else batch
+            known = [model for model in models if model is not None]
+            some.models = [model.arrays for model in known]
+            done = Arrivals.of(handle(some))
+            for row, model in zip(able, known, strict=True):
+                hold(model, batch.contexts[row])
+        if lacking:
+            none = {NUM_EXAMPLES: [1] * len(lacking), LACKS_BASE: [1] * len(lacking)}
+            done.tables.append(batch.select(lacking).replies(none))
+        return done
 
     return handle_all
 
 
-def _any_names_a_model(messages: Sequence[Message]) -> bool:
-    shared = isinstance(messages, Requests) and CONFIG not in messages.own
-    asked = [messages.message] if shared else messages
-    return any(TAG in _config(message) for message in asked)
-
-
-def _config(message: Message) -> dict[str, object]:
-    record = record_at(message.content, CONFIG, ConfigRecord)
-    return {} if record is None else entries(record)
-
-
-def _with(message: Message, model: HeldModel) -> Message:
-    """Return a message with its model in it."""
-    if ARRAYS in entries(message.content):
-        return message
-    whole = copy.copy(message)  # what was sent stays as it is
-    attach(whole, ARRAYS, model.record)
-    return whole
-
-
-def _lacking(message: Message, context: Context) -> Message:
-    metrics = filled(MetricRecord, {NUM_EXAMPLES: 1, LACKS_BASE: 1})
-    content = filled(RecordDict, reply_header(context) | {METRICS: metrics})
-    return replies_to([message], [content])[0]
+def _names_models(batch: Batch) -> bool:
+    if CONFIG not in batch.requests.own:
+        return TAG in batch.told
+    configs = batch.requests.own[CONFIG]
+    return any(config is not None and TAG in entries(config) for config in configs)

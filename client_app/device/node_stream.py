@@ -16,8 +16,7 @@ from ...core.tasks.errors import TaskError, invalid
 from ...core.tasks.streams.arrivals import Stream
 from ...core.tasks.streams.read_files import AfterReading
 from ...core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
-from ..request import ClientRequest, training_data
-from .packing import Packing
+from ..batch import ClientRow
 
 _SETTLE = 2.0  # seconds
 _NEEDS = {  # what a key needs to have an effect
@@ -38,27 +37,28 @@ class Room:
     size: int
 
 
-def room_of(request: ClientRequest) -> Room:
+def room_of(row: ClientRow) -> Room:
     """Return what a device can store: as its node config says, else as the run does."""
-    node, run = request.context.node_config, request.config[StreamSettings]
+    node, run = row.context.node_config, row.config[StreamSettings]
     size = _whole(node, "stream-capacity-bytes", run.capacity_bytes, least=0)
-    one = 4 * math.prod(Packing.of(request.task).shape)
+    one = 4 * math.prod(row.side.packing.shape)
     if 0 < size < one:
         raise _refused("stream-capacity-bytes", size, f"at least {one}, the bytes of one sample")
     return Room(_whole(node, "stream-capacity", run.capacity, least=1), size)
 
 
-def open_stream(request: ClientRequest) -> Stream:
+def open_stream(row: ClientRow) -> Stream:
     """Return a folder that fills, the user's own source, or the client's data replayed."""
-    node, task, config = request.context.node_config, request.task, request.config
+    node, side, config = row.context.node_config, row.side, row.config
     _check_keys(node)
     if "data-path" in node:  # a device without the server's data knows a sample's shape by it
-        task.device_data(str(node["data-path"]))
-    shape, classes, packing = task.input_shape, task.num_classes, Packing.of(task)
+        side.holdings([row.context])
+    classes, packing = side.num_classes, side.packing
+    shape = packing.input_shape
     if not packing.plain and ("stream-path" in node or "stream-source" in node):
         raise TaskError(
             f"node config: a folder or source gives samples with a class each, and task "
-            f"{config.task!r} is {task.problem.kind}; give data-path alone"
+            f"{config.task!r} is {side.problem.kind}; give data-path alone"
         )
     limit = _whole(node, "stream-limit", LIMIT, least=1)
     if "stream-path" in node:
@@ -75,15 +75,17 @@ def open_stream(request: ClientRequest) -> Stream:
     if "stream-source" in node:
         speed = _number(node, "stream-velocity", 0.0)
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
-    settings, data = config[StreamSettings], training_data(request.context, task.unscaled())
+    settings, data = config[StreamSettings], side.unscaled(row.context).train
+    if not len(data):
+        raise ValueError(f"client {row.key!r} has no training data")
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
     x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(
         packing.pack(x, y),
-        task.problem.strata(y),
+        side.problem.strata(y),
         speed,
         seed=config.seed,
-        partition_id=batch_seed(config.seed, request.key, 0) % 2**31,
+        partition_id=batch_seed(config.seed, row.key, 0) % 2**31,
         drift=settings.drift,
         burst=settings.burst,
     )

@@ -56,11 +56,10 @@ def idle_seconds(context: Context) -> int:
     return wanted if sys.platform == "linux" and hasattr(os, "pidfd_open") else 0
 
 
-def ask(kind: str, message: Message, context: Context) -> Message | None:
+def ask(message: Message, context: Context) -> Message | None:
     """Return the worker's answer; None if there is no worker, and nothing was done."""
     version = _version(context)
-    request = [version.encode(), kind.encode(), message_to_bytes(message)]
-    request.append(context_to_bytes(context))
+    request = [version.encode(), message_to_bytes(message), context_to_bytes(context)]
     for _ in range(2):
         connection = _connect(context) or _start(context, version)
         if connection is None:

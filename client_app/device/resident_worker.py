@@ -15,7 +15,7 @@ from ...core.wire.flower_private import (
     message_from_bytes,
     message_to_bytes,
 )
-from ..app import answer
+from ..app import answer_one
 from ..handlers import training  # noqa: F401  (with torch, before anybody waits for it)
 from .local_socket import address, connected
 from .resident import ACCEPTED
@@ -73,12 +73,12 @@ class Worker:
     def _serve_one(self, connection: Connection) -> bool:
         """Answer one message; False if it is from another version."""
         try:
-            version, kind, message, context = (connection.recv_bytes() for _ in range(4))
+            version, message, context = (connection.recv_bytes() for _ in range(3))
             if version.decode() != self.version:
                 return False
             connection.send_bytes(ACCEPTED)
             done = self._end_if_nobody_waits(connection)
-            parts = _answered(kind.decode(), message, context)
+            parts = _answered(message, context)
             done.set()
             for part in parts:
                 connection.send_bytes(part)
@@ -102,11 +102,11 @@ class Worker:
         return done
 
 
-def _answered(kind: str, message: bytes, context: bytes) -> tuple[bytes, bytes]:
+def _answered(message: bytes, context: bytes) -> tuple[bytes, bytes]:
     asked = message_from_bytes(message)
     known = context_from_bytes(context)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = known.run_id, known.node_id, 1
-    (reply,) = answer(kind, [asked], [known])
+    reply = answer_one(asked, known)
     return message_to_bytes(reply), context_to_bytes(known)
 
 

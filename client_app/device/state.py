@@ -72,7 +72,7 @@ class ClientState(MutableMapping[str, Any]):
         self._training = training
         kept = self._load(run, server_round)
         self.run = str(kept.get("run", context.run_id)) if run is None else run
-        self._sections: dict[str, Any] = kept.get("sections", {})
+        self._sections: dict[str, Any] = dict(kept.get("sections", {}))
         self._known = bool(kept)
         now = server_round or 0
         self._round = max(int(kept.get("round", 0)), now)

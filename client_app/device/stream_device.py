@@ -12,33 +12,30 @@ belong to the run.
 
 import json
 import zlib
-from typing import Any
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.learning.batches import batch_seed
-from ...core.learning.model_arrays import load_arrays
-from ...core.learning.sample_values import Looked, valuation
+from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ode import Ode, ode_settings
 from ...core.tasks import Split
 from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
-from ...core.wire.arrays import from_record
 from ...core.wire.keys import ESTIMATE, PLAN
-from ...core.wire.records import entries, record_at
+from ...core.wire.records import filled
 from ...selectors.stream_selectors.base import Batch, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...selectors.stream_selectors.ode_selector import OdeSelector
-from ..handlers.training import trainer_of
-from ..request import Arrays, ClientRequest
+from ..batch import Arrays, ClientRow
 from .committed_store import CommittedStore
 from .context_memory import ContextStore
 from .node_stream import open_stream, room_of
-from .packing import Packing
 from .sample_store import DiskStore, SampleStore
 from .state import state_path
 
@@ -47,16 +44,31 @@ _HEAD_START = 50  # samples that arrived before the run began, where data are re
 _BOUNDLESS = 2**62
 
 
-class StreamDevice:
-    """The stream, the store and the rule of one client, as it was left at the last contact."""
+class Look(NamedTuple):
+    """Samples that a device looks at, with the model and in the direction that it has."""
 
-    def __init__(self, request: ClientRequest) -> None:
-        self.request = request
-        self.config = request.config
-        self.stream = open_stream(request)
-        self.packing = Packing.of(request.task)  # what is stored of a sample
-        self.room = room_of(request)
-        self.store = request.open_store(self._open_store)
+    data: Split
+    model: Arrays
+    direction: NDArray[np.float32] | None
+
+
+Looks = Generator[Look, Looked, None]  # what a device does until it has to look at samples
+
+
+class StreamDevice:
+    """The stream, the store and the rule of one client, as it was left at the last contact.
+
+    Where it has to look at samples it says so, so that many devices can look together: see
+    :func:`client_app.hooks.streams.look_together`.
+    """
+
+    def __init__(self, row: ClientRow) -> None:
+        self.row = row
+        self.config = row.config
+        self.stream = open_stream(row)
+        self.packing = row.side.packing  # what is stored of a sample
+        self.room = room_of(row)
+        self.store = row.open_store(self._open_store)
         self.rule = self._open_rule()
         self.arrived = self.stored_anew = 0
         self.unseen = 0  # arrived samples that no model has looked at
@@ -68,7 +80,7 @@ class StreamDevice:
         self.class_weights: list[float] = []
         self.model: Arrays = {}
         self.estimate: NDArray[np.float32] | None = None
-        guidance: dict[str, Any] = request.state.get(_GUIDANCE, {})
+        guidance: dict[str, Any] = row.state.get(_GUIDANCE, {})
         # A run may be resumed with data or settings for which the old guidance is useless.
         usable = guidance.get("made-for") == [self._made_for, self.config[Ode].layers]
         self.new_to_run = not usable or (self.looks and not guidance["model"])
@@ -80,8 +92,8 @@ class StreamDevice:
     @property
     def _made_for(self) -> str:
         """What the stored samples are of use for, as JSON."""
-        task, stream = self.request.task, self.stream
-        what: list[object] = [self.config.task, self.packing.shape, task.num_classes]
+        stream, classes = self.stream, self.row.side.num_classes
+        what: list[object] = [self.config.task, self.packing.shape, classes]
         if isinstance(stream, PartitionStream):  # a sample's key is its place among these
             what += [len(stream.y), zlib.crc32(stream.y.tobytes())]
         return json.dumps(what)
@@ -89,7 +101,7 @@ class StreamDevice:
     @property
     def _made_by(self) -> list[str]:
         """What the memo depends on: the rule, and where samples come from."""
-        node = self.request.context.node_config
+        node = self.row.context.node_config
         source = node.get("stream-path") or node.get("stream-source") or ""
         return [self.config.data_selector, str(source)]
 
@@ -107,7 +119,7 @@ class StreamDevice:
 
     def _open_rule(self) -> StreamSelector:
         places = self.store.places(np.empty(self.packing.shape, dtype=np.float32))
-        seed = batch_seed(self.config.seed, self.request.key, 1) % 2**32
+        seed = batch_seed(self.config.seed, self.row.key, 1) % 2**32
         core = methods("data-selector")[self.config.data_selector].core
         rule: StreamSelector = load(core)(places, seed)
         return rule
@@ -116,9 +128,9 @@ class StreamDevice:
         unlimited = self.config.data_selector == "unlimited"
         capacity = _BOUNDLESS if unlimited else self.room.samples
         size = 0 if unlimited else self.room.size
-        files = state_path(self.request.context)
+        files = state_path(self.row.context)
         if files is None:
-            return ContextStore(self.request.context, self._made_for, capacity, size)
+            return ContextStore(self.row.context, self._made_for, capacity, size)
         path = files.with_suffix(".samples")
         if isinstance(self.stream, FolderStream):
             return CommittedStore(path, self._made_for, capacity, size, self.stream.release)
@@ -139,55 +151,74 @@ class StreamDevice:
         self.model = dict(guidance["model"])
         self.estimate = guidance["estimate"]
 
-    def live_until(self, server_round: int) -> None:
-        """Look at what arrived up to a round, and keep or drop it."""
-        if self.first_contact:
-            self._adopt()
-            if isinstance(self.stream, PartitionStream):
-                self._begin_before(self.stream)
-            self.first_contact = False
-        self._decide_on(self.stream.arrivals(server_round))
+    def meet(self) -> Looks:
+        """Catch up with the stream, and take in what a message to train brings."""
+        if self.new_to_run:
+            yield from self._take_in()
+            yield from self._catch_up()
+        yield from self.live()
+        yield from self._take_in()
+        self.save()
 
-    def foresee(self, server_round: int) -> bool:
+    def live(self) -> Looks:
+        """Look at what arrived up to now, and keep or drop it."""
+        if self.first_contact:
+            yield from self._adopt()
+            if isinstance(self.stream, PartitionStream):
+                yield from self._begin_before(self.stream)
+            self.first_contact = False
+        yield from self._decide_on(self.stream.arrivals(self.row.round))
+
+    def pass_time(self) -> Looks:
+        """Catch up with the stream without being sent a model, if that can be."""
+        if self.model or not self.looks:
+            yield from self.live()
+        elif not (yield from self._foresee()):
+            return
+        self.save()
+        self.row.close()
+
+    def _foresee(self) -> Generator[Look, Looked, bool]:
         """Learn how fast labels come without a model; return whether there is more to save.
 
         The files of a folder are counted and stay for later. A user's own source may give a
         sample only once: what comes at the first contact is kept at random, as while there is no
         estimate.
         """
-        known = self.stream.label_velocity(self.request.task.num_classes).any()
+        known = self.stream.label_velocity(self.row.side.num_classes).any()
         if isinstance(self.stream, FolderStream):
-            self.stream.survey(server_round)
+            self.stream.survey(self.row.round)
         elif isinstance(self.stream, OwnStream) and self.rule.needs == "value" and not known:
-            self.live_until(server_round)
-            self.save()
+            yield from self.live()
             return True
         return False
 
-    def catch_up(self) -> None:
+    def _catch_up(self) -> Looks:
         """Put what was kept at random, a fair sample, into the running gradient (eq. 7)."""
         if self.unseen and self.sees and len(self.store) and self.rule.needs == "value":
-            gradient = self._look(*self.store.read()).mean_gradient
+            gradient = (yield self._look(*self.store.read())).mean_gradient
             if np.isfinite(gradient).all():
                 self.running.update(gradient, self.unseen)
         self.unseen = 0
 
-    def _adopt(self) -> None:
+    def _adopt(self) -> Looks:
         """Let the rule decide on what another one has stored."""
         if len(self.store):
             keys, (x, y) = self.store.keys, self.store.read()
-            known = self._valued(keys, y, self._look(x, y)) if self.sees else Batch(keys, y)
+            known = Batch(keys, y)
+            if self.sees:
+                known = self._valued(keys, y, (yield self._look(x, y)))
             self.rule.offer(known)
         self.store.retain(self.rule.kept)
 
-    def _begin_before(self, stream: PartitionStream) -> None:
+    def _begin_before(self, stream: PartitionStream) -> Looks:
         """Let a stream that is played from data begin some samples ago."""
         if stream.velocity > 0:
             rounds = int(np.ceil(_HEAD_START / stream.velocity))
-            self._decide_on(stream.arrivals(rounds))
+            yield from self._decide_on(stream.arrivals(rounds))
             stream.arrivals(0)  # from here on it is the run that counts rounds
 
-    def _decide_on(self, arrived: Arrivals) -> None:
+    def _decide_on(self, arrived: Arrivals) -> Looks:
         self.arrived += len(arrived.y)
         if not len(arrived.y):
             return
@@ -195,7 +226,7 @@ class StreamDevice:
         if self.looks and not self.sees:
             self.unseen += len(arrived.y)
         if self.sees:
-            looked = self._look(arrived.x, arrived.y)
+            looked = yield self._look(arrived.x, arrived.y)
             batch = self._valued(arrived.keys, arrived.y, looked)
             if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
                 self.running.update(looked.mean_gradient, len(arrived.y))
@@ -207,14 +238,10 @@ class StreamDevice:
         else:  # there is no room: what is stored stays
             self.rule.load_state_dict(before)
 
-    def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Looked:
-        """Look at samples with the model and the estimate that the device has."""
-        trainer = trainer_of(self.config)
-        load_arrays(trainer.model, self.model)
+    def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Look:
+        """Return a look at samples with the model and the estimate that the device has."""
         direction = self.estimate if self.rule.needs == "value" else None
-        data = self.packing.unpack(x, y)
-        look = valuation(trainer.model, self.config, trainer.problem).look
-        return look(data.x, data.y, direction)
+        return Look(self.packing.unpack(x, y), self.model, direction)
 
     def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
         """Return samples with what the rule must know of them."""
@@ -223,39 +250,33 @@ class StreamDevice:
             values = values / np.maximum(looked.norms, 1e-12)
         return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
 
-    def take_in(self, model: Arrays | None = None) -> None:
+    def _take_in(self) -> Looks:
         """Follow the plan, the estimate and the model that came with the message."""
-        content = self.request.message.content
-        plan = record_at(content, PLAN, ConfigRecord)
-        if plan is not None and isinstance(self.rule, OdeSelector):
-            told = entries(plan)
+        told = self.row.sent(PLAN)
+        if told is not None and isinstance(self.rule, OdeSelector):
             quota = told.get("quota")  # a client whose labels are not known yet has none
             self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
             if not self.first_contact:  # else the rule has not seen yet what is stored
                 self.store.retain(self.rule.kept)
             self.class_weights = list(told["class-weights"])
-        estimate = record_at(content, ESTIMATE, ArrayRecord)
+        estimate = self.row.arrays(ESTIMATE)
         if estimate is not None:
-            self.estimate = from_record(estimate)["estimate"]
-        if model is not None:
-            self.model = model
-            self._revalue()
-
-    def _revalue(self) -> None:
-        """Value what is stored by the new model and estimate."""
+            self.estimate = estimate["estimate"]
+        self.model = self.row.model
+        # Value what is stored by the new model and estimate
         unvalued = self.rule.needs == "value" and self.estimate is None
         if self.looks and not unvalued and len(self.rule):
             keys = self.rule.kept
             x, y = self.store.read(keys)
-            self.rule.revalue(self._valued(keys, y, self._look(x, y)))
+            self.rule.revalue(self._valued(keys, y, (yield self._look(x, y))))
 
-    def gradient(self) -> NDArray[Any]:
+    def gradient(self) -> Generator[Look, Looked, NDArray[Any]]:
         """Return what the server gets for its estimate; a plain 0 if there is nothing to send.
 
         That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
         """
         if self.config[Ode].estimator == "stored":
-            return self._look(*self.store.read()).mean_gradient
+            return (yield self._look(*self.store.read())).mean_gradient
         return self.running.report()
 
     def samples(self) -> tuple[Split, NDArray[np.float32] | None]:
@@ -274,12 +295,12 @@ class StreamDevice:
         ode = ode_settings(self.config)
         if self.class_weights and (ode is None or ode.client_weights == "stored"):
             return float(len(data) if weights is None else weights.sum())
-        speed = float(self.stream.label_velocity(self.request.task.num_classes).sum())
+        speed = float(self.stream.label_velocity(self.row.side.num_classes).sum())
         return speed or float(len(data))
 
-    def report(self) -> dict[str, ConfigRecord]:
-        """Return what is reported to the server: how fast labels come, how much room there is."""
-        classes = self.request.task.num_classes
+    def report(self) -> None:
+        """Tell the server how fast labels come, and how much room there is."""
+        classes = self.row.side.num_classes
         told = {
             "capacity": min(self.rule.capacity, self.room.samples),
             "velocity": self.stream.label_velocity(classes).tolist(),
@@ -287,10 +308,10 @@ class StreamDevice:
             "arrived": self.arrived,
             "kept": self.stored_anew,
         }
-        return {PLAN: ConfigRecord(told)}
+        self.row.reply(PLAN, filled(ConfigRecord, told))
 
     def save(self) -> None:
-        """Save everything for the next contact; it takes effect once the request is closed."""
+        """Save everything for the next contact; it takes effect once the row is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),
@@ -299,7 +320,7 @@ class StreamDevice:
             "stored-anew": self.stored_anew,
             "unseen": self.unseen,
         }
-        self.request.state[_GUIDANCE] = {
+        self.row.state[_GUIDANCE] = {
             "made-for": [self._made_for, self.config[Ode].layers],
             "running": self.running.state_dict(),
             "class-weights": self.class_weights,

@@ -1,31 +1,28 @@
 """Handler of ``query.moments``: number of samples, and mean and spread of their inputs."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from flwr.app import Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from ...core.tasks import Samples
 from ...core.tasks.scaling import check_inputs
-from ...core.wire.keys import MEAN, METRICS, NUM_EXAMPLES, SPREAD
-from ...core.wire.records import filled, replies_to
-from ..identity import client_task, reply_header
-from ..request import training_data
+from ...core.wire.keys import MEAN, NUM_EXAMPLES, SPREAD
+from ...core.wire.tables import Replies
+from ..batch import Batch
 
 _BATCH = 1024
 
 
-def answer_moments(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+def answer_moments(batch: Batch) -> Replies:
     """Report the moments of each client's training data."""
-    return replies_to(messages, [_answer(context) for context in contexts])
-
-
-def _answer(context: Context) -> RecordDict:
-    count, mean, spread = moments(training_data(context, client_task(context)))
-    found = {NUM_EXAMPLES: count, MEAN: mean.tolist(), SPREAD: spread.tolist()}
-    return filled(RecordDict, reply_header(context) | {METRICS: filled(MetricRecord, found)})
+    counts, means, spreads = zip(*map(moments, batch.data), strict=True)
+    return batch.replies(
+        {
+            NUM_EXAMPLES: list(counts),
+            MEAN: [mean.tolist() for mean in means],
+            SPREAD: [spread.tolist() for spread in spreads],
+        }
+    )
 
 
 def moments(data: Samples) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:

@@ -8,126 +8,71 @@
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
-from flwr.app import Context, Message, MetricRecord, RecordDict
 
-from ...core.config import RunConfig
-from ...core.learning.evaluation import mean_loss
+from ...core.learning.evaluation import mean_losses
+from ...core.learning.job import Outcomes
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import summary_settings
-from ...core.methods.selector import Summary
-from ...core.tasks import Task, load_task
-from ...core.wire.arrays import flat_change, from_record
 from ...core.wire.changes import LACKS_BASE
-from ...core.wire.keys import HISTOGRAM, LOSS, METRICS, NUM_EXAMPLES, REFERENCE, SIMILARITY, WANTS
-from ...core.wire.records import filled, replies_to
-from ...selectors.similarities.power_norm import Reference
+from ...core.wire.keys import HISTOGRAM, LOSS, NUM_EXAMPLES, SIMILARITY, WANTS
+from ...core.wire.tables import Replies
+from ..batch import Batch
 from ..device.held_models import HeldModel, hold, received_models
-from ..hooks.similarity import as_reference, similarity
-from ..identity import client_config, client_data, reply_header
-from ..request import ClientRequest, client_requests, hooks_of, message_config
-from .training import prepare, trainer_of
+from ..hooks.similarity import similarities
 
 
-def summarise_clients(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
+def summarise_clients(batch: Batch) -> Replies:
     """Answer what each client is asked; all messages of one call ask the same."""
-    wants = str(message_config(messages[0])[WANTS])
-    config = client_config(contexts[0])
-    task = _task_of(config)
+    wants = str(batch.told[WANTS])
     if wants == HISTOGRAM:
-        values: list[Any] = [_histogram(context, task) for context in contexts]
+        values: list[Any] = _histograms(batch)
     elif wants in (SIMILARITY, LOSS):
-        values = _about_models(messages, contexts, wants, config, task)
+        values = _about_models(batch, wants)
     else:
         raise ValueError(f"{WANTS} = {wants!r}: expected {SIMILARITY}, {LOSS} or {HISTOGRAM}")
-    contents = [
-        _content(context, task, {LACKS_BASE: 1} if value is None else {wants: value})
-        for context, value in zip(contexts, values, strict=True)
-    ]
-    return replies_to(messages, contents)
+    batch.metrics = {NUM_EXAMPLES: [len(held.train) for held in batch.holdings], wants: values}
+    if None in values:
+        batch.metrics[LACKS_BASE] = [1 if value is None else None for value in values]
+    return batch.replies()
 
 
-@lru_cache(maxsize=4)
-def _task_of(config: RunConfig) -> Task:
-    """Return the task of a run; finding out which one it is takes longer than a small client."""
-    return load_task(config.task_spec())
-
-
-def _about_models(
-    messages: Sequence[Message],
-    contexts: Sequence[Context],
-    wants: str,
-    config: RunConfig,
-    task: Task,
-) -> list[float | None]:
+def _about_models(batch: Batch, wants: str) -> list[float | None]:
     """Return what each client finds; None where it lacks the model that its own builds on."""
-    models = received_models(messages, contexts)
-    able = [i for i, model in enumerate(models) if model is not None]
-    clients = client_requests([messages[i] for i in able], [contexts[i] for i in able], task)
-    values: list[float | None] = [None] * len(messages)
+    models = received_models(batch)
+    able = [row for row, model in enumerate(models) if model is not None]
     known = [model for model in models if model is not None]
-    for request, model in zip(clients, known, strict=True):
-        request.arrays = from_record(model.record)
-    found = _losses(clients, config) if wants == LOSS else _similarities(clients, known, config)
-    for request in clients:
-        request.abandon()  # a question changes nothing that the client keeps
-    for i, model, value in zip(able, known, found, strict=True):
-        values[i] = value
-        hold(model, contexts[i])
+    values: list[float | None] = [None] * len(batch)
+    if not able:
+        return values
+    some = batch if len(able) == len(batch) else batch.select(able)
+    some.models = [model.arrays for model in known]
+    # Nothing is closed: a question changes nothing that the client keeps, but the model.
+    found = _losses(some) if wants == LOSS else _similarities(some, known)
+    for row, model, value in zip(able, known, found, strict=True):
+        values[row] = value
+        hold(model, batch.contexts[row])
     return values
 
 
-def _similarities(
-    clients: list[ClientRequest], models: Sequence[HeldModel], config: RunConfig
-) -> list[float]:
-    if not clients:
-        return []
-    hooks = [hook for hook in hooks_of(config) if hook.chooses_data]
-    jobs = [request.job() for request in prepare(clients, hooks)]
+def _similarities(batch: Batch, models: Sequence[HeldModel]) -> list[float]:
+    jobs = batch.prepare(only="chooses_data").jobs()
     # Without what objectives carry (control variates, ...): a proxy is only compared.
-    proxies = trainer_of(config).train(
-        jobs, summary_settings(config, clients[0].round), Plain(config)
-    )
-    changes = [
-        flat_change(job.arrays, proxy.arrays) for job, proxy in zip(jobs, proxies, strict=True)
-    ]
-    return [
-        similarity(message_config(request.message), change, config)
-        if model.difference is None or REFERENCE in message_config(request.message)
-        else float(_last_change(model, config).similarity(change))
-        for request, model, change in zip(clients, models, changes, strict=True)
-    ]
+    settings, plain = summary_settings(batch.config, batch.round), Plain(batch.config)
+    proxies = Outcomes.of(batch.side.trainer.train(jobs, settings, plain))
+    return similarities(batch, proxies.changes(batch.models), models)
 
 
-@lru_cache(maxsize=1)
-def _last_change(model: HeldModel, config: RunConfig) -> Reference:
-    """Return how a model came about, once for all clients of a process that were sent the same."""
-    assert model.difference is not None
-    return as_reference(model.difference, config[Summary])
-
-
-def _losses(clients: list[ClientRequest], config: RunConfig) -> list[float]:
-    prepare(clients, [hook for hook in hooks_of(config) if hook.holds_data])
-    data = [request.data for request in clients]
+def _losses(batch: Batch) -> list[float]:
+    data = batch.prepare(only="holds_data").data
     # After the data: a device knows the model's shape from nothing but its own file.
-    model = trainer_of(config).model
-    return [
-        mean_loss(model, request.arrays, own, request.task.problem)
-        for request, own in zip(clients, data, strict=True)
-    ]
+    return mean_losses(batch.side.trainer.model, batch.models, data, batch.side.problem)
 
 
-def _histogram(context: Context, task: Task) -> list[int]:
-    if "partition-id" not in context.node_config:
+def _histograms(batch: Batch) -> list[list[int]]:
+    if not all(row.simulated for row in batch.rows):
         raise ValueError("a device does not report how many samples of each class it holds")
-    labels = client_data(context, task).true_labels
-    return torch.bincount(labels, minlength=task.num_classes).tolist()
-
-
-def _content(context: Context, task: Task, values: dict[str, Any]) -> RecordDict:
-    examples = len(client_data(context, task).train)
-    metrics = filled(MetricRecord, {NUM_EXAMPLES: examples, **values})
-    return filled(RecordDict, reply_header(context) | {METRICS: metrics})
+    classes = batch.side.num_classes
+    return [torch.bincount(held.true_labels, minlength=classes).tolist() for held in batch.holdings]

@@ -1,35 +1,37 @@
 """A client's coreset: chosen now and then, kept in between, trained on in every round."""
 
 import zlib
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
-from ...core.learning.gradient_rows import rows_and_rivals, sample_rows
+from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_of_all
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import Coreset as CoresetSettings
 from ...core.methods.coreset import CoresetMethod
 from ...core.tasks import Samples, Split
-from ...core.wire.arrays import from_record
 from ...core.wire.keys import CORESET, TARGETS
-from ...core.wire.records import record_at
+from ...core.wire.records import filled
 from ...selectors.data_selectors.agreement import draw, own_means
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
 from ...selectors.data_selectors.doubt import chances
 from ...selectors.data_selectors.trust import label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
-from ..handlers.training import trainer_of
-from ..request import ClientHook, ClientRequest
+from ..batch import Arrays, Batch, ClientRow
+from .base import ClientHook
 
 _KEPT = "coreset"  # section of the client's state
 _FEWEST = 10  # agreement trains on at least one in this many of the budget, trusted or not
+
+Kept = dict[str, Any]
 
 
 class ChosenCoreset(ClientHook):
@@ -53,91 +55,101 @@ class ChosenCoreset(ClientHook):
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
         self.redraws = self.rule == "agreement"
 
-    def before(self, request: ClientRequest) -> None:
-        """Put the coreset, or what stands in for it, in place of the client's data."""
+    def before(self, batch: Batch) -> None:
+        """Put coresets, or what stands in for them, in place of the clients' data."""
         started = perf_counter()
-        kept = _still_valid(request)
-        if self._chooses_now(request, kept):
-            kept = self._new_choice(request, kept)
+        kept = [_still_valid(row) for row in batch.rows]
+        choosing = [row for row in batch.rows if self._chooses_now(row, kept[row.place])]
+        for row, chosen in zip(choosing, self._new_choices(batch, choosing, kept), strict=True):
+            kept[row.place] = chosen
+        seconds = (perf_counter() - started) / len(batch)
+        for row, own in zip(batch.rows, kept, strict=True):
+            self._use(row, own, seconds)
+
+    def _use(self, row: ClientRow, kept: Kept | None, seconds: float) -> None:
+        """Let a client train on what it keeps, or on a random subset."""
         if kept is None:
-            request.state.pop(_KEPT, None)
-            stand_in = _random_subset(request, self._budget(request))
-            train_on(request, stand_in, since=0, seconds=perf_counter() - started)
+            row.state.pop(_KEPT, None)
+            train_on(row, _random_subset(row, self._budget(row)), since=0, seconds=seconds)
             return
         indices, weights = kept["indices"], kept["weights"] if self.settings.use_weights else None
         if self.redraws:
-            rng = _rng(request, request.round)
-            count = min(self._budget(request), round(float(kept["weights"].sum())))
-            indices, weights = indices[draw(kept["weights"], max(1, count), rng)], None
-            if request.message.metadata.message_type == "train":
+            count = min(self._budget(row), round(float(kept["weights"].sum())))
+            drawn = draw(kept["weights"], max(1, count), _rng(row, row.round))
+            indices, weights = indices[drawn], None
+            if row.batch.trains:
                 trained = kept["trained"].copy()  # the state may share it with what was saved
                 trained[indices] = True
                 kept = {**kept, "trained": trained}
-        request.state[_KEPT] = kept
-        since = int(kept["round"])
-        train_on(request, indices, weights, since=since, seconds=perf_counter() - started)
+        row.state[_KEPT] = kept
+        train_on(row, indices, weights, since=int(kept["round"]), seconds=seconds)
 
-    def _chooses_now(self, request: ClientRequest, kept: dict[str, Any] | None) -> bool:
-        if request.message.metadata.message_type != "train":
+    def _chooses_now(self, row: ClientRow, kept: Kept | None) -> bool:
+        if not row.batch.trains:
             return False  # only a sample of its training: what is kept, or a random subset, will do
         if self.guided:
-            return bool(_guidance(request))
-        if self.method.looks_at == "gradients" and request.round <= self.settings.first_round:
+            return row.batch.requests.record(TARGETS, row.place) is not None
+        if self.method.looks_at == "gradients" and row.round <= self.settings.first_round:
             return False
         if kept is None:
             return True
         changes = self.method.looks_at != "inputs"
-        return changes and request.round - int(kept["round"]) >= self.settings.every
+        return changes and row.round - int(kept["round"]) >= self.settings.every
 
-    def _new_choice(
-        self, request: ClientRequest, kept: dict[str, Any] | None
-    ) -> dict[str, Any] | None:
-        """Return what to keep of a new choice; None if no sample could be used."""
-        chosen, more = self._trust(request, kept) if self.redraws else (self._choose(request), {})
-        if not len(chosen):
-            return None
-        return {
-            "indices": chosen.indices.astype(np.int64),
-            "weights": chosen.weights.astype(np.float32),
-            "round": request.round,
-            "data": fingerprint(request.data),
-            **more,
-        }
+    def _new_choices(
+        self, batch: Batch, rows: Sequence[ClientRow], kept: Sequence[Kept | None]
+    ) -> list[Kept | None]:
+        """Return what to keep of new choices; None where no sample could be used."""
+        if not rows:
+            return []
+        goals = [(row.arrays(TARGETS) if self.guided else None) or {} for row in rows]
+        if self.redraws:
+            before = [kept[row.place] for row in rows]
+            pairs = list(map(self._trust, rows, before, goals, _evidence(batch, rows, goals)))
+        else:
+            pairs = [(own, {}) for own in map(self._choose, rows, goals, self._rows(batch, rows))]
+        return [
+            {
+                "indices": chosen.indices.astype(np.int64),
+                "weights": chosen.weights.astype(np.float32),
+                "round": row.round,
+                "data": fingerprint(row.data),
+                **more,
+            }
+            if len(chosen)
+            else None
+            for row, (chosen, more) in zip(rows, pairs, strict=True)
+        ]
 
     def _trust(
-        self, request: ClientRequest, kept: dict[str, Any] | None
+        self, row: ClientRow, kept: Kept | None, goals: Arrays, evidence: NDArray[Any]
     ) -> tuple[Coreset, dict[str, NDArray[Any]]]:
         """Look at all labels once more; return those trusted now, and what to remember."""
-        model, labels = trainer_of(request.config).model, request.data.y.numpy()
-        rows, rivals = rows_and_rivals(model, request.arrays, request.data)
-        guidance = _guidance(request) if self.guided else {}
-        targets = guidance["means"] if self.guided else own_means(rows, labels)
-        evidence = label_evidence(rows, labels, targets, rivals)
+        labels = row.data.y.numpy()
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
         trust = remembered(before, evidence, trained, self.settings.memory)
-        fewest = -(-self._budget(request) // _FEWEST)
-        weights = chances(trust, labels, guidance.get("standards"), at_least=fewest)
+        fewest = -(-self._budget(row) // _FEWEST)
+        weights = chances(trust, labels, goals.get("standards"), at_least=fewest)
         pool = np.flatnonzero(weights)
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
         return Coreset(pool, weights[pool]), more
 
-    def _choose(self, request: ClientRequest) -> Coreset:
-        data, settings = request.data, self.settings
-        labels = request.task.problem.strata(data.y.numpy())
-        rng = _rng(request, request.round)
+    def _choose(self, row: ClientRow, goals: Arrays, rows: NDArray[Any]) -> Coreset:
+        settings = self.settings
+        labels = row.side.problem.strata(row.data.y.numpy())
         if self.rule == "random":
-            indices = uniform(len(data), self._budget(request), rng)
+            indices = uniform(len(labels), self._budget(row), _rng(row, row.round))
             return Coreset(indices, np.ones(len(indices)))
-        targets = _guidance(request)["means"] if self.guided else None
+        targets = goals.get("means")
         if targets is not None and not self.per_class:
             targets = targets.reshape(1, -1)
         return choose_coreset(
             self.rule,
-            self._rows(request),
+            rows,
             labels if self.per_class else np.zeros_like(labels),
-            self._budget(request),
+            self._budget(row),
             targets=targets,
-            rng=rng,
+            rng=_rng(row, row.round),
             settings=RuleSettings(
                 ridge=settings.ridge,
                 step=settings.step,
@@ -147,21 +159,47 @@ class ChosenCoreset(ClientHook):
             ),
         )
 
-    def _rows(self, request: ClientRequest) -> NDArray[Any]:
+    def _rows(self, batch: Batch, rows: Sequence[ClientRow]) -> list[NDArray[Any]]:
+        """Return what the rule compares each client's samples by."""
+        data = [row.data for row in rows]
+        if self.rule == "random":
+            return [np.empty(0)] * len(rows)
         if self.method.looks_at == "inputs":
-            return request.data.x.flatten(1).numpy()
-        model = trainer_of(request.config).model
-        rule, per_class = self.rule, self.per_class
-        problem = request.task.problem
-        return sample_rows(model, request.arrays, request.data, rule, per_class, problem)
+            return [own.x.flatten(1).numpy() for own in data]
+        model, problem = batch.side.trainer.model, batch.side.problem
+        models = [row.model for row in rows]
+        return sample_rows_of_all(model, models, data, self.rule, self.per_class, problem)
 
-    def _budget(self, request: ClientRequest) -> int:
-        size, budget = len(request.data), self.settings.budget
+    def _budget(self, row: ClientRow) -> int:
+        size, budget = len(row.data), self.settings.budget
         return size if budget == 1 else budget_count(budget, size)
 
 
+def _evidence(
+    batch: Batch, rows: Sequence[ClientRow], goals: Sequence[Arrays]
+) -> list[NDArray[Any]]:
+    """Return what speaks for each label, by the server's class means or the client's own.
+
+    Those of all clients with the same means are judged in one call.
+    """
+    data = [row.data for row in rows]
+    model, models = batch.side.trainer.model, [row.model for row in rows]
+    looked = rows_and_rivals_of_all(model, models, data)
+    labels = [own.y.numpy() for own in data]
+    if not goals[0] or any(goal is not goals[0] for goal in goals):
+        means = [
+            goal["means"] if goal else own_means(own, y)
+            for goal, (own, _), y in zip(goals, looked, labels, strict=True)
+        ]
+        rivals = [rival for _, rival in looked]
+        return list(map(label_evidence, [own for own, _ in looked], labels, means, rivals))
+    together, rivals_of_all = (np.concatenate(column) for column in zip(*looked, strict=True))
+    found = label_evidence(together, np.concatenate(labels), goals[0]["means"], rivals_of_all)
+    return np.split(found, np.cumsum([len(own) for own in labels])[:-1])
+
+
 def train_on(
-    request: ClientRequest,
+    row: ClientRow,
     indices: NDArray[Any],
     weights: NDArray[np.float32] | None = None,
     *,
@@ -172,7 +210,7 @@ def train_on(
 
     Parameters
     ----------
-    request : ClientRequest
+    row : ClientRow
         Whose data are narrowed down.
     indices : array of int
         Positions of the samples; at least one.
@@ -184,19 +222,18 @@ def train_on(
         What it took.
     """
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
-    clean = request.holdings.clean
-    simulated = "partition-id" in request.context.node_config  # a device's labels stay private
-    if simulated and since == request.round:
-        strata = request.task.problem.strata(request.data.y.numpy()[indices])
+    clean = row.holdings.clean
+    simulated = row.simulated  # a device's labels stay private
+    if simulated and since == row.round:
+        strata = row.side.problem.strata(row.data.y.numpy()[indices])
         told["labels"] = np.bincount(strata).tolist()
-    if simulated and request.config.noise != "none" and len(clean) == len(request.data):
+    if simulated and row.config.noise != "none" and len(clean) == len(row.data):
         told["clean"] = float(clean[torch.from_numpy(indices)].float().mean())
-    request.reply[CORESET] = ConfigRecord(told)
+    row.reply(CORESET, filled(ConfigRecord, told))
     if weights is not None:
         indices, weights = indices[weights > 0], weights[weights > 0]
     places = torch.from_numpy(np.asarray(indices, dtype=np.int64))
-    request.chosen = request.data.select(places)
-    request.weights = weights
+    row.train_on(row.data.select(places), weights)
 
 
 def fingerprint(data: Samples) -> str:
@@ -213,27 +250,21 @@ def fingerprint(data: Samples) -> str:
     return f"{len(data)}-{'-'.join(f'{one:08x}' for one in sums)}"
 
 
-def _still_valid(request: ClientRequest) -> dict[str, Any] | None:
+def _still_valid(row: ClientRow) -> Kept | None:
     """Return the coreset that was kept, unless the data are no longer those it was chosen from."""
-    kept: dict[str, Any] | None = request.state.get(_KEPT)
-    return kept if kept is not None and kept["data"] == fingerprint(request.data) else None
+    kept: Kept | None = row.state.get(_KEPT)
+    return kept if kept is not None and kept["data"] == fingerprint(row.data) else None
 
 
-def _guidance(request: ClientRequest) -> dict[str, NDArray[Any]]:
-    """Return what the server sends to choose by: class means, and what labels are held to."""
-    record = record_at(request.message.content, TARGETS, ArrayRecord)
-    return {} if record is None else from_record(record)
-
-
-def _random_subset(request: ClientRequest, budget: int) -> NDArray[np.int64]:
+def _random_subset(row: ClientRow, budget: int) -> NDArray[np.int64]:
     """Return a subset that is the same in every round, without samples that are not finite."""
-    data = request.data
+    data = row.data
     usable = np.arange(len(data))
     if isinstance(data, Split):
         finite = torch.isfinite(data.x.flatten(1)).all(1).nonzero().flatten().numpy()
         usable = finite if len(finite) else usable
-    return usable[uniform(len(usable), budget, _rng(request, 0))]
+    return usable[uniform(len(usable), budget, _rng(row, 0))]
 
 
-def _rng(request: ClientRequest, number: int) -> np.random.Generator:
-    return np.random.default_rng(batch_seed(request.config.seed, request.key, number))
+def _rng(row: ClientRow, number: int) -> np.random.Generator:
+    return np.random.default_rng(batch_seed(row.config.seed, row.key, number))

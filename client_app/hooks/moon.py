@@ -1,25 +1,31 @@
 """MOON's memory: the model that the client sent last time."""
 
-from ...core.learning.job import Job, Outcome
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ...core.learning.job import Outcome
 from ...core.learning.objectives.moon import PREVIOUS
-from ..request import Arrays, ClientHook, ClientRequest
+from ..batch import ClientRow
+from .base import PerClientHook
 
 
-class PreviousModel(ClientHook):
+class PreviousModel(PerClientHook):
     """Bring the previous local model to the objective, and keep the new one."""
 
-    def before(self, request: ClientRequest) -> None:
+    def before_one(self, row: ClientRow) -> None:
         """Hand on the previous model, unless it is of another shape than the one that came."""
-        previous = request.state.get(PREVIOUS)
-        if previous is not None and shapes(previous) == shapes(request.arrays):
-            request.carried[PREVIOUS] = previous
+        previous = row.state.get(PREVIOUS)
+        if previous is not None and shapes(previous) == shapes(row.model):
+            row.carry(PREVIOUS, previous)
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Keep the trained model."""
-        request.state[PREVIOUS] = outcome.arrays
+    def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:
+        """Keep the trained model, not the whole stack that it is a part of."""
+        row.state[PREVIOUS] = {name: array.copy() for name, array in outcome.arrays.items()}
         return outcome
 
 
-def shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+def shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:
     """Return the shape of each array."""
     return {name: array.shape for name, array in arrays.items()}

@@ -1,37 +1,49 @@
 """SCAFFOLD's half on the client: its control variate, kept between rounds."""
 
-import numpy as np
-from flwr.app import ArrayRecord
+from collections.abc import Sequence
+from typing import Any
 
-from ...core.learning.job import Job, Outcome
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.learning.job import Outcomes
 from ...core.learning.objectives.scaffold import CONTROL as CARRIED
 from ...core.learning.train_settings import train_settings
-from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CONTROL
-from ...core.wire.records import record_at
-from ..request import Arrays, ClientHook, ClientRequest
+from ..batch import Arrays, Batch
+from .base import ClientHook
 from .moon import shapes
 
 
 class ControlVariates(ClientHook):
     """Correct gradients by ``c - c_i``; afterwards update ``c_i`` and send its change."""
 
-    def before(self, request: ClientRequest) -> None:
+    def before(self, batch: Batch) -> None:
         """Hand the difference of the two variates on; both are zero until they are known."""
-        ours, theirs = _own(request), _servers(request)
-        request.carried[CARRIED] = {name: theirs[name] - ours[name] for name in ours}
+        own, servers = _own(batch), _servers(batch)
+        batch.memo[self] = own, servers
+        apart = {name: servers[name] - own[name] for name in own}
+        batch.carried[CARRIED] = [
+            {name: stack[row] for name, stack in apart.items()} for row in range(len(batch))
+        ]
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Set ``c_i+ = c_i - c + (x - y_i) / (steps * learning rate)`` (option II, eq. 4)."""
-        settings = train_settings(request.config, request.round)
-        scale = settings.learning_rate * momentum_steps(outcome.steps, settings.momentum)
+        own, servers = batch.memo[self]
+        settings = train_settings(batch.config, batch.round)
+        moved = {steps: momentum_steps(steps, settings.momentum) for steps in set(outcomes.steps)}
+        scales = np.array([settings.learning_rate * moved[steps] for steps in outcomes.steps])
         change: Arrays = {}
-        for name, servers in _servers(request).items():
-            gradient = (job.arrays[name] - outcome.arrays[name]) / scale if scale else servers
-            change[name] = np.asarray(gradient - servers, dtype=servers.dtype)
-        request.state[CARRIED] = {name: own + change[name] for name, own in _own(request).items()}
-        request.reply[CONTROL] = to_record(change)
-        return outcome
+        for name, theirs in servers.items():
+            scale = scales.astype(theirs.dtype).reshape(-1, *[1] * (theirs.ndim - 1))
+            way = _stacked(batch.models, name) - outcomes.arrays[name]
+            gradient = np.where(scale, way / np.where(scale, scale, 1), theirs)
+            change[name] = np.asarray(gradient - theirs, dtype=theirs.dtype)
+        kept = {name: own[name] + change[name] for name in own}
+        for row in batch.rows:
+            row.state[CARRIED] = {name: stack[row.place].copy() for name, stack in kept.items()}
+        batch.stacks[CONTROL] = change
+        return outcomes
 
 
 def momentum_steps(steps: int, momentum: float) -> float:
@@ -47,22 +59,33 @@ def momentum_steps(steps: int, momentum: float) -> float:
     return float(each.sum())
 
 
-def _zeros(request: ClientRequest) -> Arrays:
-    return {name: np.zeros_like(a) for name, a in request.arrays.items() if a.dtype.kind == "f"}
+def _zeros(model: Arrays) -> Arrays:
+    return {name: np.zeros_like(a) for name, a in model.items() if a.dtype.kind == "f"}
 
 
-def _own(request: ClientRequest) -> Arrays:
-    """Return the client's variate: zero at first, or if the model is another one."""
-    zeros = _zeros(request)
-    kept: Arrays = request.state.get(CARRIED, {})
-    return kept if shapes(kept) == shapes(zeros) else zeros
+def _own(batch: Batch) -> Arrays:
+    """Return the clients' variates, stacked: zero at first, or if the model is another one."""
+    zeros = _zeros(batch.models[0])
+    like = shapes(zeros)
+    kept = [row.state.get(CARRIED, {}) for row in batch.rows]
+    usable = [own if shapes(own) == like else zeros for own in kept]
+    return {name: np.stack([own[name] for own in usable]) for name in zeros}
 
 
-def _servers(request: ClientRequest) -> Arrays:
-    """Return the variate that came with the message; zero if none came."""
-    record = record_at(request.message.content, CONTROL, ArrayRecord)
-    zeros = _zeros(request)
-    came = {} if record is None else from_record(record)
-    if record is not None and shapes(came) != shapes(zeros):
+def _servers(batch: Batch) -> Arrays:
+    """Return the variates that came with the messages, or one for all; zero if none came."""
+    zeros = _zeros(batch.models[0])
+    if batch.requests.record(CONTROL, 0) is None:
+        return {name: array[None] for name, array in zeros.items()}
+    came = batch.arrays(CONTROL)
+    if any(shapes(variate) != shapes(zeros) for variate in came):
         raise ValueError("the server's control variate has other shapes than its model")
-    return came or zeros
+    return {name: _stacked(came, name) for name in zeros}
+
+
+def _stacked(models: Sequence[Arrays], name: str) -> NDArray[Any]:
+    """Return an array of all clients; with a first axis of 1 if they share it."""
+    first = models[0]
+    if all(model is first for model in models):
+        return first[name][None]
+    return np.stack([model[name] for model in models])

@@ -3,13 +3,12 @@
 import numpy as np
 
 from ...core.learning.fisher import trainable_shapes
-from ...core.learning.job import Job
+from ...core.learning.job import Outcomes
 from ...core.wire.supports import encode_signed_support
 from ...selectors.similarities.signatures import Hashing, Signature
 from ...selectors.similarities.signed_overlap import Codes, split_codes, top_k_changes
-from ..handlers.training import trainer_of
-from ..request import ClientRequest
-from .supports import Arrays, Floats, IndexSignatures, SupportTeller
+from ..batch import Batch
+from .supports import Floats, IndexSignatures, SupportTeller, last
 
 _SECTION = "changes"
 
@@ -20,27 +19,26 @@ class SignedChanges(SupportTeller):
     A support is an array of codes, see :mod:`selectors.similarities.signed_overlap`.
     """
 
-    def find(self, request: ClientRequest, job: Job, trained: Arrays) -> Codes:
+    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Codes]:
         """Return the largest changes; what training left as it was has none."""
-        names = trainable_shapes(trainer_of(request.config).model)
-        update: Floats = np.concatenate(
-            [(trained[name] - job.arrays[name]).ravel().astype(np.float32) for name in names]
-        )
-        codes = np.empty(0, dtype=np.int64)
-        if update.any():
-            codes = top_k_changes(update, self.count(np.abs(update)), self.layers(request))
-        request.state[_SECTION] = {"codes": codes}
-        return codes
+        assert outcomes is not None, "there is no change without training"
+        updates, layers = _trained_changes(batch, outcomes), self.layers(batch)
+        counts = np.broadcast_to(self.counts(np.abs(updates)), len(updates)).tolist()
+        found = []
+        for row, update, count in zip(batch.rows, updates, counts, strict=True):
+            nothing = np.empty(0, dtype=np.int64)
+            codes = top_k_changes(update, count, layers) if update.any() else nothing
+            row.state[_SECTION] = {"codes": codes}
+            found.append(codes)
+        return found
 
-    def held(self, request: ClientRequest) -> Codes:
-        """Return the changes that the client sent last."""
-        if _SECTION not in request.state:
-            raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
-        return np.asarray(request.state[_SECTION]["codes"], dtype=np.int64)
+    def held(self, batch: Batch) -> list[Codes]:
+        """Return the changes that the clients sent last."""
+        return [np.asarray(own["codes"], dtype=np.int64) for own in last(batch, _SECTION)]
 
-    def encoded(self, support: Codes, size: int, tag: int) -> bytes:
+    def encoded(self, supports: list[Codes], size: int, tag: int) -> list[bytes]:
         """Return indices and signs as bytes."""
-        return encode_signed_support(*split_codes(support), size, tag)
+        return [encode_signed_support(*split_codes(support), size, tag) for support in supports]
 
     def signature(self, hashing: Hashing, support: Codes) -> Signature:
         """Return the signature of indices and signs."""
@@ -51,3 +49,17 @@ class ChangeSignatures(IndexSignatures):
     """Send only a MinHash signature of the largest changes and their signs."""
 
     kind = SignedChanges
+
+
+def _trained_changes(batch: Batch, outcomes: Outcomes) -> Floats:
+    """Return the changes of the parameters that are trained, without buffers: a row a client."""
+    names = trainable_shapes(batch.side.trainer.model)
+    rows = zip(batch.models, outcomes, strict=True)
+    return np.stack(
+        [
+            np.concatenate(
+                [(own.arrays[name] - model[name]).ravel().astype(np.float32) for name in names]
+            )
+            for model, own in rows
+        ]
+    )

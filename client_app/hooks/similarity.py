@@ -1,49 +1,68 @@
 """How similar a client's change of the model is to the last change of the global one."""
 
-from functools import lru_cache
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.config import RunConfig
-from ...core.learning.job import Job, Outcome
+from ...core.learning.job import Outcomes
 from ...core.methods.selector import Summary
 from ...core.wire import sparse
-from ...core.wire.arrays import flat_change
-from ...core.wire.keys import REFERENCE, SIMILARITY, WANTS
+from ...core.wire.keys import CONFIG, REFERENCE, SIMILARITY, WANTS
 from ...core.wire.records import entries
 from ...selectors.similarities.power_norm import Reference
-from ..request import ClientHook, ClientRequest, message_config
-
-
-def similarity(config: ConfigRecord, change: NDArray[np.float32], run_config: RunConfig) -> float:
-    """Return CosAge's similarity of a change to the global update in a message (eq. 7)."""
-    payload = config.get(REFERENCE)
-    if not isinstance(payload, bytes):
-        raise ValueError(f"{REFERENCE}: the last global update is missing")
-    return float(_decoded(payload, change.size, run_config[Summary]).similarity(change))
-
-
-def as_reference(update: NDArray[np.float32], summary: Summary) -> Reference:
-    """Return a global update, ready to compare changes with as the run config says."""
-    return Reference(update, summary.power, summary.form)
-
-
-@lru_cache(maxsize=1)
-def _decoded(payload: bytes, size: int, summary: Summary) -> Reference:
-    """Decode an update once for all clients of a process that were sent the same."""
-    return as_reference(sparse.decode(payload, size=size), summary)
+from ..batch import Batch
+from ..device.held_models import HeldModel
+from .base import ClientHook
 
 
 class UpdateSimilarity(ClientHook):
     """Add the similarity of a client's update to its reply, if the message asks for it."""
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Compare the update with the last one of the global model."""
-        config = message_config(request.message)
-        asked = entries(config)
-        if asked.get(WANTS) == SIMILARITY and REFERENCE in asked:
-            change = flat_change(job.arrays, outcome.arrays)
-            request.metrics[SIMILARITY] = similarity(config, change, request.config)
-        return outcome
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Compare the updates with the last one of the global model."""
+        column = batch.requests.column(CONFIG)
+        rows = [row for row, record in enumerate(column) if _asks(record)]
+        if rows:
+            changes = outcomes.changes(batch.models)
+            values: list[float | None] = [None] * len(batch)
+            for row, value in zip(rows, similarities(batch, changes, (), rows), strict=True):
+                values[row] = value
+            batch.metrics[SIMILARITY] = values
+        return outcomes
+
+
+def _asks(record: ConfigRecord | None) -> bool:
+    asked = {} if record is None else entries(record)
+    return asked.get(WANTS) == SIMILARITY and REFERENCE in asked
+
+
+def similarities(
+    batch: Batch,
+    changes: NDArray[np.float32],
+    models: Sequence[HeldModel] = (),
+    rows: Sequence[int] | None = None,
+) -> list[float]:
+    """Return CosAge's similarity of changes to the last global one (eq. 7), of all or some rows.
+
+    That is the one in the message or, where a model came as a change, that change. Rows with the
+    same reference, most often all, are one matrix expression.
+    """
+    places = range(len(batch)) if rows is None else rows
+    column, groups = batch.requests.column(CONFIG), dict[int, tuple[Any, list[int]]]()
+    for row in places:
+        reference = entries(column[row]).get(REFERENCE)
+        if reference is None and models and models[row].difference is not None:
+            reference = models[row].difference
+        if not isinstance(reference, bytes | np.ndarray):
+            raise ValueError(f"{REFERENCE}: the last global update is missing")
+        groups.setdefault(id(reference), (reference, []))[1].append(row)
+    summary, found = batch.config[Summary], np.empty(len(batch))
+    for given, some in groups.values():
+        if isinstance(given, bytes):
+            given = sparse.decode(given, size=changes.shape[1])
+        own = changes if len(some) == len(batch) else changes[some]
+        found[some] = Reference(given, summary.power, summary.form).similarities(own)
+    return found[list(places)].tolist()

@@ -1,21 +1,22 @@
 """The skyline: train on the clean samples only, which takes knowing the truth."""
 
-from ..request import ClientHook, ClientRequest
+from ..batch import ClientRow
+from .base import PerClientHook
 from .coresets import train_on
 
 
-class CleanOnly(ClientHook):
+class CleanOnly(PerClientHook):
     """Leave out every sample that noise has touched; in simulation only."""
 
     chooses_data = True
 
-    def before(self, request: ClientRequest) -> None:
+    def before_one(self, row: ClientRow) -> None:
         """Put the clean samples in place of all."""
-        if "partition-id" not in request.context.node_config:
+        if not row.simulated:
             raise ValueError(
                 "data-selector = 'skyline': a device does not know which of its samples are clean"
             )
-        clean = request.holdings.clean.nonzero().flatten().numpy()
+        clean = row.holdings.clean.nonzero().flatten().numpy()
         if not len(clean):
-            raise ValueError(f"client {request.key!r} has no clean sample to train on")
-        train_on(request, clean, since=request.round, seconds=0.0)
+            raise ValueError(f"client {row.key!r} has no clean sample to train on")
+        train_on(row, clean, since=row.round, seconds=0.0)

@@ -4,12 +4,12 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.learning.job import Job, Outcome
+from ...core.learning.job import Outcomes
 from ...core.wire import sparse
-from ...core.wire.arrays import flat_change
 from ...core.wire.keys import DENSITY, PAYLOAD, SPARSE, VALUES
-from ...core.wire.records import entries
-from ..request import ClientHook, ClientRequest, message_config
+from ...core.wire.records import filled
+from ..batch import Batch
+from .base import ClientHook
 
 _SECTION = "residual"
 
@@ -22,31 +22,36 @@ class SparseUpdate(ClientHook):
 
     error_feedback = True
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Encode the change, as densely as the message says."""
-        asked = entries(message_config(request.message))
-        if DENSITY in asked:
-            change = flat_change(job.arrays, outcome.arrays)
-            k = max(1, round(float(asked[DENSITY]) * change.size))
-            payload = self._payload(request, change, k, str(asked[VALUES]))
-            request.reply[SPARSE] = ConfigRecord({PAYLOAD: payload})
-            request.sends_update = True
-        return outcome
-
-    def _payload(
-        self, request: ClientRequest, change: NDArray[np.float32], k: int, values: str
-    ) -> bytes:
-        if not self.error_feedback:
-            return sparse.encode(change, k, values)
-        residual = request.state.get(_SECTION)
-        if residual is not None and residual.size == change.size:
-            change = change + residual
-        payload = sparse.encode(change, k, values)
-        request.state[_SECTION] = change - sparse.decode(payload, size=change.size)
-        return payload
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Encode the changes, as densely as the message says."""
+        if DENSITY not in batch.told:
+            return outcomes
+        changes = outcomes.changes(batch.models)
+        k = max(1, round(float(batch.told[DENSITY]) * changes.shape[1]))
+        if self.error_feedback:
+            _add_residuals(batch, changes)
+        payloads = sparse.encode_rows(changes, k, str(batch.told[VALUES]))
+        if self.error_feedback:
+            _keep_residuals(batch, changes, payloads)
+        batch.records[SPARSE] = [filled(ConfigRecord, {PAYLOAD: own}) for own in payloads]
+        batch.sends_update = True
+        return outcomes
 
 
 class ForgetfulUpdate(SparseUpdate):
     """Send the k largest changes; the others are lost."""
 
     error_feedback = False
+
+
+def _add_residuals(batch: Batch, changes: NDArray[np.float32]) -> None:
+    for row, change in zip(batch.rows, changes, strict=True):
+        residual = row.state.get(_SECTION)
+        if residual is not None and residual.size == change.size:
+            change += residual
+
+
+def _keep_residuals(batch: Batch, changes: NDArray[np.float32], payloads: list[bytes]) -> None:
+    left = changes - sparse.decode_rows(payloads, changes.shape[1])
+    for row, residual in zip(batch.rows, left, strict=True):
+        row.state[_SECTION] = residual.copy()

@@ -11,34 +11,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.fisher import fisher_diagonal, trainable_shapes
-from ...core.learning.job import Job, Outcome
-from ...core.learning.model_arrays import load_arrays
-from ...core.learning.objectives.plain import Plain
-from ...core.learning.train_settings import train_settings
+from ...core.learning.fisher import trainable_shapes
+from ...core.learning.fisher_diagonals import fisher_diagonals
+from ...core.learning.job import Outcomes
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
-from ...core.wire.keys import METRICS, NUM_EXAMPLES, PAYLOAD, SIGNATURE, SUPPORT
-from ...core.wire.records import filled, records_of, replies_to
+from ...core.tasks import Samples
+from ...core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
-from ...core.wire.supports import encode_support, model_tag
-from ...selectors.similarities.importance_average import ImportanceAverage
-from ...selectors.similarities.index_overlap import choose_k, top_k_support
+from ...core.wire.supports import encode_supports, model_tag
+from ...selectors.similarities.importance_average import averaged
+from ...selectors.similarities.index_overlap import choose_ks, top_k_supports
 from ...selectors.similarities.signatures import Hashing, Signature
-from ..handlers.training import prepare, trainer_of
-from ..identity import client_config, client_task, reply_header
-from ..request import ClientHook, ClientRequest, client_requests, hooks_of
+from ..batch import Batch
+from .base import ClientHook
 
 _SECTION = "importance"
 _SHARE = 0.05  # of the parameters, in a support
 _FEWEST = 200  # indices: the overlap of fewer is mostly noise
 
-Arrays = Mapping[str, NDArray[Any]]
+Models = Sequence[Mapping[str, NDArray[Any]]]
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
@@ -54,65 +52,72 @@ class SupportTeller(ClientHook):
 
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Ios]
+        self.seed = config.seed
         cohorts = methods("cohorts")[config.cohorts]  # does anything there read signatures?
         signs = config[Ios].signatures and "signatures" in cohorts.reads
         self.form = SIGNATURE if signs else PAYLOAD
 
-    def find(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
-        """Return the support, empty if there is none, and remember what is needed for it."""
+    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
+        """Return the supports, empty where there is none, and remember what is needed for them.
+
+        Without outcomes the clients have not trained.
+        """
         raise NotImplementedError
 
-    def held(self, request: ClientRequest) -> Indices:
-        """Return the support that the client sent last, of what it remembers."""
+    def held(self, batch: Batch) -> list[Indices]:
+        """Return the supports that the clients sent last, of what they remember."""
         raise NotImplementedError
 
-    def encoded(self, support: Indices, size: int, tag: int) -> bytes:
-        """Return what is sent of a support of the model with this size and tag."""
-        return encode_support(support, size, tag)
+    def encoded(self, supports: list[Indices], size: int, tag: int) -> list[bytes]:
+        """Return what is sent of supports of the model with this size and tag."""
+        return encode_supports(supports, size, tag)
 
     def signature(self, hashing: Hashing, support: Indices) -> Signature:
         """Return the signature of a support."""
         return hashing.sign(support)
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Find the support and send it as the run says."""
-        self.tell(request, self.support(request, job, outcome.arrays), self.form)
-        return outcome
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Find the supports and send them as the run says."""
+        self.tell(batch, self.supports(batch, outcomes), self.form)
+        return outcomes
 
-    def support(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
-        """Return the support, found once even if two parts want it."""
-        if request.support is None:
-            request.support = self.find(request, job, trained)
-        return request.support
+    def supports(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
+        """Return the supports, found once even if two hooks want them."""
+        if batch.supports is None:
+            batch.supports = self.find(batch, outcomes)
+        return batch.supports
 
-    def tell(self, request: ClientRequest, support: Indices, form: str) -> None:
-        """Add a support, or its signature, to the reply."""
-        if not support.size:
-            return
-        shapes = trainable_shapes(trainer_of(request.config).model)
+    def tell(self, batch: Batch, supports: list[Indices], form: str) -> None:
+        """Add supports, or their signatures, to the replies."""
+        rows = [row for row, support in enumerate(supports) if support.size]
+        shapes = trainable_shapes(batch.side.trainer.model)
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
-        record = request.reply.setdefault(SUPPORT, ConfigRecord())
-        assert isinstance(record, ConfigRecord)
+        some = [supports[row] for row in rows]
         if form == SIGNATURE:
-            hashing = Hashing(self.settings.hashes, seed=request.config.seed)
-            signature = self.signature(hashing, support)
-            record[SIGNATURE] = encode_signature(signature, support.size, size, tag)
+            hashing = Hashing(self.settings.hashes, seed=self.seed)
+            signed = [(self.signature(hashing, own), own.size) for own in some]
+            sent = [encode_signature(own, count, size, tag) for own, count in signed]
         else:
-            record[PAYLOAD] = self.encoded(support, size, tag)
+            sent = self.encoded(some, size, tag) if some else []
+        column = batch.records.setdefault(SUPPORT, [None] * len(batch))
+        for row, data in zip(rows, sent, strict=True):
+            more = {} if column[row] is None else entries(column[row])
+            column[row] = filled(ConfigRecord, {**more, form: data})
 
-    def count(self, importance: Floats) -> int:
-        """Return K: the share of all parameters that is set, or the usual number."""
+    def counts(self, importance: Floats) -> Indices | int:
+        """Return K, for all rows or each: the share of parameters that is set, or as usual."""
+        size = importance.shape[1]
         if self.settings.share:
-            return max(1, round(self.settings.share * importance.size))
-        return self.usual(importance, max(1, round(self.settings.most * importance.size)))
+            return max(1, round(self.settings.share * size))
+        return self.usual(importance, max(1, round(self.settings.most * size)))
 
-    def usual(self, importance: Floats, most: int) -> int:
+    def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return K where no share is set: one in twenty, and enough to compare small models by."""
-        return max(round(_SHARE * importance.size), min(_FEWEST, most))
+        return max(round(_SHARE * importance.shape[1]), min(_FEWEST, most))
 
-    def layers(self, request: ClientRequest) -> list[int] | None:
+    def layers(self, batch: Batch) -> list[int] | None:
         """Return the sizes of the layers, if the support is to be filled layer by layer."""
-        shapes = trainable_shapes(trainer_of(request.config).model)
+        shapes = trainable_shapes(batch.side.trainer.model)
         sizes = [math.prod(shape) for shape in shapes.values()]
         return sizes if self.settings.per_layer else None
 
@@ -130,39 +135,40 @@ class ImportantIndices(SupportTeller):
         super().__init__(config)
         self.trains = config[Ios].at == "trained"
 
-    def find(self, request: ClientRequest, job: Job, trained: Arrays) -> Indices:
+    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
         """Bring the average importance up to date and return its largest indices."""
-        average = ImportanceAverage(self.settings.ema)
-        if _SECTION in request.state:
-            average.load_state_dict(request.state[_SECTION])
-        measured = self._importance(request, job, trained if self.trains else job.arrays)
-        importance = average.update(measured)
-        request.state[_SECTION] = average.state_dict()
-        return self._largest(importance, request)
+        models: Models = batch.models
+        if self.trains and outcomes is not None:
+            models = [own.arrays for own in outcomes]
+        measured = self._importance(batch, models)
+        if not np.isfinite(measured).all():
+            raise ValueError("importance: expected finite numbers")
+        past = [row.state.get(_SECTION, {"rounds": 0, "average": None}) for row in batch.rows]
+        nothing = np.zeros(measured.shape[1], dtype=np.float32)
+        before = [nothing if own["average"] is None else own["average"] for own in past]
+        importance = averaged(np.stack(before), measured, self.settings.ema)
+        for row, own, average in zip(batch.rows, past, importance, strict=True):
+            row.state[_SECTION] = {"rounds": int(own["rounds"]) + 1, "average": average.copy()}
+        return self._largest(importance, batch)
 
-    def held(self, request: ClientRequest) -> Indices:
-        """Return the support that the client sent last."""
-        average = ImportanceAverage(self.settings.ema)
-        if _SECTION not in request.state:
-            raise ValueError(f"client {request.key!r} has not trained yet: it holds no support")
-        average.load_state_dict(request.state[_SECTION])
-        return self._largest(average.value, request)
+    def held(self, batch: Batch) -> list[Indices]:
+        """Return the supports that the clients sent last."""
+        return self._largest(np.stack([own["average"] for own in last(batch, _SECTION)]), batch)
 
-    def _largest(self, importance: Floats, request: ClientRequest) -> Indices:
-        if not importance.any():
-            return np.empty(0, dtype=np.int64)
-        return top_k_support(importance, self.count(importance), self.layers(request))
+    def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
+        return top_k_supports(importance, self.counts(importance), self.layers(batch))
 
-    def _importance(self, request: ClientRequest, job: Job, arrays: Arrays) -> Floats:
-        model = trainer_of(request.config).model
-        load_arrays(model, arrays)
-        model.eval()
-        x, y = job.data.x, job.data.y
-        if 0 < self.settings.samples < len(job.data):  # at random: files are often sorted by class
-            drawn = np.random.default_rng(job.seed).permutation(len(job.data))
-            places = torch.from_numpy(np.sort(drawn[: self.settings.samples]))
-            x, y = x[places], y[places]
-        return fisher_diagonal(model, request.task.problem.loss, x, y)
+    def _importance(self, batch: Batch, models: Models) -> Floats:
+        drawn = map(self._drawn, batch.data, batch.seeds)
+        trainer = batch.side.trainer
+        return fisher_diagonals(trainer.model, trainer.problem.loss, models, list(drawn))
+
+    def _drawn(self, data: Samples, seed: int) -> Samples:
+        """Return as many samples as are looked at, at random: files are often sorted by class."""
+        if not 0 < self.settings.samples < len(data):
+            return data
+        drawn = np.random.default_rng(seed).permutation(len(data))
+        return data.select(torch.from_numpy(np.sort(drawn[: self.settings.samples])))
 
 
 class PaperIndices(ImportantIndices):
@@ -172,9 +178,9 @@ class PaperIndices(ImportantIndices):
         super().__init__(config)
         self.trains = True
 
-    def usual(self, importance: Floats, most: int) -> int:
+    def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return as many as cover enough of the importance."""
-        return choose_k(importance, self.settings.coverage, most)
+        return choose_ks(importance, self.settings.coverage, most)
 
 
 class IndexSignatures(ClientHook):
@@ -189,42 +195,15 @@ class IndexSignatures(ClientHook):
         hook = methods("similarity")[config.similarity].hook
         self.teller: SupportTeller = load(hook)(config) if hook else self.kind(config)
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
-        """Find the support and send its signature."""
-        support = self.teller.support(request, job, outcome.arrays)
-        self.teller.tell(request, support, SIGNATURE)
-        return outcome
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Find the supports and send their signatures."""
+        self.teller.tell(batch, self.teller.supports(batch, outcomes), SIGNATURE)
+        return outcomes
 
 
-def answer_supports(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-    """Send only the support: of the received model, or without one the last support sent."""
-    config = client_config(contexts[0])
-    clients = client_requests(messages, contexts, client_task(contexts[0]))
-    # First of all: a device knows the model's shape from nothing but its own data.
-    examples = [len(request.data) for request in clients]
-    part = load(methods("similarity")[config.similarity].hook)(config)
-    if records_of(messages[0].content, ArrayRecord):
-        _find_and_tell(clients, part, config)
-    else:
-        for request in clients:
-            part.tell(request, part.held(request), PAYLOAD)
-    contents = []
-    for request, count in zip(clients, examples, strict=True):
-        metrics = filled(MetricRecord, {NUM_EXAMPLES: count})
-        content = reply_header(request.context) | request.reply | {METRICS: metrics}
-        contents.append(filled(RecordDict, content))
-        request.close()
-    return replies_to(messages, contents)
-
-
-def _find_and_tell(clients: list[ClientRequest], part: SupportTeller, config: RunConfig) -> None:
-    """Find supports as in a round, training first only where that is needed."""
-    prepare(clients, [other for other in hooks_of(config) if other.chooses_data])
-    jobs = [request.job() for request in clients]
-    models: list[Arrays] = [job.arrays for job in jobs]
-    if part.trains:
-        settings = train_settings(config, clients[0].round)
-        outcomes = trainer_of(config).train(jobs, settings, Plain(config))
-        models = [outcome.arrays for outcome in outcomes]
-    for request, job, arrays in zip(clients, jobs, models, strict=True):
-        part.tell(request, part.support(request, job, arrays), part.form)
+def last(batch: Batch, section: str) -> list[dict[str, Any]]:
+    """Return what clients remember of their last supports; an error if one has none."""
+    for row in batch.rows:
+        if section not in row.state:
+            raise ValueError(f"client {row.key!r} has not trained yet: it holds no support")
+    return [row.state[section] for row in batch.rows]

@@ -1,10 +1,10 @@
 """How much a client's samples have to teach, as Oort sees it: one number in its reply."""
 
-from ...core.learning.evaluation import root_mean_square_loss
-from ...core.learning.job import Job, Outcome
+from ...core.learning.evaluation import root_mean_square_losses
+from ...core.learning.job import Outcomes
 from ...core.wire.keys import UTILITY
-from ..handlers.training import trainer_of
-from ..request import ClientHook, ClientRequest
+from ..batch import Batch
+from .base import ClientHook
 
 
 class StatisticalUtility(ClientHook):
@@ -14,9 +14,10 @@ class StatisticalUtility(ClientHook):
     pass of their own, but depend on how long a client trains, and so do not compare.
     """
 
-    def after(self, request: ClientRequest, job: Job, outcome: Outcome) -> Outcome:
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Measure the loss of every sample."""
-        trainer = trainer_of(request.config)
-        typical = root_mean_square_loss(trainer.model, job.arrays, job.data, trainer.problem)
-        request.metrics[UTILITY] = len(job.data) * typical
-        return outcome
+        trainer, data = batch.side.trainer, batch.data
+        typical = root_mean_square_losses(trainer.model, batch.models, data, trainer.problem)
+        pairs = zip(data, typical, strict=True)
+        batch.metrics[UTILITY] = [len(samples) * value for samples, value in pairs]
+        return outcomes

@@ -88,6 +88,17 @@ class SharedConfig(dict[str, Scalar]):
         made: T = self._made[make]
         return made
 
+    def having(self, own: tuple[tuple[str, Scalar], ...]) -> "SharedConfig":
+        """Return this config with other values for some keys, the same one every time.
+
+        >>> SharedConfig({"seed": 1}).having((("seed", 2),))
+        {'seed': 2}
+        """
+        if own not in self._made:
+            self._made[own] = SharedConfig({**self, **dict(own)})
+        made: SharedConfig = self._made[own]
+        return made
+
     @cached_property
     def _made(self) -> dict[Any, Any]:
         return {}

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 import pytest
-from forager.client_app.request import ClientHook
+from forager.client_app.hooks.base import ClientHook
 from forager.core.config import RunConfig, combinations, default_config, read_config
 from forager.core.methods.base import Method, Settings, load
 from forager.core.methods.catalogue import (

@@ -383,9 +383,9 @@ def test_an_update_that_was_asked_for_and_is_none(planted, monkeypatch, rule, li
             return ArrayRecord({"x" + n: a for n, a in record.items()})
         return ArrayRecord({**record, name: wrong[lie]})
 
-    def handler(messages, contexts):
-        replies = honest(messages, contexts)
-        for reply, context in zip(replies, contexts, strict=True):
+    def handler(batch):
+        replies = list(honest(batch))
+        for reply, context in zip(replies, batch.contexts, strict=True):
             if context.node_config["partition-id"] == 3:
                 reply.content[ARRAYS] = spoilt(reply.content[ARRAYS])
         return replies

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.client_app.device.state import ClientState
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
@@ -173,7 +173,7 @@ class Device:
             content[TARGETS] = to_record({"means": server_targets(model, arrays, data, True)})
         message = Message(RecordDict(content), dst_node_id=7, message_type="train")
         context = Context(1, 7, self.node, RecordDict(), self.settings)
-        (reply,) = answer("train", [message], [context])
+        reply = answer_one(message, context)
         assert not reply.has_error(), reply.error
         return dict(reply.content[CORESET]), ClientState(context)
 

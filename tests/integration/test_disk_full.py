@@ -124,7 +124,7 @@ import sys
 from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.config import default_config, read_config
 from forager.core.tasks import load_task
@@ -140,7 +140,7 @@ def train(server_round):
     config_record = ConfigRecord({"server-round": server_round})
     content = RecordDict({"arrays": to_record(read_arrays(model)), "config": config_record})
     message = Message(content, dst_node_id=7, message_type="train")
-    (reply,) = answer("train", [message], [Context(1, 7, node, RecordDict(), config)])
+    reply = answer_one(message, Context(1, 7, node, RecordDict(), config))
     return reply.error.reason if reply.has_error() else "trained"
 
 print(train(1))

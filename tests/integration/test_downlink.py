@@ -4,7 +4,6 @@ import json
 
 import pytest
 from forager.client_app import app
-from forager.client_app.request import message_config
 from forager.tools.engine.local import run_local
 
 EVALUATED = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
@@ -90,13 +89,12 @@ def restarted(monkeypatch):
     """Clients lose what they keep when they are to train from it in round 3."""
     handle, lost = app.HANDLERS["train"], []
 
-    def forgetful(messages, contexts):
-        for message, context in zip(messages, contexts, strict=True):
-            third = message_config(message)["server-round"] == 3
-            if third and "arrays" not in message.content:
-                context.state.clear()
+    def forgetful(batch):
+        for message, context in zip(batch.requests, batch.contexts, strict=True):
+            if batch.round == 3 and "arrays" not in message.content:
+                context.memory.clear()
                 lost.append(context.node_id)
-        return handle(messages, contexts)
+        return handle(batch)
 
     monkeypatch.setitem(app.HANDLERS, "train", forgetful)
     return lost

@@ -336,10 +336,10 @@ def test_a_bad_reply_is_set_aside(small, monkeypatch, spoil):
 def test_an_exception_in_one_client_costs_only_its_reply(small, monkeypatch):
     from forager.client_app import app
 
-    def broken(messages, contexts):
-        if any(c.node_config["partition-id"] == 2 for c in contexts):
+    def broken(batch):
+        if "2" in batch.keys:
             raise RuntimeError("out of battery")
-        return honest(messages, contexts)
+        return honest(batch)
 
     honest = app.HANDLERS["train"]
     monkeypatch.setitem(app.HANDLERS, "train", broken)
@@ -354,7 +354,7 @@ def test_an_exception_in_one_client_costs_only_its_reply(small, monkeypatch):
 def test_all_clients_failing_ends_the_run_with_a_reason(small, monkeypatch):
     from forager.client_app import app
 
-    def broken(messages, contexts):
+    def broken(batch):
         raise RuntimeError("out of battery")
 
     monkeypatch.setitem(app.HANDLERS, "train", broken)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import forager.client_app.handlers.training as training
+import forager.client_app.side as side
 import forager.server_app.app as server
 import forager.strategies.layers.coresets as coresets
 import forager.strategies.layers.fine_tune as fine_tune
@@ -50,8 +50,8 @@ CONFIGS = {
 
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    training.trainer_of.cache_clear()
-    monkeypatch.setattr(training, "device_or_cpu", lambda _name: (DEVICE, ""))
+    side.task_side.cache_clear()
+    monkeypatch.setattr(side, "device_or_cpu", lambda _name: (DEVICE, ""))
     monkeypatch.setattr(server, "chosen_device", lambda _name: DEVICE)
     monkeypatch.setattr(fine_tune, "chosen_device", lambda _name: DEVICE)
     monkeypatch.setattr(coresets, "chosen_device", lambda _name: DEVICE)
@@ -63,9 +63,9 @@ def test_every_tensor_is_on_the_device(name: str, far_away: None, tmp_path: Path
     try:
         with StandIn():
             run = run_local(config)
-            model = training.trainer_of(read_config(config)).model
+            model = side.task_side(read_config(config)).trainer.model
     finally:
-        training.trainer_of.cache_clear()
+        side.task_side.cache_clear()
     assert all(isinstance(parameter, Far) for parameter in model.parameters())
     events = map(json.loads, (run.folder / "events.jsonl").read_text().splitlines())
     assert [event["failed"] for event in events if event.get("failed")] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.config import default_config, read_config
 from forager.core.config.overrides import parse_overrides
 from forager.core.learning.model_arrays import read_arrays
@@ -62,7 +62,7 @@ def trained_on_device(settings: dict[str, object], data_path: str) -> bool:
     context = Context(1, 2, node_config=node, state=RecordDict(), run_config=settings)
     content = RecordDict({"arrays": to_record(before), "config": ConfigRecord({"server-round": 1})})
     message = Message(content, dst_node_id=2, message_type="train")
-    (reply,) = answer("train", [message], [context])
+    reply = answer_one(message, context)
     assert not reply.has_error(), reply.error
     after = from_record(next(iter(reply.content.array_records.values()), ArrayRecord()))
     return any(not np.array_equal(before[name], after[name]) for name in before)

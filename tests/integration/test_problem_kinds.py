@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import TaskError, TaskSpec, load_task
@@ -109,7 +109,7 @@ def test_a_node_without_the_device_it_is_to_use_says_so_and_goes_on() -> None:
     content = {"arrays": to_record(arrays), "config": ConfigRecord({"server-round": 1})}
     message = Message(RecordDict(content), dst_node_id=7, message_type="train")
     node = {"partition-id": 0, "num-partitions": 5, "device": "cuda:5"}
-    (reply,) = answer("train", [message], [Context(1, 7, node, RecordDict(), run)])
+    reply = answer_one(message, Context(1, 7, node, RecordDict(), run))
     assert reply.has_content(), reply.error
     note = str(reply.content.config_records["client"]["note"])
     assert note == (

@@ -131,11 +131,11 @@ def test_over_commitment_asks_as_many_more_as_are_likely_to_fail(small, monkeypa
     """Half of the clients always fail: with a tenth more than wanted a round would be short."""
     handle = app.HANDLERS["train"]
 
-    def half_fail(messages, contexts):
-        replies = list(handle(messages, contexts))
-        for i, context in enumerate(contexts):
+    def half_fail(batch):
+        replies = list(handle(batch))
+        for i, context in enumerate(batch.contexts):
             if context.node_config["partition-id"] % 2:
-                replies[i] = Message(Error(0, "no power"), reply_to=messages[i])
+                replies[i] = Message(Error(0, "no power"), reply_to=batch.requests[i])
         return replies
 
     monkeypatch.setitem(app.HANDLERS, "train", half_fail)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.client_app.device.sample_file import SampleFile
 from forager.core.config import default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
@@ -35,7 +35,7 @@ def told(home: Path, node: dict[str, Any], number: int, kind: str = INGEST, **co
         content[ARRAYS] = to_record(MODEL)
     message = Message(content, dst_node_id=7, message_type=kind)
     settings = {key: value for key, value in {**where, **node}.items() if value is not None}
-    (reply,) = answer(kind, [message], [Context(1, 7, settings, RecordDict(), run)])
+    reply = answer_one(message, Context(1, 7, settings, RecordDict(), run))
     return reply.error.reason if reply.has_error() else reply.content
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.client_app.device.sample_store import SampleStore
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
@@ -162,7 +162,7 @@ def train_message(server_round, **plan):
 
 
 def trained(context, server_round, **plan):
-    return answer("train", [train_message(server_round, **plan)], [context])[0]
+    return answer_one(train_message(server_round, **plan), context)
 
 
 def fill(folder, name, x, y):
@@ -228,7 +228,7 @@ def test_capacity_in_bytes_is_a_limit_too(tmp_path):
 def test_a_device_without_model_only_tells_its_profile(tmp_path):
     content = RecordDict({CONFIG: ConfigRecord({ROUND: 1})})
     question = Message(content, dst_node_id=7, message_type=INGEST)
-    reply = answer(INGEST, [question], [device(tmp_path)])[0]
+    reply = answer_one(question, device(tmp_path))
     assert reply.content[METRICS][NUM_EXAMPLES] == 1
     assert sum(reply.content[PLAN]["velocity"]) > 0
     assert reply.content[PLAN]["arrived"] == 0
@@ -340,7 +340,7 @@ def test_a_client_that_has_nothing_of_its_labels_remembers_what_it_saw(tmp_path)
     question = Message(
         RecordDict({CONFIG: ConfigRecord({ROUND: 2})}), dst_node_id=7, message_type=INGEST
     )
-    told = answer(INGEST, [question], [context])[0].content[PLAN]
+    told = answer_one(question, context).content[PLAN]
     assert told["arrived"] == len(zeros)
     assert told["velocity"][int(data.y[0])] > 0
 
@@ -362,5 +362,5 @@ def test_on_a_full_disk_a_device_trains_on_what_it_has(tmp_path, monkeypatch):
     question = Message(
         RecordDict({CONFIG: ConfigRecord({ROUND: 1})}), dst_node_id=7, message_type=INGEST
     )
-    told = answer(INGEST, [question], [device(tmp_path, **rule)])[0].content[PLAN]
+    told = answer_one(question, device(tmp_path, **rule)).content[PLAN]
     assert list(told["stored"]) == list(first.content[PLAN]["stored"])

@@ -8,7 +8,6 @@ import pytest
 from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.client_app import app
 from forager.client_app.handlers import summaries
-from forager.client_app.request import message_config
 from forager.core.methods.catalogue import methods
 from forager.server_app.short_messages import ShortForm
 from forager.strategies.federation.survey import Survey
@@ -150,10 +149,10 @@ def test_who_lost_the_model_on_a_restart_trains_in_the_same_round(small, monkeyp
     honest = run_local({**small, "strategy": "cosage"})
     handle = app.HANDLERS["train"]
 
-    def restarted(messages, contexts):
-        for context in contexts if message_config(messages[0])["server-round"] == 3 else ():
-            context.state.clear()
-        return handle(messages, contexts)
+    def restarted(batch):
+        for context in batch.contexts if batch.round == 3 else ():
+            context.memory.clear()
+        return handle(batch)
 
     monkeypatch.setitem(app.HANDLERS, "train", restarted)
     result = run_local({**small, "strategy": "cosage"})
@@ -166,9 +165,9 @@ def test_who_lost_the_model_on_a_restart_trains_in_the_same_round(small, monkeyp
 def test_who_claims_to_lack_what_it_was_sent_in_full_is_set_aside(small, monkeypatch):
     handle = app.HANDLERS["train"]
 
-    def lying(messages, contexts):
-        replies = handle(messages, contexts)
-        for reply, context in zip(replies, contexts, strict=True):
+    def lying(batch):
+        replies = list(handle(batch))
+        for reply, context in zip(replies, batch.contexts, strict=True):
             if context.node_config["partition-id"] == 3:
                 reply.content = RecordDict(
                     {"metrics": MetricRecord({"num-examples": 1, "lacks-base": 1})}
@@ -225,12 +224,9 @@ def spoil_summaries(monkeypatch, change):
     """Let ``change`` answer for client 3."""
     honest = app.HANDLERS["query.summary"]
 
-    def answer(messages, contexts):
-        replies = honest(messages, contexts)
-        return [
-            change(reply, message) if context.node_config["partition-id"] == 3 else reply
-            for reply, message, context in zip(replies, messages, contexts, strict=True)
-        ]
+    def answer(batch):
+        rows = zip(honest(batch), batch.requests, batch.keys, strict=True)
+        return [change(reply, message) if key == "3" else reply for reply, message, key in rows]
 
     monkeypatch.setitem(app.HANDLERS, "query.summary", answer)
 
@@ -259,7 +255,7 @@ def test_who_does_not_answer_keeps_its_age_and_is_not_chosen(small, monkeypatch)
 
 
 def test_when_nobody_answers_the_oldest_train(small, monkeypatch, said):
-    def broken(messages, contexts):
+    def broken(batch):
         raise RuntimeError("asleep")
 
     monkeypatch.setitem(app.HANDLERS, "query.summary", broken)

@@ -38,7 +38,7 @@ found["modules"] = len(names)
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.config import default_config, read_config
 from forager.core.learning.trainer import read_arrays
 from forager.core.tasks import load_task
@@ -54,7 +54,7 @@ def reply_to(keys, path):
     message.metadata.__dict__["_message_id"] = "1"
     node_config = {"client-id": "camera", "data-path": path}
     context = Context(1, 1000, node_config, RecordDict(), run_config)
-    (reply,) = answer("train", [message], [context])
+    reply = answer_one(message, context)
     return [reply.error.reason] if reply.has_error() else sorted(reply.content)
 
 def error_of(keys):

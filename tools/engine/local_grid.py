@@ -12,8 +12,8 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from ...client_app.app import answer
+from ...client_app.clients import Clients, VirtualContext
 from ...client_app.device.context_memory import recall_all, remember_all
-from ...client_app.virtual_clients import VirtualClients
 from ...core.config.reading import SharedConfig
 from ...core.wire.changes import TAG
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
@@ -42,6 +42,7 @@ class _Contexts(Mapping[int, Context]):
         self._nodes = nodes
         self._run_config = run_config
         self._made: dict[int, Context] = {}
+        self.changed: set[int] = set()  # nodes that keep something
 
     def __getitem__(self, node: int) -> Context:
         context = self._made.get(node)
@@ -49,14 +50,14 @@ class _Contexts(Mapping[int, Context]):
             if node not in self._nodes:
                 raise KeyError(node)
             number, of = node - self._nodes.first, len(self._nodes)
-            context = self._made[node] = Context(
-                run_id=1,
-                node_id=node,
-                node_config={"partition-id": number, "num-partitions": of},
-                state=RecordDict(),
-                run_config=self._run_config,
-            )
+            context = VirtualContext(node, number, of, self._run_config, self.changed)
+            self._made[node] = context
         return context
+
+    def forget(self) -> None:
+        """Let clients keep nothing."""
+        self._made.clear()
+        self.changed.clear()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._nodes)
@@ -104,7 +105,6 @@ class LocalGrid(ClockedGrid):
         self.clock = self.transport.clock
         self._pending: dict[str, tuple[Requests, int]] = {}  # a table and a row of it
         self._sent = 0  # messages so far: their ids count up
-        self._stateful: set[int] = set()  # nodes that keep something
         self._measured: tuple[ArrayRecord | None, int] = (None, 0)  # the last model that was sent
 
     def set_run(self, run: Run) -> None:
@@ -211,10 +211,7 @@ class LocalGrid(ClockedGrid):
 
     def _answers(self, requests: Requests) -> Arrivals:
         """Let clients answer messages of one kind."""
-        clients = VirtualClients(requests.nodes, _FIRST_NODE, self.contexts)
-        arrivals = Arrivals.of(answer(requests.kind, requests, clients))
-        looked_at = clients.looked_at.items()
-        self._stateful.update(node for node, context in looked_at if entries(context.state))
+        arrivals = answer(requests, Clients(requests.nodes, _FIRST_NODE, self.contexts))
         for table in arrivals.tables:
             _put_seconds(table)
         if not self.check_wire:
@@ -241,7 +238,9 @@ class LocalGrid(ClockedGrid):
 
         On a device the client keeps its own.
         """
-        states = {str(node): recall_all(self.contexts[node]) for node in sorted(self._stateful)}
+        states = {
+            str(node): recall_all(self.contexts[node]) for node in sorted(self.contexts.changed)
+        }
         sent = {"messages": self._sent, **self.transport.state_dict(self._pending)}
         return states | {"": sent}
 
@@ -251,12 +250,9 @@ class LocalGrid(ClockedGrid):
         sent = state.pop("", {})
         self._sent = int(sent.get("messages", 0))
         self._pending = self.transport.load_state_dict(sent)
-        for node in self._stateful:
-            self.contexts[node].state.clear()
-        self._stateful.clear()
+        self.contexts.forget()
         for name, sections in state.items():
             remember_all(self.contexts[int(name)], sections)
-            self._stateful.add(int(name))
 
 
 def _put_seconds(replies: Replies) -> None:

@@ -17,9 +17,11 @@ from forager.benchmarks.unreliable import (
     forgetful_clients,
 )
 from forager.client_app import app
+from forager.client_app.batch import Batch
 from forager.client_app.device.state import ClientState
 from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
+from forager.core.wire.tables import Requests
 from forager.strategies.federation.accountant import gaussian_epsilon
 from forager.tools.experiments.records import Record
 from forager.tools.experiments.results import Results
@@ -94,8 +96,8 @@ def test_planted_groups_are_one_row_per_kind_with_all_methods_side_by_side() -> 
 def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
-    def train(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        seen.extend(RECORDS in ClientState(context) for context in contexts)
+    def train(batch: Batch) -> list[Message]:
+        seen.extend(RECORDS in ClientState(context) for context in batch.contexts)
         return []
 
     monkeypatch.setitem(app.HANDLERS, "train", train)
@@ -105,7 +107,8 @@ def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.Monkey
         state[RECORDS] = {"serial": 1}
         state.save()
     with forgetful_clients(0.2, seed=0):
-        app.HANDLERS["train"]([], contexts)
+        message = Message(RecordDict(), dst_node_id=1, message_type="train")
+        app.HANDLERS["train"](Batch(Requests(message, range(200)), contexts))
     assert 0.1 < seen.count(False) / 200 < 0.3
     assert app.HANDLERS["train"] is train
 

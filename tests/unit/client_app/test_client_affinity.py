@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
+from forager.client_app.batch import Batch
 from forager.client_app.hooks.auxo import AffinityRecords
-from forager.client_app.request import ClientRequest
 from forager.core.config import read_config
+from forager.core.learning.job import Outcomes
 from forager.core.wire.keys import AFFINITY
+from forager.core.wire.tables import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -27,11 +29,13 @@ class Client:
         """Return the request that rides on the reply; empty if there is none."""
         content = RecordDict({} if told is None else {AFFINITY: ConfigRecord(told)})
         message = Message(content, dst_node_id=2, message_type="train")
-        request = ClientRequest(message, self.context, None)  # type: ignore[arg-type]
-        PART.before(request)
-        PART.after(request, None, None)  # type: ignore[arg-type]
-        request.close()
-        return dict(request.reply.get(AFFINITY, {}))
+        requests = Requests.of([message])
+        assert requests is not None
+        batch = Batch(requests, [self.context])
+        PART.before(batch)
+        PART.after(batch, Outcomes({}, [0.0], [1], [1]))
+        batch.close()
+        return dict(batch.records.get(AFFINITY, [{}])[0])
 
     def rewards(self, told: dict[str, Any]) -> dict[str, float]:
         request = self.answer(told)

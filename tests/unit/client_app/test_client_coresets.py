@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from forager.client_app.batch import Batch
 from forager.client_app.hooks.coresets import ChosenCoreset
 from forager.client_app.hooks.skyline import CleanOnly
+from forager.client_app.side import TaskSide
 from forager.core.config import read_config
 from forager.core.learning.features import features_of
 from forager.core.learning.gradient_rows import sample_rows, server_targets
@@ -16,7 +19,10 @@ from forager.core.learning.model_arrays import read_arrays
 from forager.core.methods.coreset import Coreset
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import to_record
-from forager.core.wire.keys import CORESET, TARGETS
+from forager.core.wire.keys import CONFIG, CORESET, ROUND, TARGETS
+from forager.core.wire.tables import Requests
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 DATA = {"partition": "iid", "noise": "closed-set", "coreset.every": 3}
 TASK = load_task(read_config(DATA).task_spec())
@@ -41,29 +47,21 @@ class Client:
         self.arrays = read_arrays(TASK.build_model())
         self.node = {"partition-id": 0, "num-partitions": 6}
         self.unknown_to_server = -1
+        self.trainer = TaskSide(self.config).trainer
+        self.problem = TASK.problem
 
     def request(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:
         told = targets(self.config, self.arrays, self.unknown_to_server)
-        content = {TARGETS: told} if guided else {}
-        record = SimpleNamespace(_data=content)
-        message = SimpleNamespace(content=record, metadata=SimpleNamespace(message_type=kind))
-        request = SimpleNamespace(
-            message=message,
-            context=SimpleNamespace(node_config=self.node),
-            config=self.config,
-            task=TASK,
-            key="0",
-            round=number,
-            data=self.data,
-            arrays=self.arrays,
-            state=self.state,
-            holdings=SimpleNamespace(clean=self.clean),
-            weights=None,
-            chosen=None,
-            reply={},
-        )
-        self.part().before(request)
-        return request
+        content: dict[str, Any] = {CONFIG: ConfigRecord({ROUND: number})}
+        content |= {TARGETS: told} if guided else {}
+        message = Message(RecordDict(content), dst_node_id=7, message_type=kind)
+        batch = Batch(Requests(message, [7]), [Context(1, 7, self.node, RecordDict(), {})], self)
+        batch.models, batch.data, batch.keys = [self.arrays], [self.data], ["0"]
+        batch.holdings = [SimpleNamespace(clean=self.clean)]
+        batch.rows[0].state = self.state
+        self.part().before(batch)
+        reply = {name: column[0] for name, column in batch.records.items()}
+        return SimpleNamespace(chosen=batch.data[0], weights=batch.weights[0], reply=reply)
 
     def part(self) -> Any:
         skyline = self.config.data_selector == "skyline"

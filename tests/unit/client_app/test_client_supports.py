@@ -1,17 +1,20 @@
 """What a client tells of its important parameters, and what it remembers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
-from forager.client_app.handlers.training import trainer_of
+from forager.client_app.app import answer_one
+from forager.client_app.side import task_side
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import decode_signature
+from forager.core.wire.tables import Replies, Row
 from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.similarities.support_reader import SupportReader, parameter_shapes
 
@@ -35,11 +38,16 @@ def ask(kind, context, arrays=None, number=1):
         records[ARRAYS] = arrays
     message = Message(RecordDict(records), dst_node_id=7, message_type=kind)
     message.metadata.__dict__["_message_id"] = "asked"
-    return answer(kind, [message], [context])[0]
+    return answer_one(message, context)
+
+
+def reader(keys, kind=SupportReader):
+    made = kind(parameter_shapes(read_config(keys)))
+    return SimpleNamespace(read=lambda reply: made.read(Row(Replies.of(reply), 0)))
 
 
 def read(reply, keys=KEYS):
-    return SupportReader(parameter_shapes(read_config(keys))).read(reply)
+    return reader(keys).read(reply)
 
 
 def test_supports_and_averages_survive_a_restart(tmp_path):
@@ -86,8 +94,8 @@ def test_a_client_that_has_not_trained_holds_no_support():
 
 def test_a_client_to_which_nothing_matters_trains_and_sends_no_support(monkeypatch):
     monkeypatch.setattr(
-        "forager.client_app.hooks.supports.fisher_diagonal",
-        lambda model, *_: np.zeros(sum(p.numel() for p in model.parameters()), dtype=np.float32),
+        "forager.client_app.hooks.supports.fisher_diagonals",
+        lambda model, *_: np.zeros((1, sum(p.numel() for p in model.parameters())), np.float32),
     )
     reply = ask("train", context_of(KEYS), model_of(KEYS))
     assert not reply.has_error()
@@ -114,7 +122,7 @@ def test_a_device_with_a_file_of_its_own_tells_what_it_holds(tmp_path):
         {"1.weight": np.zeros((4, 12), np.float32), "1.bias": np.zeros(4, np.float32)}
     )
     for model in (arrays, None):
-        trainer_of.cache_clear()  # every message is a new process
+        task_side.cache_clear()  # every message is a new process
         load_task.cache_clear()
         context = Context(1, 7, node, RecordDict(), keys)
         reply = ask("train" if model is not None else ASK_SUPPORT, context, model)

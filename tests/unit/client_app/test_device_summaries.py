@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.config import default_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks.models import build_model
@@ -27,6 +27,6 @@ def test_the_loss_is_the_first_thing_a_device_is_asked_for(tmp_path: Path) -> No
     arrays = {name: np.zeros_like(array) for name, array in read_arrays(model).items()}
     content = {ARRAYS: to_record(arrays), CONFIG: ConfigRecord({ROUND: 1, WANTS: LOSS})}
     message = Message(RecordDict(content), dst_node_id=7, message_type=SUMMARY)
-    (reply,) = answer(SUMMARY, [message], [context])
+    reply = answer_one(message, context)
     assert reply.has_content(), reply.error
     assert reply.content.metric_records[METRICS][LOSS] == pytest.approx(np.log(3), rel=1e-5)

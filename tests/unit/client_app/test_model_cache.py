@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
+from forager.client_app.batch import Batch
 from forager.client_app.device.held_models import received_models, with_held_models
-from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.arrays import to_record
 from forager.core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_shortest, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
+from forager.core.wire.tables import Replies, Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 OLD = {"w": np.linspace(1, 2, 500, dtype=np.float32), "n": np.array(1)}
@@ -32,18 +34,20 @@ def change(**other: Any) -> Message:
     return message(**{**said, **other})
 
 
-def trained(messages: Any, contexts: Any) -> list[Message]:
+def batch_of(messages: list[Message], contexts: list[Context]) -> Batch:
+    requests = Requests.of(messages)
+    assert requests is not None
+    return Batch(requests, contexts)
+
+
+def trained(batch: Batch) -> Replies:
     """Answer with the tag of the model that came."""
-    return [
-        Message(
-            RecordDict({CONFIG: ConfigRecord({"got": tag_of(from_record(m.content[ARRAYS]))})}),
-            reply_to=m,
-        )
-        for m in messages
-    ]
+    batch.records[CONFIG] = [ConfigRecord({"got": tag_of(model)}) for model in batch.models]
+    return batch.replies()
 
 
-answer = with_held_models(trained)
+def answer(messages: list[Message], contexts: list[Context]) -> list[Message]:
+    return list(with_held_models(trained)(batch_of(messages, contexts)))
 
 
 def got(reply: Message) -> str:
@@ -97,7 +101,7 @@ def test_only_those_who_lack_it_are_left_out() -> None:
     asked(having, message(OLD, **{TAG: tag_of(OLD)}))
     messages = [change(), change(), message(NEW)]
     replies = answer(messages, [lacking, having, context()])
-    assert [got(reply) for reply in replies] == ["lacks", tag_of(NEW), tag_of(NEW)]
+    assert [got(reply) for reply in replies] == [tag_of(NEW), tag_of(NEW), "lacks"]
 
 
 def test_what_was_sent_is_not_changed() -> None:
@@ -110,7 +114,7 @@ def test_clients_of_one_process_share_the_changed_model() -> None:
     clients = [context(), context()]
     for each in clients:
         asked(each, message(OLD, **{TAG: tag_of(OLD)}))
-    first, second = received_models([change(), change()], clients)
+    first, second = received_models(batch_of([change(), change()], clients))
     assert first is second
     assert first is not None
     np.testing.assert_array_equal(first.difference, NEW["w"] - OLD["w"])
@@ -120,17 +124,17 @@ def test_a_message_that_fails_leaves_the_held_model() -> None:
     mine = context()
     asked(mine, message(OLD, **{TAG: tag_of(OLD)}))
 
-    def broken(messages: Any, contexts: Any) -> list[Message]:
+    def broken(batch: Batch) -> list[Message]:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        with_held_models(broken)([change()], [mine])
+        with_held_models(broken)(batch_of([change()], [mine]))
     assert asked(mine, message(**{TAG: tag_of(OLD)})) == [tag_of(OLD)]
 
 
 def test_a_message_without_model_and_name_is_for_the_handler_to_refuse() -> None:
-    def refusing(messages: Any, contexts: Any) -> list[Message]:
-        return [Message(Error(2, "no model"), reply_to=each) for each in messages]
+    def refusing(batch: Batch) -> list[Message]:
+        return [Message(Error(2, "no model"), reply_to=each) for each in batch.requests]
 
-    (reply,) = with_held_models(refusing)([message()], [context()])
+    (reply,) = with_held_models(refusing)(batch_of([message()], [context()]))
     assert reply.error.reason == "no model"

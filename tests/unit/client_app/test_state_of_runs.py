@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
+from forager.client_app.batch import Batch, ClientRow
 from forager.client_app.device.file_lock import Claim, StateInUseError
 from forager.client_app.device.state import ClientState, state_path
-from forager.client_app.request import ClientRequest
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
 from forager.core.learning.model_arrays import read_arrays
@@ -37,6 +37,7 @@ from forager.core.wire.keys import (
     WANTS,
 )
 from forager.core.wire.sparse import encode
+from forager.core.wire.tables import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 TASK = load_task(read_config({}).task_spec())
@@ -65,7 +66,7 @@ class Device:
         content = RecordDict({CONFIG: config, **(records or {})})
         message = Message(content, dst_node_id=7, message_type=kind)
         context = self.context
-        (reply,) = answer(kind, [message], [context])
+        reply = answer_one(message, context)
         self.state = context.state
         return reply
 
@@ -215,10 +216,7 @@ def test_another_model_is_another_memory(folder: Path | None) -> None:
     device.train(1)
     assert "control" in ClientState(device.context)
     device.config["net.hidden"] = 77
-    request = ClientRequest(
-        Message(RecordDict(), dst_node_id=7, message_type="query"), device.context, TASK
-    )
-    assert dict(request.state) == {}
+    assert dict(row_of(device, "query").state) == {}
 
 
 def test_only_the_last_runs_stay_on_disk(tmp_path: Path) -> None:
@@ -345,21 +343,27 @@ def test_two_devices_with_one_folder_and_name_are_told_so(
     device.train(1)  # a killed process holds nothing
 
 
+def row_of(device: Device, kind: str = "train") -> ClientRow:
+    requests = Requests.of([Message(RecordDict(), dst_node_id=7, message_type=kind)])
+    assert requests is not None
+    return Batch(requests, [device.context]).rows[0]
+
+
 def test_an_unclosed_request_is_in_nobodys_way(tmp_path: Path) -> None:
     device = Device(tmp_path, strategy="moon", **{"moon.projection": 0})
-    message = Message(RecordDict(), dst_node_id=7, message_type="train")
-    left = ClientRequest(message, device.context, TASK)
+    left = row_of(device)
     left.state["mine"] = {"number": 1}
     with pytest.raises(StateInUseError, match="another process"):
         Claim(lock_of(device), "0", patience=0.05)
-    with ClientRequest(message, device.context, TASK) as other:
-        assert "mine" not in other.state
-        other.state["mine"] = {"number": 2}
+    other = row_of(device)
+    assert "mine" not in other.state
+    other.state["mine"] = {"number": 2}
+    other.close()
     with pytest.raises(RuntimeError, match="another message came"):
         left.close()
-    failed = ClientRequest(message, device.context, TASK)
-    with pytest.raises(KeyError, match="missing"), failed:
-        failed.state["mine"] = failed.state["missing"]
+    failed = row_of(device)
+    failed.state["mine"] = {"number": 3}
+    failed.abandon()
     assert ClientState(device.context)["mine"] == {"number": 2}
 
 

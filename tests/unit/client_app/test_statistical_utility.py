@@ -7,7 +7,7 @@ import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer
+from forager.client_app.app import answer_one
 from forager.core.config import default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
@@ -23,7 +23,7 @@ def reply_of(**settings: Any) -> Message:
     content = {ARRAYS: to_record(read_arrays(model)), CONFIG: ConfigRecord({ROUND: 1})}
     message = Message(RecordDict(content), dst_node_id=7, message_type="train")
     context = Context(1, 7, {"partition-id": 2, "num-partitions": 10}, RecordDict(), run)
-    (reply,) = answer("train", [message], [context])
+    reply = answer_one(message, context)
     assert reply.has_content(), reply.error
     return reply
 

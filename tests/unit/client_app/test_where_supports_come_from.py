@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from forager.client_app.handlers.training import trainer_of
 from forager.client_app.hooks import supports as hooks
+from forager.client_app.side import task_side
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import load_arrays
 from forager.core.wire.arrays import flat_floats, from_record
@@ -15,15 +15,10 @@ from forager.selectors.similarities.signed_overlap import split_codes, top_k_cha
 from forager.strategies.similarities.support_reader import (
     SignedSupportReader,
     SupportReader,
-    parameter_shapes,
 )
-from test_client_supports import KEYS, ask, context_of, model_of
+from test_client_supports import KEYS, ask, context_of, model_of, reader
 
 SIGNED = KEYS | {"similarity": "signed-overlap"}
-
-
-def reader(keys, kind=SupportReader):
-    return kind(parameter_shapes(read_config(keys)))
 
 
 def flat(record):
@@ -33,14 +28,14 @@ def flat(record):
 @pytest.fixture
 def measured(monkeypatch):
     """The models that importance was measured at, as flat arrays, and what was found."""
-    seen, plain = [], hooks.fisher_diagonal
+    seen, plain = [], hooks.fisher_diagonals
 
-    def spy(model, *given):
-        found = plain(model, *given)
-        seen.append((np.concatenate([p.detach().ravel() for p in model.parameters()]), found))
+    def spy(model, loss, arrays, data):
+        found = plain(model, loss, arrays, data)
+        seen.append((flat_floats(arrays[0]), found[0]))
         return found
 
-    monkeypatch.setattr(hooks, "fisher_diagonal", spy)
+    monkeypatch.setattr(hooks, "fisher_diagonals", spy)
     return seen
 
 
@@ -67,7 +62,7 @@ def test_importance_is_measured_where_the_run_says(measured, keys, received):
 @pytest.mark.parametrize(("at", "trained"), [("received", 0), ("trained", 1)])
 def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, at, trained):
     keys = KEYS | {"ios.at": at}
-    trainer, calls = trainer_of(read_config(keys)), []
+    trainer, calls = task_side(read_config(keys)).trainer, []
     plain = trainer.train
     monkeypatch.setattr(trainer, "train", lambda *given: calls.append(1) or plain(*given))
     reply = ask(ASK_SUPPORT, context_of(keys), model_of(keys))
@@ -154,4 +149,4 @@ def test_the_model_is_not_trained_on_from_what_importance_left_in_it():
     plain = {"local-epochs": 1, "num-clients": 4}
     other = ask("train", context_of(plain), model_of(plain))
     np.testing.assert_array_equal(flat(reply.content[ARRAYS]), flat(other.content[ARRAYS]))
-    load_arrays(trainer_of(read_config(keys)).model, from_record(reply.content[ARRAYS]))
+    load_arrays(task_side(read_config(keys)).trainer.model, from_record(reply.content[ARRAYS]))

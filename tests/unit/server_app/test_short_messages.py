@@ -1,5 +1,6 @@
 """Training and evaluation by changes: who is sent what, on a grid whose clients keep models."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -7,12 +8,15 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, exchanged, failing, honest, never, small_model
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from forager.client_app.batch import Batch
 from forager.client_app.device.held_models import with_held_models
 from forager.core.log.events import Exchanged
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
+from forager.core.wire.records import attach
 from forager.core.wire.sizes import payload_bytes
+from forager.core.wire.tables import Requests
 from forager.server_app.post import Post
 from forager.strategies.federation import held_models
 from forager.strategies.federation.federation import Federation
@@ -35,12 +39,15 @@ class Keepers:
         self.got: list[tuple[str, str]] = []
 
     def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
-        def handle(messages: Any, contexts: Any) -> list[Message]:
-            (whole,) = messages
-            self.got.append((key, tag_of(from_record(whole.content.array_records[ARRAYS]))))
+        def handle(batch: Batch) -> list[Message]:
+            self.got.append((key, tag_of(batch.models[0])))
+            whole = copy.copy(batch.requests[0])
+            attach(whole, ARRAYS, to_record(batch.models[0]))
             return honest(whole, key)
 
-        return list(with_held_models(handle)([message], [self.contexts[key]]))
+        requests = Requests.of([message])
+        assert requests is not None
+        return list(with_held_models(handle)(Batch(requests, [self.contexts[key]])))
 
 
 class Scene:

@@ -9,7 +9,7 @@ from time import process_time
 
 from flwr.app import Message
 
-from ....client_app.identity import client_data, client_task
+from ....client_app.side import side_of
 from ....core.log.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
 from ....core.wire.tables import Requests
@@ -57,9 +57,8 @@ class MeteredGrid(LocalGrid):
 
     def _load_data(self, requests: Requests) -> None:
         """Let clients' data be there before the clock starts: a device has them at hand."""
-        for node in requests.nodes:
-            context = self.contexts[node]
-            client_data(context, client_task(context))
+        contexts = [self.contexts[node] for node in requests.nodes]
+        side_of(contexts[0]).holdings(contexts)
 
 
 class Meter(Callback):

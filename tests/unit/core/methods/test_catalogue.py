@@ -5,7 +5,7 @@ from dataclasses import replace
 from inspect import isclass
 
 import pytest
-from forager.client_app.request import ClientHook
+from forager.client_app.hooks.base import ClientHook
 from forager.core.config.run_config import AXIS_DEFAULTS
 from forager.core.methods.base import Method, Settings, load
 from forager.core.methods.catalogue import (

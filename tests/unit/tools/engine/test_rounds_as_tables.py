@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from forager.client_app import app
+from forager.client_app.batch import Batch
+from forager.client_app.clients import Clients
 from forager.client_app.identity import client_keys
-from forager.client_app.virtual_clients import VirtualClients
 from forager.core.config import default_config, read_config
 from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
@@ -241,10 +242,11 @@ def test_a_handler_that_changes_a_reply_is_heard(
 ) -> None:
     honest = app.HANDLERS["train"]
 
-    def lying(messages: Any, contexts: Any) -> Any:
-        replies = honest(messages, contexts)
+    def lying(batch: Batch) -> Arrivals:
+        arrivals = Arrivals.of(honest(batch))
+        (replies,) = arrivals.tables
         replies.set_metric(NUM_EXAMPLES, [0, *replies.metrics[NUM_EXAMPLES][1:]])
-        return replies
+        return arrivals
 
     monkeypatch.setitem(app.HANDLERS, "train", lying)
     loop, folder = loop_on(LocalGrid, tmp_path, **{"client-selector": "all"})
@@ -261,9 +263,11 @@ def test_plain_training_looks_at_one_context_only() -> None:
 def test_virtual_clients_are_their_contexts() -> None:
     grid = LocalGrid(6, read_config(KEYS).flat())
     nodes = list(grid.get_node_ids())
-    some = VirtualClients([nodes[4], nodes[1]], nodes[0], grid.contexts)
-    assert (some.numbers, some.total, some.looked_at) == ([4, 1], 6, {})
+    some = Clients([nodes[4], nodes[1]], nodes[0], grid.contexts)
+    assert (some.numbers, some.total) == ([4, 1], 6)
+    assert not grid.contexts._made
     assert [context.node_config["partition-id"] for context in some] == some.numbers
     assert some[1] is grid.contexts[nodes[1]] is some[:2][1]
-    assert list(some.looked_at) == [nodes[4], nodes[1]]
+    assert list(grid.contexts._made) == [nodes[4], nodes[1]]
+    assert some.select([1]).numbers == [1]
     assert client_keys(some) == client_keys(list(some)) == ["4", "1"]

@@ -1,0 +1,92 @@
+"""Virtual clients: many in one process, known by their numbers.
+
+What such a client keeps stays in memory as it is, a tree of arrays, until a checkpoint asks for it.
+So whoever saves an array never changes it in place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from flwr.app import Context, RecordDict
+
+
+class VirtualContext(Context):
+    """Flower's context of a virtual client, with a memory of its own.
+
+    Parameters
+    ----------
+    node : int
+        The client's node.
+    number, of : int
+        Its partition of the data, and how many there are.
+    run_config : dict
+        Flower's flat run config, shared by all.
+    changed : set of int
+        Where the client's node is put when its memory changes.
+    """
+
+    def __init__(
+        self, node: int, number: int, of: int, run_config: dict[str, Any], changed: set[int]
+    ) -> None:
+        place = {"partition-id": number, "num-partitions": of}
+        super().__init__(1, node, place, RecordDict(), run_config)
+        self.memory: dict[str, Any] = {}
+        self._changed = changed
+
+    def keep(self, name: str, content: Any) -> None:
+        """Keep something under a name."""
+        self.memory[name] = content
+        self._changed.add(self.node_id)
+
+
+class Clients(Sequence[Context]):
+    """The contexts of some virtual clients.
+
+    Who needs no more than the number of each, as plain training does, makes none of them.
+
+    Parameters
+    ----------
+    nodes : sequence of int
+        The clients.
+    first : int
+        The node of client number 0.
+    contexts : mapping
+        The contexts of all clients, by node.
+    """
+
+    def __init__(self, nodes: Sequence[int], first: int, contexts: Mapping[int, Context]) -> None:
+        self._nodes = nodes
+        self._first = first
+        self._contexts = contexts
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each client: its partition of the data, and its name."""
+        first = self._first
+        return [node - first for node in self._nodes]
+
+    @property
+    def total(self) -> int:
+        """How many clients there are in all."""
+        return len(self._contexts)
+
+    def select(self, rows: Sequence[int]) -> "Clients":
+        """Return some of them, in this order."""
+        return Clients([self._nodes[row] for row in rows], self._first, self._contexts)
+
+    @overload
+    def __getitem__(self, index: int) -> Context: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Context]: ...
+
+    def __getitem__(self, index: int | slice) -> Context | list[Context]:
+        if isinstance(index, slice):
+            return [self._contexts[node] for node in self._nodes[index]]
+        return self._contexts[self._nodes[index]]
+
+    def __iter__(self) -> Iterator[Context]:
+        return map(self._contexts.__getitem__, self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)

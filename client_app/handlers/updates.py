@@ -1,0 +1,25 @@
+"""Handler of ``query.update``: the model after some steps, which count for nothing else.
+
+FlexCFL's pretraining, FL+HC's one round with everybody.
+"""
+
+from dataclasses import replace
+
+from ...core.learning.job import Outcomes
+from ...core.learning.objectives.plain import Plain
+from ...core.learning.train_settings import train_settings
+from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, STEPS
+from ...core.wire.tables import Replies
+from ..batch import Batch
+
+
+def answer_updates(batch: Batch) -> Replies:
+    """Train for as many steps as a message says (0: as in a round) and send the model back."""
+    jobs = batch.prepare(only="chooses_data").jobs()
+    config, steps = batch.config, int(batch.told[STEPS])
+    settings = train_settings(config, batch.round)
+    settings = replace(settings, steps=steps) if steps else settings
+    outcomes = Outcomes.of(batch.side.trainer.train(jobs, settings, Plain(config)))
+    batch.stacks[ARRAYS] = outcomes.arrays
+    batch.close()
+    return batch.replies({NUM_EXAMPLES: outcomes.num_examples})

@@ -1,0 +1,59 @@
+"""A method's half on the client.
+
+A method that works on the client (a coreset, a stream, control variates, ...) is a
+:class:`ClientHook`. It looks at the :class:`~client_app.batch.Batch` of clients before local
+training and may change what is trained on, and again after it, when it may add records to the
+replies. Hooks know nothing of each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.learning.job import Outcome, Outcomes
+
+if TYPE_CHECKING:
+    from ...core.config import RunConfig
+    from ..batch import Batch, ClientRow
+
+
+class ClientHook:
+    """One method's half on the client; it is made once per run and process."""
+
+    chooses_data = False  # whether it also acts where a client only gives a sample of its training
+    holds_data = False  # whether what it chooses is all that the client holds
+
+    def __init__(self, config: RunConfig) -> None:
+        """Take settings from the run config."""
+
+    def before(self, batch: Batch) -> None:
+        """Look at what came; change data, weights or what the objective carries."""
+
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Look at what came of it; add records to the replies; return what to send."""
+        return outcomes
+
+
+class PerClientHook(ClientHook):
+    """A hook for what is naturally done client by client."""
+
+    def before(self, batch: Batch) -> None:
+        """Look at each client."""
+        for row in batch.rows:
+            self.before_one(row)
+
+    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+        """Look at what came of each client."""
+        if type(self).after_one is PerClientHook.after_one:
+            return outcomes
+        before = list(outcomes)
+        after = list(map(self.after_one, batch.rows, before))
+        changed = any(new is not old for new, old in zip(after, before, strict=True))
+        return Outcomes.of(after) if changed else outcomes
+
+    def before_one(self, row: ClientRow) -> None:
+        """Look at what came to one client."""
+
+    def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:
+        """Look at what came of it."""
+        return outcome

@@ -1,0 +1,176 @@
+"""What hooks and handlers know of the app that they work in: its model, data, loss and settings.
+
+They are written once, against :class:`ClientSide`. This app's own tasks are one such side
+(:class:`TaskSide`); the functions of anybody else's app are another
+(:class:`~client_app.own_app.OwnSide`).
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+from flwr.app import Context
+
+from ..core.config import RunConfig, read_config
+from ..core.config.reading import SharedConfig
+from ..core.learning.job import Job, Outcomes
+from ..core.learning.model_arrays import check_trainable
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.placement import device_or_cpu
+from ..core.learning.train_settings import train_settings
+from ..core.learning.trainer import Trainer
+from ..core.methods.base import load
+from ..core.methods.catalogue import chosen, methods
+from ..core.tasks import ClientData, Task, load_task
+from ..core.tasks.metrics import Metric
+from ..core.tasks.problems import Problem
+from .clients import Clients
+from .device.packing import Packing
+from .hooks.base import ClientHook
+from .identity import client_data
+
+_log = logging.getLogger("forager")
+
+
+class ClientSide(Protocol):
+    """The model, the data, the loss and the settings of an app."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The run config: settings of all methods."""
+
+    @property
+    def hooks(self) -> Sequence[ClientHook]:
+        """The client halves of the methods of the run, in the order in which they act."""
+
+    @property
+    def trainer(self) -> Trainer:
+        """The model, the loss, and a loop that trains it.
+
+        To be asked for after the data: a device knows the model's shape from nothing else.
+        """
+
+    @property
+    def problem(self) -> Problem:
+        """What is learned."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, or of strata."""
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What models are judged by."""
+
+    @property
+    def packing(self) -> Packing:
+        """How samples are stored."""
+
+    @property
+    def note(self) -> str:
+        """What the server should know of the device."""
+
+    def state_name(self, run: str) -> str:
+        """Return what clients keep the state of a run under: it is of use for one model only."""
+
+    def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
+        """Return what each client holds, the truth about its labels included where it is known."""
+
+    def unscaled(self, context: Context) -> ClientData:
+        """Return what a client holds, as it was read."""
+
+    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
+        """Do the local work of a round."""
+
+
+class TaskSide:
+    """A task of this app; what all clients of a run share, found once per process."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.task: Task = load_task(config.task_spec())
+        self._device, self.note = device_or_cpu(config.device)
+        if self.note:
+            _log.warning(self.note)
+
+    @cached_property
+    def hooks(self) -> list[ClientHook]:
+        """The client halves of the run's methods."""
+        return hooks_of(self.config)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """The trainer of the run's model, on the device of the run or node."""
+        model, local = self.task.build_model(), self.config.local
+        check_trainable(model)
+        return Trainer(model.to(self._device), local.trainer, local.threads, self.problem)
+
+    @cached_property
+    def objective(self) -> Plain:
+        """What is minimised."""
+        made: Plain = load(methods("objective")[self.config.objective].core)(self.config)
+        return made
+
+    @property
+    def problem(self) -> Problem:
+        """What is learned."""
+        return self.task.problem
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, or of strata."""
+        return self.task.num_classes
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What models are judged by."""
+        return self.task.metrics
+
+    @property
+    def packing(self) -> Packing:
+        """How samples are stored."""
+        return Packing.of(self.task)
+
+    def state_name(self, run: str) -> str:
+        """Return the run and the model."""
+        return f"{run}: {self.config.task} {self.config.model} {self.config.net.hidden}"
+
+    def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
+        """Return each client's partition, or what its device brings."""
+        if isinstance(contexts, Clients):
+            return self.task.all_client_data(contexts.numbers, contexts.total)
+        return [client_data(context, self.task) for context in contexts]
+
+    def unscaled(self, context: Context) -> ClientData:
+        """Return what a client holds, as it was read."""
+        return client_data(context, self.task.unscaled())
+
+    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
+        """Train by the run's objective."""
+        settings = train_settings(self.config, server_round)
+        return Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+
+
+def hooks_of(config: RunConfig) -> list[ClientHook]:
+    """Return the parts that a run needs on its clients, in the order in which they act."""
+    return [load(method.hook)(config) for method in chosen(config.axes()) if method.hook]
+
+
+@lru_cache(maxsize=4)
+def task_side(config: RunConfig) -> TaskSide:
+    """Return the side of a run config; one per process."""
+    return TaskSide(config)
+
+
+def side_of(context: Context, scale: object = "") -> TaskSide:
+    """Return the side of a client's run, by the numbers that inputs are scaled by, if any came.
+
+    The device to train on may be the node's own.
+    """
+    flat, device = context.run_config, context.node_config.get("device")
+    own: dict[str, Any] = {"data.scale": scale} if scale else {}
+    own |= {} if device is None else {"device": str(device)}
+    if isinstance(flat, SharedConfig):
+        return (flat.having(tuple(own.items())) if own else flat).once(task_side)
+    return task_side(read_config({**flat, **own}))
