@@ -389,8 +389,10 @@ class Post(GridWrapper):
             return
         seconds = when - assignment.sent
         federation.heard(key, self.round, answered=True)
-        if assignment.tag and not federation.held.of(assignment.node):  # else it is known by now
-            federation.held.learn([assignment.node], assignment.tag)
+        if not federation.held.of(assignment.node):  # else it is known by now
+            # Before it sees the next message, it will have seen all that were sent before.
+            newest = self.ledger.newest(assignment.node) or assignment
+            federation.held.learn([assignment.node], newest.tag)
         federation.times.came_late(key, seconds, assignment.round)
         federation.note(
             LateReplied(

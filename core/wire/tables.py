@@ -118,7 +118,7 @@ class Requests(_Table):
         names = dict.fromkeys(name for content in contents for name in content)
         shared, own = dict[str, Record](), dict[str, list[Record | None]]()
         for name in names:
-            column = [content.get(name) for content in contents]
+            column: list[Any] = [content.get(name) for content in contents]
             if all(record is column[0] for record in column):
                 shared[name] = column[0]
             else:

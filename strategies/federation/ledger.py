@@ -132,6 +132,11 @@ class Ledger:
         """Return what a client was asked last."""
         return self._last.get(node)
 
+    def newest(self, node: int) -> Assignment | None:
+        """Return the newest message to a client that is still under way."""
+        under_way = [*self._late.values(), *self._open.values()]
+        return next((each for each in reversed(under_way) if each.node == node), None)
+
     def of(self, replies: Replies) -> "Sequence[Assignment | None]":
         """Return what each row answers; None for one that nobody asked."""
         if replies.assignments:

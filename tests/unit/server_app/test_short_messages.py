@@ -201,6 +201,25 @@ def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
     assert scene.last.resent == 0
 
 
+def test_who_answers_late_will_hold_what_it_was_sent_since() -> None:
+    scene = Scene()
+    scene.behave("1", never)
+    scene.send(model(1))
+    (first,) = [m for m in scene.sent if m.metadata.dst_node_id == 501]
+    scene.send(model(2))
+
+    def only_the_first(message: Message, key: str, look: int) -> list[Message]:
+        replies = scene.clients(message, key)
+        return replies if message.metadata.message_id == first.metadata.message_id else []
+
+    scene.behave("1", only_the_first)
+    assert len(scene.post.late()) == 1
+    scene.behave("1", scene.clients)
+    scene.send(model(3))
+    assert scene.forms() == ["change"] * 3
+    assert scene.last.resent == 0
+
+
 def test_an_answer_to_a_later_question_outweighs_a_late_reply() -> None:
     scene = Scene()
     waits = [True]
