@@ -62,7 +62,9 @@ class Scene:
         settings = {"deadline": 0.2, "poll": 0.002, **settings}
         self.post = Post(self.grid, self.federation, **settings)
 
-    def send(self, *models: dict[str, Any], kind: str = "train") -> list[Message]:
+    def send(
+        self, *models: dict[str, Any], kind: str = "train", enough: int | None = None
+    ) -> list[Message]:
         """Send each client its model, or all the same; return what was sent."""
         records = [to_record(each) for each in models]
         contents = [
@@ -76,7 +78,7 @@ class Scene:
             Message(contents[place % len(contents)], dst_node_id=node, message_type=kind)
             for place, node in enumerate(nodes)
         ]
-        exchanged(self.post, messages)
+        exchanged(self.post, messages, enough=enough)
         return self.sent
 
     @property
@@ -189,10 +191,10 @@ def test_who_failed_or_was_late_is_sent_the_whole_model_next_time(trouble: Any) 
 
 
 def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
-    scene = Scene()
+    scene = Scene(deadline=30.0)
     waits = [True]
     scene.behave("1", lambda m, key, look: [] if waits[0] else scene.clients(m, key))
-    scene.send(model(1))
+    scene.send(model(1), enough=2)
     assert scene.last.late == ["1"]
     waits[0] = False
     assert len(scene.post.late()) == 1
@@ -202,11 +204,11 @@ def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
 
 
 def test_who_answers_late_will_hold_what_it_was_sent_since() -> None:
-    scene = Scene()
+    scene = Scene(deadline=30.0)
     scene.behave("1", never)
-    scene.send(model(1))
+    scene.send(model(1), enough=2)
     (first,) = [m for m in scene.sent if m.metadata.dst_node_id == 501]
-    scene.send(model(2))
+    scene.send(model(2), enough=2)
 
     def only_the_first(message: Message, key: str, look: int) -> list[Message]:
         replies = scene.clients(message, key)
@@ -221,10 +223,10 @@ def test_who_answers_late_will_hold_what_it_was_sent_since() -> None:
 
 
 def test_an_answer_to_a_later_question_outweighs_a_late_reply() -> None:
-    scene = Scene()
+    scene = Scene(deadline=30.0)
     waits = [True]
     scene.behave("1", lambda m, key, look: [] if waits[0] else scene.clients(m, key))
-    scene.send(model(1))
+    scene.send(model(1), enough=2)
     scene.federation.held.learn([501], tag_of(model(2)))
     waits[0] = False
     assert len(scene.post.late()) == 1
