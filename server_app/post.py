@@ -21,8 +21,9 @@ from ..core.log.events import Exchanged, LateReplied, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.records import answered_id
+from ..core.wire.replies import Arrivals, Replies, ReplyStream
+from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
-from ..core.wire.tables import Arrivals, Replies, ReplyStream, Requests
 from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper

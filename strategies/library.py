@@ -23,7 +23,7 @@ from ..core.methods.auxo import AuxoSettings
 from ..core.tasks.splits import Split
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, BUDGET, CONFIG, CORESET, NUM_EXAMPLES
-from ..core.wire.tables import Replies
+from ..core.wire.replies import Replies
 from ..core.wire.versions import why_nobody_connects
 from ..selectors.client_selectors.age import oldest
 from ..selectors.client_selectors.base import ClientSelector

@@ -14,10 +14,10 @@ from ...core.log.events import SparseUplinkUsed
 from ...core.methods.top_k import TopK
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
+from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply
 from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
-from ...core.wire.tables import Replies
 from ..federation.ledger import Assignment
 from .base import Layer
 

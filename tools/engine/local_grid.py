@@ -18,8 +18,9 @@ from ...core.config.reading import SharedConfig
 from ...core.wire.changes import TAG
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, SECONDS
+from ...core.wire.replies import Arrivals, Replies
+from ...core.wire.requests import Requests
 from ...core.wire.sizes import record_bytes
-from ...core.wire.tables import Arrivals, Replies, Requests
 from ...strategies.federation.clock import ClockedGrid
 from ...strategies.federation.virtual_nodes import NumberedNodes
 from .simulated_devices import SimulatedDevices

@@ -20,8 +20,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from forager.core.log.events import Exchanged, Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
+from forager.core.wire.replies import ReplyStream
+from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.core.wire.tables import ReplyStream, Requests
 from forager.server_app.post import Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation

@@ -15,8 +15,8 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.records import attach
+from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.core.wire.tables import Requests
 from forager.server_app.post import Post
 from forager.strategies.federation import held_models
 from forager.strategies.federation.federation import Federation

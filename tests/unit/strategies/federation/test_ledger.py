@@ -9,7 +9,8 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS
-from forager.core.wire.tables import Replies, Requests
+from forager.core.wire.replies import Replies
+from forager.core.wire.requests import Requests
 from forager.strategies.federation.ledger import Assignment, Ledger
 
 NODES = [7, 8, 9]
