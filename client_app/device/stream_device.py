@@ -13,6 +13,7 @@ belong to the run.
 import json
 import zlib
 from collections.abc import Generator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class StreamDevice:
         elif isinstance(self.rule, OdeSelector):
             self.rule.assign(None)  # the plan was another run's
 
-    @property
+    @cached_property
     def _made_for(self) -> str:
         """What the stored samples are of use for, as JSON."""
         stream, classes = self.stream, self.row.side.num_classes

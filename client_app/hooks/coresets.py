@@ -197,7 +197,7 @@ def _evidence(
         return list(map(label_evidence, [own for own, _ in looked], labels, means, rivals))
     together, rivals_of_all = (np.concatenate(column) for column in zip(*looked, strict=True))
     found = label_evidence(together, np.concatenate(labels), goals[0]["means"], rivals_of_all)
-    return np.split(found, np.cumsum([len(own) for own in labels])[:-1])
+    return np.split(found, np.cumsum([len(own) for own in labels])[:-1], axis=1)
 
 
 def train_on(
