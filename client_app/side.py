@@ -14,7 +14,7 @@ from flwr.app import Context
 
 from ..core.config import RunConfig, read_config
 from ..core.config.reading import SharedConfig
-from ..core.learning.job import Job, Outcomes
+from ..core.learning.job import Outcomes
 from ..core.learning.model_arrays import check_trainable
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.placement import device_or_cpu
@@ -22,9 +22,11 @@ from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
-from ..core.tasks import ClientData, Task, load_task
+from ..core.tasks import ClientData, load_task
 from ..core.tasks.metrics import Metric
 from ..core.tasks.problems import Problem
+from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
+from .batch import Batch
 from .clients import Clients
 from .device.packing import Packing
 from .hooks.base import ClientHook
@@ -80,8 +82,8 @@ class ClientSide(Protocol):
     def unscaled(self, context: Context) -> ClientData:
         """Return what a client holds, as it was read."""
 
-    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
-        """Do the local work of a round."""
+    def train(self, batch: Batch) -> Outcomes:
+        """Do the local work of a round, and note its metrics."""
 
 
 class TaskSide:
@@ -89,10 +91,13 @@ class TaskSide:
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.task: Task = load_task(config.task_spec())
+        self.task = self._load_task(config)
         self._device, self.note = device_or_cpu(config.device)
         if self.note:
             _log.warning(self.note)
+
+    def _load_task(self, config: RunConfig) -> Any:
+        return load_task(config.task_spec())
 
     @cached_property
     def hooks(self) -> list[ClientHook]:
@@ -146,10 +151,27 @@ class TaskSide:
         """Return what a client holds, as it was read."""
         return client_data(context, self.task.unscaled())
 
-    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
+    def train(self, batch: Batch) -> Outcomes:
         """Train by the run's objective."""
-        settings = train_settings(self.config, server_round)
-        return Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+        jobs, settings = batch.jobs(), train_settings(self.config, batch.round)
+        check_frozen(batch)
+        outcomes = Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+        batch.metrics[NUM_EXAMPLES] = [
+            trained if told is None else told
+            for trained, told in zip(outcomes.num_examples, batch.counts_for, strict=True)
+        ]
+        batch.metrics[TRAIN_LOSS] = outcomes.losses
+        return outcomes
+
+
+def check_frozen(batch: Batch) -> None:
+    """Refuse to work on a model whose frozen part is not the server's."""
+    expected = batch.told.get(FROZEN)
+    if expected is not None and expected != batch.side.trainer.frozen:
+        raise ValueError(
+            "the parameters that are not trained differ between server and client: both must "
+            "build the model from the same weights (task, model, seed, pretrained files)"
+        )
 
 
 def hooks_of(config: RunConfig) -> list[ClientHook]:

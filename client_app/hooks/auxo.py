@@ -18,6 +18,8 @@ _SECTION = "affinity"
 class AffinityRecords(PerClientHook):
     """Learn from the server's feedback, remember, and say what cohorts suit this client."""
 
+    of_updates = True
+
     def __init__(self, config: RunConfig) -> None:
         self.rate = config[Cohort].reward_rate
 

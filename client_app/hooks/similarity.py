@@ -21,6 +21,8 @@ from .base import ClientHook
 class UpdateSimilarity(ClientHook):
     """Add the similarity of a client's update to its reply, if the message asks for it."""
 
+    of_updates = True
+
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Compare the updates with the last one of the global model."""
         column = batch.requests.column(CONFIG)

@@ -22,6 +22,8 @@ class SparseUpdate(ClientHook):
     With error feedback, what is left out is added to the next update (Stich et al., 2018).
     """
 
+    of_updates = True
+
     def __init__(self, config: RunConfig) -> None:
         self.error_feedback = config[TopK].error_feedback
 

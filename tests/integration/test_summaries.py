@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 from flwr.app import Error, Message, MetricRecord, RecordDict
-from forager.client_app import app, summaries
+from forager.client_app import app
+from forager.client_app.handlers import summaries
 from forager.core.methods.catalogue import methods
 from forager.server_app import patient_grid
 from forager.strategies.federation.survey import Survey
