@@ -9,11 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from .models import linear_head
 from .problems import Classification
 from .splits import Split
 
@@ -65,10 +63,11 @@ class AppProblem(Classification):
         """Return the model."""
         return self.made
 
-    def num_outputs(self, *targets: NDArray[Any]) -> int:
-        """Return the outputs of the model's last layer."""
-        head = self.made.get_submodule(linear_head(self.made))
-        return int(head.out_features)  # type: ignore[arg-type]
+    @property
+    def outputs(self) -> int:
+        """Outputs of the model's last linear layer; 0 if it has none."""
+        linear = [m.out_features for m in self.made.modules() if isinstance(m, nn.Linear)]
+        return linear[-1] if linear else 0
 
     def client_data(self, client: int, clients: int) -> Any:
         """Return nothing: only a client has its data."""

@@ -102,7 +102,6 @@ def test_what_clients_keep_is_saved_and_comes_back() -> None:
     state = ClientState(grid.contexts[node])
     state["counts"] = {"seen": 3}
     state.save()
-    grid._stateful.add(node)
     saved = tree.from_bytes(tree.to_bytes(grid.state_dict(), "test"), "test")
     fresh = grid_of()
     fresh.load_state_dict(saved)
