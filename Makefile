@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo '  2/3 fetching and installing packages'
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard]' 2> $(VENV)/pip.log \
+		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard,prometheus]' 2> $(VENV)/pip.log \
 		| while IFS= read -r line; do \
 			if [[ $$line =~ Downloading\ ([A-Za-z0-9_.]+)-.*[(]([0-9]{2,}[.0-9]*\ MB)[)] ]]; then \
 				echo "      $${BASH_REMATCH[1]} ($${BASH_REMATCH[2]})"; \

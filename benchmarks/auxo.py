@@ -23,14 +23,15 @@ from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw, rows
 from ..strategies.federation.accountant import gaussian_multiplier
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import at_round, final, seconds_to, total_bytes
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
-from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from ..tools.experiments.tables import Table
 from .cohort_runs import RUNNER
 from .planted_groups import CLIENTS, ROUNDS, planted_cells, planted_table
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import at_round, final, seconds_to, total_bytes
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 
 Changes = dict[str, Scalar]
 
@@ -52,9 +53,9 @@ COMMON: Changes = {
 # The paper's defaults are for hundreds of participants and of rounds.
 PAPER: Changes = {
     "cohorts": "auxo-paper",
-    "cohort.first-clustering": 5,
-    "cohort.first-split": 10,
-    "cohort.min-participants": 5,
+    "auxo-paper.first-clustering": 5,
+    "auxo-paper.first-split": 10,
+    "auxo-paper.min-participants": 5,
 }
 PLANTED: dict[str, Changes] = {
     "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},
@@ -85,15 +86,15 @@ BASELINE = {  # of each method with cohorts, the same without
 SENSITIVITY: dict[str, Changes] = {
     "no cohorts": {"cohorts": "none"},
     "auxo-paper": {},
-    "clusters from round 0": {"cohort.first-clustering": 0},
-    "clusters from round 15": {"cohort.first-clustering": 15, "cohort.first-split": 20},
-    "split from round 5": {"cohort.first-split": 5},
-    "split from round 20": {"cohort.first-split": 20},
-    "split from round 30": {"cohort.first-split": 30},
-    "split exponent 1": {"cohort.split-exponent": 1.0},
-    "at most 2 parts": {"cohort.parts": 2},
-    "at most 3 parts": {"cohort.parts": 3},
-    "at most 8 parts": {"cohort.parts": 8},
+    "clusters from round 0": {"auxo-paper.first-clustering": 0},
+    "clusters from round 15": {"auxo-paper.first-clustering": 15, "auxo-paper.first-split": 20},
+    "split from round 5": {"auxo-paper.first-split": 5},
+    "split from round 20": {"auxo-paper.first-split": 20},
+    "split from round 30": {"auxo-paper.first-split": 30},
+    "split exponent 1": {"auxo-paper.split-exponent": 1.0},
+    "at most 2 parts": {"auxo-paper.parts": 2},
+    "at most 3 parts": {"auxo-paper.parts": 3},
+    "at most 8 parts": {"auxo-paper.parts": 8},
 }
 DELTA = 1e-5  # the default of dp.delta
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.config import Scalar
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import area, at_round, jitter, last_mean, total, total_bytes
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
-from ..tools.experiments.tables import Column, difference_table, summary_table
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import area, at_round, jitter, last_mean, total, total_bytes
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 from .worst_class import RUNNER
 
 POLICIES = (

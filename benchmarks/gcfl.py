@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.config import Scalar
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import at_round, best, final, total
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
-from ..tools.experiments.tables import Column, difference_table, summary_table
 from .coreset_runs import RUNNER
 from .data_part import write_part
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import at_round, best, final, total
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 
@@ -132,15 +132,16 @@ ABLATIONS: dict[str, Settings] = {
     },
     **{f"K = {every}": {"coreset.every": every} for every in (1, 5, 20)},
 }
+PROJECTION: Settings = {"data-selector": "gradmatch", "coreset.target": "server"}
 BETTER: dict[str, Settings] = {
     "as it is": {},
     "first choice at once": {"coreset.first-round": 0},
     "first choice after 5": {"coreset.first-round": 5},
     "weights": {"coreset.use-weights": True},
-    "projection": {"coreset.rule": "projection"},
-    "nearest": {"coreset.rule": "nearest"},
-    "projection, K = 5": {"coreset.rule": "projection", "coreset.every": 5},
-    "projection, weights": {"coreset.rule": "projection", "coreset.use-weights": True},
+    "projection": PROJECTION,
+    "nearest": {"data-selector": "nearest"},
+    "projection, K = 5": {**PROJECTION, "coreset.every": 5},
+    "projection, weights": {**PROJECTION, "coreset.use-weights": True},
     "random, K = 1": {"data-selector": "random", "coreset.every": 1},
     "own target": {"coreset.target": "own"},
     "all classes at once": {"coreset.per-class": False},

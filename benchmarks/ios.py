@@ -29,10 +29,8 @@ from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw
 from ..core.wire.supports import MalformedSupport
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import area, final, jitter, total_bytes
 from ..tools.experiments.records import Cell
-from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from ..tools.experiments.tables import Table
 from .cohort_runs import RUNNER
 from .ios_alignment import (
     Scores,
@@ -49,6 +47,9 @@ from .ios_analysis import (
     score_table,
     write_down,
 )
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import area, final, jitter, total_bytes
+from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from ..core.config import Scalar
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import last_mean
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
-from ..tools.experiments.tables import Column, Table, difference_table, summary_table
+from ..tools.experiments.tables import Table
 from .stream_runs import RUNNER
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import last_mean
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 

@@ -7,10 +7,11 @@ The table of ``docs/methods/auxo.md``: every method as ``strategy='<name>'`` set
 from collections.abc import Sequence
 
 from ..core.config import Scalar
-from ..tools.experiments.measures import Measure, final
+from ..tools.experiments.measures import Measure
 from ..tools.experiments.records import Cell
 from ..tools.experiments.results import Results
 from ..tools.experiments.tables import Table
+from .sweeps.measures import final
 
 Changes = dict[str, Scalar]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ..tools.experiments.command import benchmark_parser, run_benchmark
-from ..tools.experiments.measures import area, best, final, rounds_to, total_bytes
-from ..tools.experiments.plots import plot_curves
 from ..tools.experiments.records import Cell
 from ..tools.experiments.sweep import LOCAL_ENGINE
-from ..tools.experiments.tables import Column, difference_table, summary_table
+from .sweeps.command import benchmark_parser, run_benchmark
+from .sweeps.measures import area, best, final, rounds_to, total_bytes
+from .sweeps.plots import plot_curves
+from .sweeps.tables import Column, difference_table, summary_table
 
 STRATEGIES = ("fedavg", "fedprox", "fedyogi")
 COLUMNS = (

@@ -145,7 +145,6 @@ def _federation(
         route="train" if foreign else "query",
         settings=for_clients(run_config) if foreign else "",
         deadline=min(config.round.question_deadline, config.round.deadline),
-        quorum=config.round.question_quorum,
         identify_timeout=min(60.0, config.round.deadline),
         allowed=config.clients.names(),
         tags=read_tags(config.clients.tags),
@@ -256,11 +255,9 @@ def _callbacks(
 ) -> list[Callback]:
     stop = config.early_stop
     callbacks: list[Callback] = [
-        EarlyStop(stop.patience, stop.min_delta, stop.target, metric),
+        EarlyStop(stop.patience, stop.target, metric),
         Progress(),
     ]
-    if config.tensorboard:
-        callbacks.append(load("tools.report.tensorboard:TensorBoard")(folder))
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

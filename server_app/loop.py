@@ -407,7 +407,7 @@ class Loop:
 
     def take_snapshot(self, *, anew: bool = False) -> dict[str, Any]:
         """Return the state after the last complete round, made once a round."""
-        if anew or self._snapshot["round"] != self.round:
+        if anew or self._snapshot.get("round") != self.round:
             self._snapshot = self.state()
         return self._snapshot
 

@@ -210,6 +210,7 @@ class Post(GridWrapper):
             exchange = Exchange("train", 0)
             for _ in self._taken(Arrivals.of(self.pull_messages(expected)), set(), exchange):
                 pass  # none of them is waited for
+            self.ledger.forget_expired(self.clock.now())
         came, self._late, self._late_bytes = self._late, [], 0
         return came
 
@@ -218,7 +219,7 @@ class Post(GridWrapper):
         now = self.clock.now()
         if now - self._looked < self.clock.between_looks and not again:
             return []
-        expected = self.ledger.expected(now)
+        expected = self.ledger.expected()
         self._looked = now if expected else self._looked
         return expected
 
@@ -373,10 +374,12 @@ class Post(GridWrapper):
     def _take_late(self, table: Replies) -> None:
         """Learn how long a late reply took, and keep it for those who learn from what it says."""
         assignment = self.ledger.answered(table.asked[0])
-        if assignment is None or LACKS_BASE in table.metrics:
+        when = self.clock.now() if table.arrived is None else table.arrived
+        if assignment is None or LACKS_BASE in table.metrics or when > assignment.expires:
             return
-        federation, key = self.federation, self.federation.key(assignment.node)
+        federation = self.federation
         federation.roster.meet(table)
+        key = federation.key(assignment.node)
         size = table.row_bytes()[0]
         # A resumed run may have sent nothing yet.
         model = 0 if assignment.model is None else record_bytes(assignment.model)
@@ -384,7 +387,7 @@ class Post(GridWrapper):
         if size + table.name_bytes() > most:
             federation.set_aside(self.round, assignment.node, too_large(size, most))
             return
-        seconds = self.clock.now() - assignment.sent
+        seconds = when - assignment.sent
         federation.heard(key, self.round, answered=True)
         if assignment.tag and not federation.held.of(assignment.node):  # else it is known by now
             federation.held.learn([assignment.node], assignment.tag)

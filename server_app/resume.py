@@ -12,7 +12,7 @@ _FREE_KEYS = {
     "output-dir",
     "run-name",
     "resume-from",
-    "tensorboard",
+    "callbacks",
     "report",
     "strategy",
     "downlink",

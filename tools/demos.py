@@ -77,10 +77,7 @@ DEMOS: dict[str, Demo] = {
     "auxo": Demo(
         about="Two groups of clients mean different things by the same labels.",
         config=(f"{_GROUPS} num-clients=20 clients-per-round=20 num-server-rounds=40"),
-        method=(
-            "strategy='auxo' cohort.parts=2 cohort.first-clustering=2 cohort.first-split=5 "
-            "cohort.min-participants=2"
-        ),
+        method="strategy='auxo' auxo.parts=2 auxo.first-split=5 auxo.min-participants=2",
         without="strategy='fedavg'",
         own=True,
         look="'Who shares a model': one cohort splits into two, and accuracy jumps.",

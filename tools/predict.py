@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from ..core.config import read_config
-from ..core.config.reading import default_config
 from ..core.tasks import TaskError, load_task
 from ..core.tasks.datasets.raw import model_inputs as model_inputs
+from ..core.tasks.errors import CONFIG_KEYS
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
 from ..core.tasks.scaling import Scaling, scaling_of
+from ..core.tasks.spec import TaskSpec
 from ..server_app.run_folder import RunFolder, RunFolderError
 
 _BATCH = 1024
@@ -102,7 +104,15 @@ def problem_of_run(run: str | Path) -> Problem:
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
-    known = {key: value for key, value in saved.items() if key in default_config()}
+    """Return what a saved config says of data and model.
+
+    Runs of earlier versions may hold keys and values of methods that are not there any more.
+
+    >>> _settings({"task": "blobs", "objective": "sgd", "coreset.residual": "auto"})
+    {'moon.projection': 0, 'objective': 'sgd', 'task': 'blobs'}
+    """
+    names = sorted({"objective", *(CONFIG_KEYS.get(f.name, f.name) for f in fields(TaskSpec))})
+    known = {name: saved[name] for name in names if name in saved}
     return {"moon.projection": 0, **known}  # runs that do not say had none
 
 

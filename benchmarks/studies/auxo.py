@@ -38,7 +38,8 @@ LOST = (0.0, 0.05, 0.1, 0.2)  # figure 14c
 TWO = ("turned images, 2 groups", "permuted labels, 2 groups")
 # The paper's thresholds are for hundreds of participants.
 EAGER: Settings = {
-    **{"cohort.first-clustering": 2, "cohort.first-split": 4, "cohort.min-participants": 3}
+    **{"auxo-paper.first-clustering": 2, "auxo-paper.first-split": 4},
+    "auxo-paper.min-participants": 3,
 }
 # An accuracy that one model reaches in each setting, with whatever aggregator
 TARGETS = {

@@ -34,26 +34,23 @@ RULES: dict[str, tuple[str, Settings]] = {
 PLANTED: Settings = {
     **{**COMMON, "partition": "iid", "local-epochs": 5, "client-selector": "all"},
     **{"groups.kind": "label-permutation", "groups.count": 4},
-    **{"cohort.first-clustering": 2, "cohort.first-split": 4, "cohort.min-participants": 3},
     **{"fraction-evaluate": 1.0, "data.client-test-share": 0.2},
 }
 ALIKE: Settings = {**PLANTED, "groups.kind": "none"}
 WAYS: dict[str, Settings] = {
     "one model": ALIKE,
     "median": {**ALIKE, "aggregator": "median"},
-    "auxo": {**ALIKE, "cohorts": "auxo"},
+    "auxo": {**ALIKE, "cohorts": "auxo", "auxo.first-split": 4, "auxo.min-participants": 3},
     "ifca, two models": {**ALIKE, "cohorts": "ifca", "cohort.number": 2},
-    "fl-hc": {**ALIKE, "cohorts": "fl-hc"},
+    "fl-hc": {**ALIKE, "cohorts": "fl-hc", "cohort.joint-rounds": 4},
+}
+EAGER: Settings = {
+    **{**PLANTED, "cohorts": "auxo-paper", "auxo-paper.first-clustering": 2},
+    **{"auxo-paper.first-split": 4, "auxo-paper.min-participants": 3},
 }
 AFFINITY: dict[str, Settings] = {
-    "auxo-paper, nobody barred": {
-        **PLANTED,
-        **{"cohorts": "auxo-paper", "cohort.lies-allowed": 1000},
-    },
-    "auxo-paper, barred after 3 lies": {
-        **PLANTED,
-        **{"cohorts": "auxo-paper", "cohort.lies-allowed": 3},
-    },
+    "auxo-paper, nobody barred": {**EAGER, "auxo-paper.lies-allowed": 1000},
+    "auxo-paper, barred after 3 lies": {**EAGER, "auxo-paper.lies-allowed": 3},
 }
 
 

@@ -1,15 +1,10 @@
 """One process at a time works with what a client keeps on disk."""
 
-import os
-import sys
-import time
 from pathlib import Path
 
-if sys.platform != "win32":
-    import fcntl
+from filelock import FileLock, Timeout
 
 _PATIENCE = 5.0  # seconds; processes of one device follow one another closely
-_PAUSE = 0.02
 
 
 class StateInUseError(RuntimeError):
@@ -45,35 +40,16 @@ class Claim:
 
     def __init__(self, path: Path, client: str, patience: float = _PATIENCE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + patience
-        while not _locked(self._descriptor):
-            if time.monotonic() > deadline:
-                self.release()
-                raise StateInUseError(
-                    f"state-dir {str(path.parent)!r}: another process is using what client "
-                    f"{client!r} keeps there; give every SuperNode a client-id or a state-dir of "
-                    "its own"
-                )
-            time.sleep(_PAUSE)
+        # Whoever began a request may leave it to another thread to end it.
+        self._lock = FileLock(path, timeout=patience, mode=0o600, thread_local=False)
+        try:
+            self._lock.acquire(poll_interval=0.02)
+        except Timeout:
+            raise StateInUseError(
+                f"state-dir {str(path.parent)!r}: another process is using what client {client!r} "
+                "keeps there; give every SuperNode a client-id or a state-dir of its own"
+            ) from None
 
     def release(self) -> None:
         """Release it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
-            self.release()
-
-
-def _locked(descriptor: int) -> bool:
-    """Try to lock a file for as long as it is open; return whether that worked."""
-    if sys.platform == "win32":
-        return True  # sharing a state-dir is not noticed there
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        self._lock.release()

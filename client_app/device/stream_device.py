@@ -25,7 +25,6 @@ from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ode import Ode, ode_settings
-from ...core.methods.stream import Stream as StreamSettings
 from ...core.tasks import Split
 from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
@@ -42,6 +41,7 @@ from .sample_store import DiskStore, SampleStore
 from .state import state_path
 
 _GUIDANCE = "stream"  # section of the client's state
+_HEAD_START = 50  # samples that arrived before the run began, where data are replayed
 _BOUNDLESS = 2**62
 
 
@@ -215,7 +215,7 @@ class StreamDevice:
     def _begin_before(self, stream: PartitionStream) -> Looks:
         """Let a stream that is played from data begin some samples ago."""
         if stream.velocity > 0:
-            rounds = int(np.ceil(self.config[StreamSettings].head_start / stream.velocity))
+            rounds = int(np.ceil(_HEAD_START / stream.velocity))
             yield from self._decide_on(stream.arrivals(rounds))
             stream.arrivals(0)  # from here on it is the run that counts rounds
 

@@ -2,9 +2,7 @@
 
 from flwr.app import ConfigRecord
 
-from ...core.config import RunConfig
 from ...core.learning.job import Outcome
-from ...core.methods.cohort import Cohort
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
 from ...selectors.cohorts.affinity import Affinity, Feedback
@@ -20,9 +18,6 @@ class AffinityRecords(PerClientHook):
 
     of_updates = True
 
-    def __init__(self, config: RunConfig) -> None:
-        self.rate = config[Cohort].reward_rate
-
     def before_one(self, row: ClientRow) -> None:
         """Take in the feedback that came with the message."""
         told = row.sent(AFFINITY)
@@ -32,7 +27,7 @@ class AffinityRecords(PerClientHook):
         feedback = None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
-        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]), self.rate)
+        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]))
         row.state[_SECTION] = affinity.state_dict()
 
     def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:

@@ -51,7 +51,7 @@ class ChosenCoreset(ClientHook):
         method = methods("data-selector")[config.data_selector]
         assert isinstance(method, CoresetMethod)
         self.method, self.settings = method, config[CoresetSettings]
-        self.rule, self.target = method.rule_of(self.settings), method.target_of(self.settings)
+        self.rule, self.target = method.rule, method.target_of(self.settings)
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
         self.redraws = self.rule == "agreement"
 
@@ -152,10 +152,8 @@ class ChosenCoreset(ClientHook):
             rng=_rng(row, row.round),
             settings=RuleSettings(
                 ridge=settings.ridge,
-                tolerance=settings.tolerance,
                 step=settings.step,
-                nonnegative=settings.nonnegative,
-                residual=self.method.residual_of(settings),
+                residual=settings.residual,
                 radius=settings.radius,
                 equal=settings.class_budgets == "equal",
             ),

@@ -4,9 +4,7 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.config import RunConfig
 from ...core.learning.job import Outcomes
-from ...core.methods.top_k import TopK
 from ...core.wire import sparse
 from ...core.wire.keys import DENSITY, PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled
@@ -19,13 +17,11 @@ _SECTION = "residual"
 class SparseUpdate(ClientHook):
     """Put the k largest changes into the reply, in place of the model.
 
-    With error feedback, what is left out is added to the next update (Stich et al., 2018).
+    What is left out is added to the next update (error feedback; Stich et al., 2018).
     """
 
     of_updates = True
-
-    def __init__(self, config: RunConfig) -> None:
-        self.error_feedback = config[TopK].error_feedback
+    error_feedback = True
 
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Encode the changes, as densely as the message says."""
@@ -46,9 +42,7 @@ class SparseUpdate(ClientHook):
 class ForgetfulUpdate(SparseUpdate):
     """Send the k largest changes; the others are lost."""
 
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        self.error_feedback = False
+    error_feedback = False
 
 
 def _with_residuals(batch: Batch, changes: NDArray[np.float32]) -> NDArray[np.float32]:

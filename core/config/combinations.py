@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
-from ..methods.cohort import AUTO
 from ..tasks.spec import NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .with_buffer import problems_of_buffer
@@ -67,7 +66,7 @@ def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
     """Return the keys that were set to something else than their default, and nothing reads.
 
     >>> from .reading import read_config
-    >>> given = {"strategy": "auxo", "cohort.number": 5, "cohort.parts": 2}
+    >>> given = {"strategy": "auxo", "cohort.number": 5, "auxo.parts": 2}
     >>> unused_keys(read_config(given), given)
     ['cohort.number']
     """
@@ -168,7 +167,6 @@ def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[s
 
 def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[str]:
     """Return what clients would send besides their noisy model."""
-    flat = config.flat()
     problems = []
     for other in active:
         if other.sends:
@@ -177,12 +175,6 @@ def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[
                 f"{method}: {other} has clients send more than a noisy model "
                 f"({', '.join(other.sends)}); allowed are {allowed}"
             )
-        problems += [
-            f"{method}: {key} = {flat[key]} has clients send more than a noisy model ({what}); "
-            "allowed is 0"
-            for key, what in other.sends_with.items()
-            if flat[key] not in (0, AUTO)
-        ]
     return problems
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from ..methods.catalogue import AXES, methods, presets
 from .combinations import impossible
+from .moved import what_now
 from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
 
 T = TypeVar("T")
@@ -139,10 +140,15 @@ def _unknown(key: str, value: str, allowed: list[str]) -> str:
 def _unknown_keys(flat: Mapping[str, Scalar]) -> list[str]:
     known = list(default_config())
     return [
-        f"{key} = {value!r}: unknown key{nearest(key, known)}"
+        f"{key} = {value!r}: unknown key{_hint(key, known)}"
         for key, value in flat.items()
         if key not in known
     ]
+
+
+def _hint(key: str, known: list[str]) -> str:
+    now = what_now(key)
+    return f"; {now}" if now else nearest(key, known)
 
 
 def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:

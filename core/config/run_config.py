@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, create_model
@@ -109,12 +110,11 @@ class General(Settings):
     )
     run_name: str = Field(default="", description="name of the run folder; the time by default")
     resume_from: str = Field(default="", description="run folder or checkpoint file to resume from")
-    tensorboard: bool = Field(default=False, description="also write TensorBoard files")
     report: bool = Field(default=True, description="write report.html at the end")
     callbacks: str = Field(
         default="",
-        description="mlflow, wandb, prometheus, or your own module:attribute; several are "
-        "separated by commas",
+        description="mlflow, wandb, tensorboard, prometheus, or your own module:attribute; several "
+        "are separated by commas",
     )
 
     schedule: sections.Schedule = sections.Schedule()
@@ -134,21 +134,38 @@ class General(Settings):
     local: sections.Local = sections.Local()
     devices: sections.Devices = sections.Devices()
 
+    # What is asked for every client of every round is computed once: settings do not change.
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(self._flat.items()))
+
     def __getitem__(self, kind: type[S]) -> S:
         """Return the settings of a method."""
-        settings: S = getattr(self, _field(kind))
+        settings: S = self.__dict__[_FIELDS[kind]]
         return settings
 
     def task_spec(self) -> TaskSpec:
         """Return what ``tasks`` needs to know of this config."""
+        return self._task_spec
+
+    @cached_property
+    def _task_spec(self) -> TaskSpec:
         flat: dict[str, Any] = self.flat()
         if self.objective != "moon":
             flat["moon.projection"] = 0  # a part of the model, but of no other method's
         names = [field.name for field in fields(TaskSpec)]
         return TaskSpec(**{name: flat[CONFIG_KEYS.get(name, name)] for name in names})
 
-    def axes(self) -> dict[str, str]:
+    def axes(self) -> Mapping[str, str]:
         """Return the resolved value of every axis."""
+        return self._axes
+
+    @cached_property
+    def _axes(self) -> Mapping[str, str]:
         return {axis: getattr(self, axis.replace("-", "_")) for axis in AXIS_DEFAULTS}
 
     def participation(self) -> tuple[int, float]:
@@ -159,12 +176,14 @@ class General(Settings):
 
     def flat(self) -> dict[str, Scalar]:
         """Return the resolved config as the flat, dotted dict that it came from."""
+        return dict(self._flat)
+
+    @cached_property
+    def _flat(self) -> dict[str, Scalar]:
         return flattened(self.model_dump(by_alias=True))
 
 
-def _field(kind: type[Settings]) -> str:
-    return kind.section.replace("-", "_")
-
+_FIELDS = {kind: kind.section.replace("-", "_") for kind in all_settings()}
 
 if TYPE_CHECKING:
 
@@ -176,7 +195,7 @@ else:
         "RunConfig",
         __base__=General,
         __module__=__name__,
-        **{_field(kind): (kind, kind()) for kind in all_settings()},
+        **{name: (kind, kind()) for kind, name in _FIELDS.items()},
     )
 
 

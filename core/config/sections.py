@@ -13,7 +13,6 @@ from ..methods.base import (
     Positive,
     Settings,
     Share,
-    SomeShare,
 )
 from ..tasks.spec import FOUND, NONE, STANDARD
 from ..wire.tags import read_tags
@@ -54,10 +53,6 @@ class Round(Settings):
     )
     question_deadline: Positive = Field(
         default=60.0, description="seconds that a client has to answer a question before training"
-    )
-    question_quorum: SomeShare = Field(
-        default=0.8,
-        description="share of answers after which the server waits for the rest only as long again",
     )
     poll: Positive = Field(default=0.2, description="seconds between checks for replies")
 
@@ -101,7 +96,6 @@ class EarlyStop(Settings):
     patience: Count = Field(
         default=0, description="evaluations without a better main metric that end the run"
     )
-    min_delta: NonNegative = Field(default=0.0, description="smallest improvement that counts")
     target: float = Field(
         default=0.0, description="value of the main metric that is good enough, such as 0.9"
     )

@@ -15,9 +15,9 @@ class Aggregation(Settings):
     learning_rate: NonNegative = Field(
         default=0.0, description="learning rate of the server; 0 uses Flower's default"
     )
-    momentum: BelowOne = Field(default=0.9, description="momentum of fedavgm")
-    beta_1: BelowOne = Field(default=0.9, description="decay of the first moment")
-    beta_2: BelowOne = Field(default=0.99, description="decay of the second moment")
+    momentum: BelowOne = Field(
+        default=0.9, description="momentum of fedavgm; of fedadam and fedyogi, beta 1"
+    )
     tau: Positive = Field(default=1e-3, description="degree of adaptivity")
     q: NonNegative = Field(
         default=0.1, description="how much qfedavg favours clients with a high loss"
@@ -74,7 +74,7 @@ _SPARSE = (
 _ROBUST: dict[str, Any] = {
     "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-paper")}
 }
-_ADAPTIVE = ("learning-rate", "beta-1", "beta-2", "tau")
+_ADAPTIVE = ("learning-rate", "momentum", "tau")
 
 METHODS = (
     _aggregator("fedavg", "the weighted mean", default=True, presets={"fedavg": {}}, **_MEAN),

@@ -55,10 +55,6 @@ class Settings(BaseModel):
         """
         return [f"{cls.section}.{name.replace('_', '-')}" for name in cls.model_fields]
 
-    def for_core(self) -> dict[str, Any]:
-        """Return the settings by the names that the algorithm has for them."""
-        return self.model_dump()
-
     def problems(self) -> list[str]:
         """Return what no single key gets wrong but several do together."""
         return []
@@ -106,8 +102,6 @@ class Method:
         What others may need.
     sends : tuple of str
         What clients send of their data besides the model they trained.
-    sends_with : mapping
-        More of that, by the key that switches it on.
     releases : tuple of str
         What the server hands to clients that depends on other clients' data, besides the model.
     requires : mapping
@@ -131,7 +125,6 @@ class Method:
     needs: tuple[str, ...] = ()
     offers: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
-    sends_with: Mapping[str, str] = field(default_factory=dict)
     releases: tuple[str, ...] = ()
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)

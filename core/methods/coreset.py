@@ -17,10 +17,10 @@ from .base import (
 )
 
 GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
-TRUST_KEYS = ("budget", "every", "first-round", "memory", *GUIDANCE_KEYS)
+TRUST_KEYS = ("budget", "every", "first-round", "target", "memory", *GUIDANCE_KEYS)
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
-    *("rule", "residual", "ridge", "tolerance", "step", "nonnegative", *TRUST_KEYS[3:]),
+    *("residual", "ridge", "step", *GUIDANCE_KEYS),
 )
 
 
@@ -39,19 +39,11 @@ class Coreset(Settings):
         default=1,
         description="rounds on a random subset before the first choice; 0 chooses at once",
     )
-    rule: Literal["auto", "agreement", "distance", "projection", "nearest"] = Field(
-        default="auto",
-        description='how samples are taken: "agreement" (drawn every round from those whose label '
-        'stays confirmed), or by matching one after the other: "distance" (its gradient is nearest '
-        'to what is still missing), "projection" (it explains most of that) or "nearest" (to the '
-        'target, whatever was taken before); "auto" is each method\'s own',
-    )
-    residual: Literal["auto", "mean", "total", "plain-mean", "printed"] = Field(
-        default="auto",
-        description='what is still missing of the target, for "distance" and "projection": of the '
-        '"mean" gradient (the paper\'s text), of the "total" (mean times budget), for the '
-        '"plain-mean" of all taken to equal the target, or as "printed" in Alg. 2; "auto" is each '
-        "method's own",
+    residual: Literal["mean", "total", "plain-mean", "printed"] = Field(
+        default="mean",
+        description='what gcfl-paper and gradmatch still miss of the target: of the "mean" '
+        'gradient (the paper\'s text), of the "total" (mean times budget), for the "plain-mean" of '
+        'all taken to equal the target, or as "printed" in Alg. 2',
     )
     target: Literal["auto", "server", "own"] = Field(
         default="auto",
@@ -71,18 +63,14 @@ class Coreset(Settings):
     ridge: NonNegative = Field(
         default=0.5, description="regularisation of the weights (lambda of eq. 5)"
     )
-    tolerance: NonNegative = Field(
-        default=1e-4, description="matching ends when the residual is this share of the target"
-    )
     step: AtLeastOne = Field(default=1, description="samples taken in each step of matching")
-    nonnegative: bool = Field(default=False, description="keep weights from being negative")
     use_weights: bool = Field(
         default=False,
         description="weight samples in training as the match does; else all count the same",
     )
     memory: BelowOne = Field(
         default=0.3,
-        description="weight of earlier looks in the trust that agreement has in a label; 0 uses "
+        description="weight of earlier looks in the trust that gcfl has in a label; 0 uses "
         "the last look alone",
     )
     clip: Positive = Field(
@@ -119,9 +107,6 @@ class CoresetMethod(Method):
         Whose mean gradients samples are compared with: "server", "own" or "none".
     looks_at : str (default: "gradients")
         What samples are compared by: "gradients" of the model, "inputs" or "nothing".
-    residual : str (default: "mean")
-        What is still missing of a target, as
-        :func:`selectors.data_selectors.matching_pursuit.matching_pursuit` calls it.
     """
 
     axis: str = "data-selector"
@@ -131,27 +116,16 @@ class CoresetMethod(Method):
     rule: str = ""
     target: Literal["server", "own", "none"] = "none"
     looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
-    residual: Literal["mean", "total", "plain-mean", "printed"] = "mean"
 
     def needs_in(self, config: Configured) -> tuple[str, ...]:
         """Return what it needs: samples on the server if it matches their gradients."""
         data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
-        classes = ("classes",) if self.rule_of(config[Coreset]) == "agreement" else ()
+        classes = ("classes",) if self.rule == "agreement" else ()
         return (*(need for need in self.needs if need != "server data"), *data, *classes)
-
-    def rule_of(self, settings: Coreset) -> str:
-        """Return the rule of a run: the method's own, unless the settings name another."""
-        return self.rule if settings.rule == "auto" or "rule" not in self.reads else settings.rule
-
-    def residual_of(self, settings: Coreset) -> str:
-        """Return what is still missing of a target in a run, by name."""
-        own = settings.residual == "auto" or "residual" not in self.reads
-        return self.residual if own else settings.residual
 
     def per_class_of(self, settings: Coreset) -> bool:
         """Return whether samples are compared by the neuron of their own label in a run."""
-        needed = "per-class" not in self.reads or self.rule_of(settings) == "agreement"
-        return settings.per_class or needed
+        return settings.per_class or "per-class" not in self.reads
 
     def target_of(self, settings: Coreset) -> str:
         """Return whose gradients are matched in a run."""

@@ -1,21 +1,8 @@
 """Rules by dissimilarity alone, which CosAge is compared with."""
 
-from pydantic import Field
-
-from .base import Settings, Share
 from .selector import Selector, Summary
 
 _HOOK = "client_app.hooks.similarity:UpdateSimilarity"
-
-
-class DissimilarityCooldown(Settings):
-    """The rest after a turn in ``dissimilarity-cooldown``."""
-
-    section = "dissimilarity-cooldown"
-    silent_ratio: Share = Field(
-        default=0.5, description="share of clients that rest after their turn"
-    )
-
 
 METHODS = (
     Selector(
@@ -30,8 +17,8 @@ METHODS = (
     Selector(
         name="dissimilarity-cooldown",
         has_ages=False,
-        about="the same, but clients chosen recently rest",
-        settings=(DissimilarityCooldown, Summary),
+        about="the same, but the half that was chosen most recently rests",
+        settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:MostDissimilarAfterCooldown",
         hook=_HOOK,
         sends=("similarity",),

@@ -12,21 +12,18 @@ _GCFL = CoresetMethod(
     about="drawn every round from the samples whose label the server's gradients confirm",
     paper=_PAPER,
     presets={"gcfl": {"weighting": "uniform"}},
-    reads=MATCHING_KEYS,
+    reads=TRUST_KEYS,
     core="selectors.data_selectors.trust:trusted",
     rule="agreement",
-    residual="plain-mean",
     target="server",
     needs=_NEEDS,
 )
-# The name of gcfl's rule. It reads no key that would make it follow another one.
 _AGREEMENT = replace(
     _GCFL,
     name="agreement",
-    about="another name for gcfl, whose rule and target cannot be changed",
+    about="another name for gcfl",
     paper="",
     presets={"agreement": {"weighting": "uniform"}},
-    reads=TRUST_KEYS,
 )
 
 METHODS = (

@@ -1,19 +1,6 @@
 """Rules by the loss of clients: highest local loss, and power-of-choice."""
 
-from pydantic import Field
-
-from .base import Count, Settings
 from .selector import Selector, Summary
-
-
-class PowerOfChoice(Settings):
-    """Power-of-choice: clients are drawn by how much data they have, then asked."""
-
-    section = "power-of-choice"
-    candidates: Count = Field(
-        default=0, description="clients asked for their loss; 0 asks twice as many as are chosen"
-    )
-
 
 METHODS = (
     Selector(
@@ -28,10 +15,10 @@ METHODS = (
     Selector(
         name="power-of-choice",
         has_ages=False,
-        about="clients with the highest loss among some drawn at random",
+        about="clients with the highest loss among twice as many, drawn at random",
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
-        settings=(PowerOfChoice, Summary),
-        reads=("candidates", "mode", "ask-at-most"),
+        settings=(Summary,),
+        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.power_of_choice:PowerOfChoice",
         sends=("loss",),
     ),

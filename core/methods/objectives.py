@@ -17,7 +17,6 @@ class MoonSettings(Settings):
 
     section = "moon"
     mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
-    temperature: Positive = Field(default=0.5, description="temperature of its similarities")
     projection: Count = Field(
         default=0,
         description="width of two more layers in front of the model's head, whose output is "

@@ -20,9 +20,6 @@ class Stream(Settings):
         default=0.05,
         description="samples that arrive per round; below 1, a share of the client's data",
     )
-    head_start: Count = Field(
-        default=50, description="samples that arrived before the run began, where data are replayed"
-    )
     drift: Share = Field(
         default=0.0,
         description="how much the class mix changes over time: 0 means not at all, 1 one class "
@@ -88,7 +85,7 @@ METHODS = (
     StreamMethod(
         name="unlimited",
         about="all of the stream, whatever the capacity",
-        reads=("velocity", "head-start", "drift", "burst", "ingest"),
+        reads=("velocity", "drift", "burst", "ingest"),
         core="selectors.stream_selectors.unlimited:Unlimited",
     ),
 )

@@ -16,15 +16,12 @@ class TopK(Settings):
     values: Literal["float32", "float16"] = Field(
         default="float32", description="type of the values sent"
     )
-    error_feedback: bool = Field(
-        default=True, description="what is not sent is added to the next update"
-    )
 
 
 _TOP_K = Method(
     axis="uplink",
     name="top-k",
-    about="clients send only the largest changes",
+    about="clients send only the largest changes, and add what is left out to the next update",
     settings=(TopK,),
     core="core.wire.sparse:encode",
     outer="strategies.layers.sparse_uplink:SparseUplink.of_run",
@@ -36,8 +33,7 @@ METHODS = (
     replace(
         _TOP_K,
         name="top-k-paper",
-        about="likewise, and what is not sent is lost, as CosAge's paper has it",
-        reads=("density", "values"),
+        about="likewise, but what is left out is lost, as CosAge's paper has it",
         hook="client_app.hooks.sparse_uplink:ForgetfulUpdate",
     ),
 )

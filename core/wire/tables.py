@@ -26,7 +26,7 @@ from .records import (
     replies_to,
     sender_of,
 )
-from .sizes import record_bytes, value_bytes
+from .sizes import name_bytes, record_bytes, value_bytes
 
 Record = ArrayRecord | ConfigRecord | MetricRecord
 Arrays = Mapping[str, NDArray[Any]]
@@ -261,6 +261,8 @@ class Replies(_Table):
         Rows that are no sound reply whatever is asked, and why.
     assignments : list
         What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
+    arrived : float or None
+        When, by the clock of a runtime that says so.
     """
 
     def __init__(
@@ -284,6 +286,7 @@ class Replies(_Table):
         self.records = dict(records or {})
         self.faults: dict[int, str] = {}
         self.assignments: list[Any] = []
+        self.arrived: float | None = None
         self.note = note
         self._envelope = envelope  # a message that one of them answers
         self._came: list[Message] = []  # as messages, where they came as such
@@ -414,6 +417,7 @@ class Replies(_Table):
         if self._made is not None:
             table._made = [self._made[row] for row in rows]
         table._came = [self._came[row] for row in rows] if self._came else []
+        table.arrived = self.arrived
         return table
 
     def without(self, rows: Iterable[int]) -> "Replies":
@@ -431,7 +435,7 @@ class Replies(_Table):
         for column in self.records.values():
             sizes += [0 if record is None else record_bytes(record) for record in column]
         for values in self.metrics.values():
-            if type(values[0]) is float:
+            if all(type(value) is float for value in values):
                 sizes += 8
             else:
                 sizes += [0 if value is None else value_bytes(value) for value in values]
@@ -442,6 +446,8 @@ class Replies(_Table):
 
     def name_bytes(self) -> int:
         """Return the most bytes of all names in a row: a client may fill them."""
+        if self._came:
+            return max(name_bytes(reply.content) for reply in self._came)
         names = sum(len(n) + sum(map(len, stack)) for n, stack in self.stacks.items())
         names += sum(map(len, self.metrics)) + len(METRICS)
         for name, column in self.records.items():

@@ -311,7 +311,7 @@ class Auxo:
         homes = population if leaf == ROOT else list(self._homes.values()).count(leaf)
         wanted = min(_ENOUGH, _SEEN * homes)
         if self.parts < 2:
-            return Observed([], None, "cohort.parts = 1")
+            return Observed([], None, "auxo.parts = 1")
         if this.evidence.clients < wanted:
             seen = f"{this.evidence.clients} clients seen, at least {wanted:.0f} are needed"
             return Observed([], None, seen)

@@ -15,19 +15,14 @@ class EarlyStop(Callback):
     ----------
     patience : int
         Evaluations without a better value that end the run; 0 for never.
-    min_delta : float
-        Smallest improvement that counts.
     target : float
         Value that is good enough; 0 for none.
     metric : Metric (default: accuracy)
         What is looked at, and which way is better.
     """
 
-    def __init__(
-        self, patience: int, min_delta: float, target: float, metric: Metric = ACCURACY
-    ) -> None:
+    def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:
         self.patience = patience
-        self.min_delta = min_delta
         self.target = target
         self.metric = metric
         self._best = math.nan
@@ -42,7 +37,7 @@ class EarlyStop(Callback):
         self._seen = loop.evaluated_round
         if self.target and self.metric.gain(score, over=self.target) >= 0:
             return "early-stop"
-        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > self.min_delta:
+        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > 0:
             self._best, self._without = score, 0
         else:
             self._without += 1

@@ -19,14 +19,22 @@ from .base import Callback
 _log = logging.getLogger("forager")
 _HOPELESS = 3  # failures in a row
 _ROOT = __name__.rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
 
 SHIPPED = {
     "mlflow": f"{_ROOT}.mlflow_runs:MlflowRuns",
     "prometheus": f"{_ROOT}.prometheus:Prometheus",
+    "tensorboard": f"{_PACKAGE}.tools.report.tensorboard:TensorBoard",
     "wandb": f"{_ROOT}.wandb_runs:WandbRuns",
 }
 
-_PACKAGES = {"mlflow": "mlflow", "wandb": "wandb"}  # what some of them need
+# What they need, to be missed before the run begins
+_NEEDS = {
+    "mlflow": "mlflow",
+    "prometheus": "prometheus_client",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+}
 
 Make = Callable[[RunFolder], Callback]
 
@@ -53,8 +61,8 @@ def _loaded(name: str) -> Make:
             f"run config: callbacks = {name!r}: expected module:attribute, or one of {shipped}"
         )
     try:
-        if name in _PACKAGES:
-            import_module(_PACKAGES[name])
+        if name in _NEEDS:
+            import_module(_NEEDS[name])
         make: Make = attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
         told = (advice(error) if isinstance(error, ImportError) else "") or str(error)

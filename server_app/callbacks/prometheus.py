@@ -6,9 +6,14 @@ served there during the run.
 """
 
 import os
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from threading import Thread
 from typing import Any
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from ...core.storage.files import write_atomically
 from ..loop import Loop
@@ -49,22 +54,25 @@ def metric_name(name: str) -> str:
     return f"forager_{name.replace('-', '_')}{'_total' if name in COUNTERS else ''}"
 
 
-class Prometheus(Tracker):
+class Prometheus(Tracker, Collector):
     """Keeps the newest numbers of a run where Prometheus finds them."""
 
     def __init__(self, folder: RunFolder) -> None:
         super().__init__(folder)
         self.path = folder.path / FILE
+        self._run = folder.path.resolve().name
         self._round, self._rounds = 0, 0
         self._newest: dict[str, float] = {}
         self._sums = dict.fromkeys(COUNTERS, 0.0)
-        self._server = _serve(self, os.environ.get(ADDRESS, ""))
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._server = _serve(self._registry, os.environ.get(ADDRESS, ""))
 
     def open(self, config: dict[str, Any], title: str) -> str:
         """Write a file with nothing but the run in it."""
         self._rounds = int(config.get("num-server-rounds", 0))
         self._write()
-        return self.folder.path.resolve().name
+        return self._run
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Write what happened since."""
@@ -82,28 +90,27 @@ class Prometheus(Tracker):
     def close(self, completed: bool) -> None:
         """Leave the file, and serve no more."""
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server[0].shutdown()
+            self._server[0].server_close()
 
-    def text(self) -> str:
-        """Return all metrics in Prometheus's text format."""
-        run = self.folder.path.resolve().name.replace("\\", "\\\\").replace('"', '\\"')
-        kinds: dict[str, tuple[str, str, float]] = {
-            "forager_round": ("gauge", "the last round that was finished", self._round),
-            "forager_rounds": ("gauge", "the round that the run ends with", self._rounds),
-        }
+    def collect(self) -> Iterator[Metric]:
+        """Return the newest numbers, as the client library asks for them."""
+        yield self._gauge("round", "the last round that was finished", self._round)
+        yield self._gauge("rounds", "the round that the run ends with", self._rounds)
         for name, value in self._newest.items():
-            kinds[metric_name(name)] = ("gauge", GAUGES[name], value)
+            yield self._gauge(name, GAUGES[name], value)
         for name, value in self._sums.items():
-            kinds[metric_name(name)] = ("counter", COUNTERS[name], value)
-        lines = []
-        for name, (kind, about, value) in kinds.items():
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-            lines.append(f'{name}{{run="{run}"}} {value:.10g}')
-        return "\n".join(lines) + "\n"
+            counter = CounterMetricFamily(metric_name(name), COUNTERS[name], labels=["run"])
+            counter.add_metric([self._run], value)
+            yield counter
+
+    def _gauge(self, name: str, about: str, value: float) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(metric_name(name), about, labels=["run"])
+        gauge.add_metric([self._run], value)
+        return gauge
 
     def _write(self) -> None:
-        write_atomically(self.path, self.text().encode())
+        write_atomically(self.path, generate_latest(self._registry))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums so far."""
@@ -116,26 +123,11 @@ class Prometheus(Tracker):
         self._sums |= {name: float(v) for name, v in state.get("sums", {}).items()}
 
 
-def _serve(metrics: Prometheus, address: str) -> ThreadingHTTPServer | None:
+def _serve(registry: CollectorRegistry, address: str) -> tuple[WSGIServer, Thread] | None:
     """Serve the metrics at an address, if one is named."""
     if not address:
         return None
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise ValueError(f"{ADDRESS} = {address!r}: expected host:port, such as 0.0.0.0:9464")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = metrics.text().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing: it would be a line every few seconds."""
-
-    server = ThreadingHTTPServer((host, int(port)), Handler)
-    threading.Thread(target=server.serve_forever, name="prometheus", daemon=True).start()
-    return server
+    return start_http_server(int(port), host, registry)

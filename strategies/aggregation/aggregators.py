@@ -44,7 +44,7 @@ def _adaptive(
 ) -> FlowerAggregator:
     settings = {"tau": config[Aggregation].tau, **_learning_rate(config, "eta")}
     if second_moment:
-        settings |= {"beta_1": config[Aggregation].beta_1, "beta_2": config[Aggregation].beta_2}
+        settings["beta_1"] = config[Aggregation].momentum
     return FlowerAggregator(cls(**_EVERYONE, **settings), mean_like=True, **common)
 
 

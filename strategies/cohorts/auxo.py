@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import AUTO, Cohort
+from ...core.methods.auxo import AuxoSettings
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
 from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
@@ -28,7 +28,7 @@ class AuxoRule(CohortRule):
     def __init__(self, config: RunConfig) -> None:
         count, share = config.participation()
         self.set_up(
-            config[Cohort],
+            config[AuxoSettings],
             config.seed,
             participants=count or max(1, round(share * config.num_clients)),
             rounds=config.num_server_rounds,
@@ -38,7 +38,7 @@ class AuxoRule(CohortRule):
 
     def set_up(
         self,
-        settings: Cohort,
+        settings: AuxoSettings,
         seed: int,
         *,
         participants: int = 10,
@@ -49,7 +49,7 @@ class AuxoRule(CohortRule):
 
         Parameters
         ----------
-        settings : Cohort
+        settings : AuxoSettings
             As in the run config.
         seed : int
             Of what is drawn at random.
@@ -58,23 +58,18 @@ class AuxoRule(CohortRule):
         rounds : int (default: not known)
             Of the run.
         private : bool (default: False)
-            Whether clients may not be asked for losses unless the settings say so.
+            Whether clients may not be asked for losses.
         """
         self.participants = participants
-        chosen = settings.for_auxo(participants)
-        self.ask_after = settings.ask_newcomers
-        if self.ask_after == AUTO:
-            self.ask_after = int(not private)
+        self.ask_after = 0 if private else settings.ask_newcomers
         self.auxo = Auxo(
-            parts=chosen.parts,
+            parts=settings.parts,
             rule=SplitRule(
-                first_round=chosen.first_split,
-                last_round=chosen.last_split,
-                rounds=chosen.split_rounds,
-                participants=chosen.min_participants,
+                first_round=settings.first_split,
+                rounds=settings.split_rounds,
+                participants=settings.least_part(participants),
             ),
             limit=settings.within_groups,
-            rate=settings.reward_rate,
             asks=self.ask_after > 0,
             seed=seed,
         )

@@ -13,7 +13,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
+from ...core.methods.auxo import AuxoPaperSettings
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
 from ...core.wire.schemas import BadReply
@@ -32,21 +32,18 @@ class AuxoPaperRule(CohortRule):
     own_records = (AFFINITY,)
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[Cohort]
-        chosen = settings.for_paper()
+        settings = config[AuxoPaperSettings]
         self.auxo = AuxoPaper(
-            parts=chosen.parts,
+            parts=settings.parts,
             rule=SplitRule(
-                first_round=chosen.first_split,
-                last_round=chosen.last_split,
-                rounds=chosen.split_rounds,
-                participants=chosen.min_participants,
+                first_round=settings.first_split,
+                last_round=settings.last_split,
+                rounds=settings.split_rounds,
+                participants=settings.min_participants,
                 exponent=settings.split_exponent,
             ),
-            first_cluster_round=chosen.first_clustering,
+            first_cluster_round=settings.first_clustering,
             exploration=settings.exploration,
-            decay=settings.exploration_decay,
-            rate=settings.reward_rate,
             strikes=settings.lies_allowed,
             seed=config.seed,
         )

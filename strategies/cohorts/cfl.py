@@ -7,6 +7,7 @@ import numpy as np
 
 from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
+from ...core.methods.cohort_baselines import CflSettings
 from ...selectors.cohorts.cfl import Cfl
 from .base import CohortRule, CohortSignals, Regrouping, Scene
 
@@ -24,11 +25,11 @@ class CflRule(CohortRule):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[Cohort]
+        settings = config[CflSettings]
         self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
         self.longest = 0.0  # of all updates so far
         self.cfl = Cfl(
-            after_round=settings.joint_rounds(config.num_server_rounds),
+            after_round=config[Cohort].joint_rounds_of(config.num_server_rounds),
             cross_below=settings.cross_similarity,
         )
 

@@ -1,6 +1,5 @@
 """The cohorts of a run: each has a model, a strategy and a round counter of its own."""
 
-import copy
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -131,6 +130,7 @@ class CohortModels:
         """Replace the cohorts; each new one starts from the mean of those it came from."""
         models, strategies, rounds = self.models, self.strategies, self.rounds
         self.models, self.strategies, self.rounds = {}, {}, {}
+        states: dict[str, Any] = {}
         for cohort, origins in regrouping.items():
             mean = RunningMean()
             for origin, weight in origins.items():
@@ -141,8 +141,9 @@ class CohortModels:
             if cohort in strategies:
                 self.strategies[cohort] = strategies[cohort]
             else:
-                state = copy.deepcopy(strategy_state(strategies[main]))
-                self._add_strategy(cohort, state)
+                if main not in states:
+                    states[main] = strategy_state(strategies[main])
+                self._add_strategy(cohort, states[main])
 
     def start_from_own(self, trained: Sequence["Trained"], where: Mapping[str, str]) -> None:
         """Let the parts of a cohort start from what their own members have just trained.

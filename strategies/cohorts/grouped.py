@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
+from ...core.methods.cohort_baselines import FlexCflSettings, FlHcSettings
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from ...core.wire.schemas import BadReply
@@ -36,7 +37,7 @@ class GroupedRule(CohortRule):
 
     def __init__(self, config: RunConfig, core: FlexCfl | FlHc, steps: int) -> None:
         self.config, self.core, self.steps = config, core, steps
-        self.signal = Signal(config[Cohort].dimension, config.seed)
+        self.signal = Signal(seed=config.seed)
         self.model: ArrayRecord | None = None  # that updates start from
 
     def place(self, scene: Scene) -> list[str]:
@@ -80,7 +81,7 @@ class FlexCflRule(GroupedRule):
 
     def __init__(self, config: RunConfig) -> None:
         self.flex = FlexCfl(config[Cohort].number)
-        super().__init__(config, self.flex, config[Cohort].pretrain_steps)
+        super().__init__(config, self.flex, config[FlexCflSettings].pretrain_steps)
         self.rng = np.random.default_rng([config.seed, 11])
 
     def regroup(self, scene: Scene) -> Regrouping | None:
@@ -106,8 +107,8 @@ class FlHcRule(GroupedRule):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
-        joint = config[Cohort].joint_rounds(config.num_server_rounds)
-        self.hc = FlHc(joint, config[Cohort].distance, metric="cosine")
+        joint = config[Cohort].joint_rounds_of(config.num_server_rounds)
+        self.hc = FlHc(joint, config[FlHcSettings].distance, metric="cosine")
         super().__init__(config, self.hc, steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:

@@ -9,7 +9,6 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import SUPPORT
 from ...core.wire.tables import Replies
@@ -174,8 +173,7 @@ _BY_SUPPORTS: dict[str, tuple[type[SupportSignal], type[SupportReader]]] = {
 
 def signal_of(config: RunConfig) -> Signal:
     """Return what the cohorts of a run are found by."""
-    dimension, seed = config[Cohort].dimension, config.seed
     if config.cohorts in ("auxo", "auxo-paper") and config.similarity in _BY_SUPPORTS:
         signal, reader = _BY_SUPPORTS[config.similarity]
-        return signal(reader(parameter_shapes(config)), dimension, seed)
-    return Signal(dimension, seed)
+        return signal(reader(parameter_shapes(config)), seed=config.seed)
+    return Signal(seed=config.seed)

@@ -18,7 +18,8 @@ class ClientMemory:
 
     The age of a client starts at zero, grows by one in every round in which it is not chosen, and
     is zero again after one in which it is. Kept is the round since which it grows, so that a round
-    changes only those chosen. Numbered clients that were never chosen are kept as one crowd.
+    changes only those chosen. Numbered clients that were never chosen are kept as one crowd. Ages
+    belong to clients: all cohorts share them, and a round counts once, however many choose in it.
 
     >>> memory = ClientMemory()
     >>> memory.round_passed("ab", chosen="a")
@@ -28,7 +29,9 @@ class ClientMemory:
     """
 
     def __init__(self) -> None:
-        self._now = 0
+        self._now = 0  # rounds that have passed
+        self._seen = 0  # those that had when the present choice began
+        self._round: int | None = None  # the server's last round
         self._since: dict[str, int] = {}
         self._crowd = NumberedKeys(range(0))
         self._crowd_since = 0
@@ -38,17 +41,30 @@ class ClientMemory:
         self._told_in: dict[str, dict[str, int]] = {}  # the rounds that these are of
         self._picks: Counter[str] = Counter()
 
-    def round_passed(self, keys: Collection[str], chosen: Collection[str]) -> None:
-        """Let a round pass for all clients known or given; the ages of those chosen restart."""
-        self._now += 1
+    def begin(self, server_round: int) -> None:
+        """Let ages be those before a round, also if others have chosen in it already."""
+        self._seen = self._now - (self._round == server_round)
+
+    def round_passed(
+        self, keys: Collection[str], chosen: Collection[str], server_round: int | None = None
+    ) -> None:
+        """Let a round pass for all clients known or given; the ages of those chosen restart.
+
+        The same round of the server passes once.
+        """
+        if server_round is None or server_round != self._round:
+            self._now, self._round = self._now + 1, server_round
+        self._seen = self._now
         if keys != self._here:
             self._meet(keys)
             self._here = keys
         self._since.update(dict.fromkeys(chosen, self._now))
         self._participated.update(dict.fromkeys(chosen, True))
         self._picks.update(chosen)
-        if len(self._since) > _MOST_GONE + 2 * len(keys):
-            self._forget(set(keys))
+
+    def crowded(self, connected: int) -> bool:
+        """Return whether more absent clients are known than need be, beside those connected."""
+        return len(self._since) > _MOST_GONE + 2 * connected
 
     def _meet(self, keys: Collection[str]) -> None:
         """Start the ages of new clients."""
@@ -61,7 +77,7 @@ class ClientMemory:
                 if key not in self._since and key not in self._crowd:
                     self._since[key] = self._now - 1
 
-    def _forget(self, here: Collection[str]) -> None:
+    def forget(self, here: Collection[str]) -> None:
         """Forget the absent clients that have not been chosen for longest."""
         gone = sorted((k for k in self._since if k not in here), key=self._since.__getitem__)
         told = [*self._answers.values(), *self._told_in.values()]
@@ -101,16 +117,16 @@ class ClientMemory:
         if name == "age":
             if isinstance(keys, NumberedKeys):
                 since = self._gathered(
-                    keys, self._since, self._crowd_since if self._crowd else self._now
+                    keys, self._since, self._crowd_since if self._crowd else self._seen
                 )
             elif self._crowd:
                 crowd = self._crowd_since
                 since = np.array(
-                    [self._since.get(k, crowd if k in self._crowd else self._now) for k in keys]
+                    [self._since.get(k, crowd if k in self._crowd else self._seen) for k in keys]
                 )
             else:
-                since = self._gathered(keys, self._since, self._now)
-            return np.asarray(self._now - since, dtype=np.int64)
+                since = self._gathered(keys, self._since, self._seen)
+            return np.asarray(np.maximum(self._seen - since, 0), dtype=np.int64)
         if name == "participated":
             return self._gathered(keys, self._participated, False).astype(bool)
         answers = self._answers.get(name, {})
@@ -139,7 +155,8 @@ class ClientMemory:
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
         now = self._now
-        state = {
+        state: dict[str, Any] = {
+            "round": self._round,
             "ages": {key: now - since for key, since in self._since.items()},
             "participated": list(self._participated),
             "picks": dict(self._picks),
@@ -152,7 +169,8 @@ class ClientMemory:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self._now = 0
+        self._now = self._seen = 0
+        self._round = state.get("round")
         self._since = {key: -int(age) for key, age in state["ages"].items()}
         crowd = state.get("crowd", {"clients": 0, "age": 0})
         self._crowd = NumberedKeys(range(int(crowd["clients"])))

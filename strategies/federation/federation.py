@@ -24,6 +24,7 @@ from ...core.wire.records import filled
 from ...core.wire.schemas import BadReply
 from ...core.wire.tables import Replies, Requests, Row, tables_in
 from .admission import Admission
+from .client_memory import ClientMemory
 from .grids import GridWrapper, as_sequence
 from .held_models import HeldModels
 from .ledger import Ledger
@@ -104,6 +105,7 @@ class Federation:
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
         self._cohort: str | None = None
+        self.memory = ClientMemory()
         self.times = ResponseTimes()
         self.held = HeldModels(every_message=keep_models)
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
@@ -349,6 +351,20 @@ class Federation:
         told = shorten(reason, _LONGEST_REASON)
         self.last_refusal = f"client {key}: {told}"
         self.note(Quarantined(round=server_round, client=key, reason=told))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is known of the clients: who was chosen when, and answers how."""
+        return {
+            "memory": self.memory.state_dict(),
+            "times": self.times.state_dict(),
+            "strikes": dict(self.strikes),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.memory.load_state_dict(state["memory"])
+        self.times.load_state_dict(state["times"])
+        self.strikes = Counter(state["strikes"])
 
     def note(self, event: Event) -> None:
         """Write an event, under the current cohort."""

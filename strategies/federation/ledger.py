@@ -80,8 +80,9 @@ class Ledger:
     ([7, 8], 7, [8])
     >>> [each.node for each in ledger.give_up(["b"])]
     [8]
-    >>> ledger.busy, ledger.expected(59.0), ledger.expected(61.0)
-    (set(), ['b'], [])
+    >>> ledger.forget_expired(59.0)
+    >>> ledger.busy, ledger.expected()
+    (set(), ['b'])
     """
 
     def __init__(self, most_late: int = _MOST_LATE, most_bytes: int = _MOST_BYTES) -> None:
@@ -187,10 +188,13 @@ class Ledger:
                 used -= 0 if users[id(each.model)] else sizes[id(each.model)]
                 each.model = None
 
-    def expected(self, now: float) -> list[str]:
-        """Return the late messages whose replies may still come; forget those that expired."""
-        self._late = {i: each for i, each in self._late.items() if now <= each.expires}
+    def expected(self) -> list[str]:
+        """Return the late messages whose replies may still come."""
         return list(self._late)
+
+    def forget_expired(self, now: float) -> None:
+        """Forget the late messages that no reply is possible to any more."""
+        self._late = {i: each for i, each in self._late.items() if now <= each.expires}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is under way, for a runtime whose messages outlive the process."""

@@ -185,7 +185,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
     assert isinstance(method, CoresetMethod)
     settings = config[Coreset]
-    rule, per_class = method.rule_of(settings), method.per_class_of(settings)
+    rule, per_class = method.rule, method.per_class_of(settings)
     # From the system's entropy: clients know the run's seed and could remove seeded noise
     rng = np.random.default_rng()
 

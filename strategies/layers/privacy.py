@@ -148,7 +148,8 @@ class CentralNoise(Layer):
         """Return replies with their updates clipped."""
         stacks = {name: array.copy() for name, array in replies.arrays.items()}
         for row, assignment in enumerate(self.federation.ledger.of(replies)):
-            assert assignment is not None and assignment.model is not None  # it was checked
+            assert assignment is not None  # it was checked
+            assert assignment.model is not None
             after = {name: stack[row] for name, stack in stacks.items()}
             for name, array in clipped(from_record(assignment.model), after, self.clip).items():
                 stacks[name][row] = array

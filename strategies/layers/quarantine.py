@@ -1,7 +1,6 @@
 """Set bad replies aside so that the round continues with the rest."""
 
 import math
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -201,15 +200,15 @@ class Quarantine(Layer):
         return self._norms.factor * (usual if known else max(sent.norm, 1.0))
 
     def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and counts, and the strikes."""
+        """Return the usual norms and counts, and what all layers know of the clients."""
         usual = {"norms": self._norms.state(), "counts": self._counts.state()}
-        return usual | {"strikes": dict(self.federation.strikes)}
+        return usual | {"federation": self.federation.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
         self._norms.load(state["norms"])
         self._counts.load(state["counts"])
-        self.federation.strikes = Counter(state["strikes"])
+        self.federation.load_state_dict(state["federation"])
 
 
 @dataclass(frozen=True)

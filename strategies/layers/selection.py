@@ -27,7 +27,7 @@ from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
 from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.client_memory import ClientMemory
-from ..federation.grids import GridView
+from ..federation.grids import GridView, all_node_ids
 from ..federation.observations import ASKED, readers
 from ..federation.plausibility import UsualSize
 from ..federation.survey import Survey, encode_update
@@ -114,7 +114,6 @@ class Selection(Layer):
         self.at_most = at_most
         self.empty_rounds = empty_rounds
         self._empty = 0
-        self.memory = ClientMemory()
         self._usual = {name: UsualSize(_IMPLAUSIBLE) for name in (LOSS, UTILITY)}
         self._readers = readers(selector.needs, self.survey.bounded, hashes)
         self._rng = np.random.default_rng([seed, 1])
@@ -133,7 +132,7 @@ class Selection(Layer):
         (count, fraction), summary = config.participation(), config[Summary]
         return cls(
             inner,
-            load(method.core)(**(own.for_core() if own is not None else {})),
+            load(method.core)(**(own.model_dump() if own is not None else {})),
             count=count,
             fraction=fraction,
             fraction_evaluate=config.fraction_evaluate,
@@ -148,6 +147,11 @@ class Selection(Layer):
             at_most=config.clients.at_most or (0.0 if method.has_ages else _AT_MOST),
             hashes=config[Ios].hashes,
         )
+
+    @property
+    def memory(self) -> ClientMemory:
+        """What is known of the clients, by all layers and cohorts."""
+        return self.federation.memory
 
     def use(self, selector: ClientSelector) -> None:
         """Choose by another rule from now on."""
@@ -184,6 +188,7 @@ class Selection(Layer):
         nodes = self.federation.nodes(GridView(grid, available))
         asked = min(len(available) - busy, self._how_many(wanted, nodes, server_round))
         self._before = from_record(arrays)
+        self.memory.begin(server_round)
         eligible = self._eligible(nodes, asked, server_round)
         pool = self._candidates(eligible, asked, server_round, arrays, grid)
         picked = [pool.nodes[i] for i in self.selector.select(pool.candidates, asked, self._rng)]
@@ -193,7 +198,10 @@ class Selection(Layer):
         chosen = list(self.federation.keys(picked))
         others = self._passed_over(pool, chosen)
         self._note("train", server_round, len(nodes), chosen, perf_counter() - started, others)
-        self.memory.round_passed(self.federation.keys(nodes), chosen)
+        self.memory.round_passed(self.federation.keys(nodes), chosen, server_round)
+        connected = all_node_ids(grid)
+        if self.memory.crowded(len(connected)):
+            self.memory.forget(set(self.federation.keys(connected)))
         if not chosen:
             self._say_if_empty(server_round)
             return []
@@ -486,10 +494,8 @@ class Selection(Layer):
             "rng": self._rng.bit_generator.state,
             "evaluate-rng": self._evaluate_rng.bit_generator.state,
             "selector": self.selector.state_dict(),
-            "memory": self.memory.state_dict(),
             "update": self._update,
             "usual": {name: usual.state() for name, usual in self._usual.items()},
-            "times": self.federation.times.state_dict(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -497,12 +503,9 @@ class Selection(Layer):
         self._rng.bit_generator.state = state["rng"]
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])
-        self.memory.load_state_dict(state["memory"])
         self._update = state["update"]
         for name, usual in self._usual.items():
             usual.load(state["usual"][name])
-        if "times" in state:  # else an older version wrote it
-            self.federation.times.load_state_dict(state["times"])
 
 
 @dataclass(frozen=True)

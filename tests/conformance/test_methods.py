@@ -83,7 +83,6 @@ def test_it_names_only_what_there_is(method: Method) -> None:
     assert set(method.needs) <= NEEDS
     keys = {key.partition(".")[2] for s in method.settings for key in s.own_keys()}
     assert set(method.reads) <= keys, "reads a key that none of its sections has"
-    assert set(method.sends_with) <= set(method.keys_read())
     for axis, allowed in method.requires.items():
         assert axis in AXES
         assert set(allowed) <= set(methods(axis))

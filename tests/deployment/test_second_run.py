@@ -27,7 +27,6 @@ CONFIGS = {
         "objective": "scaffold",
         "uplink": "top-k",
         "top-k.density": 0.2,
-        "top-k.error-feedback": True,
     },
     "stream": {"strategy": "ode", "stream.capacity": 8},
 }

@@ -57,9 +57,14 @@ BASE: dict[str, Any] = {
     "checkpoint.keep": 1,
 }
 EVALUATES = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
-SOON = {"ios.first-round": 1, "ios.every": 1, "cohort.first-split": 1}
-SOON |= {"cohort.first-clustering": 1, "coreset.first-round": 0, "coreset.every": 2}
-SPLITS = {"cohort.split-rounds": 1, "cohort.min-participants": 1, "clients-per-round": 3}
+SOON = {"ios.first-round": 1, "ios.every": 1, "cohort.joint-rounds": 1}
+SOON |= {
+    "auxo-paper.first-split": 1,
+    "auxo-paper.first-clustering": 1,
+    "coreset.first-round": 0,
+    "coreset.every": 2,
+}
+SPLITS = ("split-rounds", "min-participants")
 AXES = ("client-selector", "data-selector", "objective", "uplink", "privacy", "aggregator")
 
 
@@ -74,8 +79,9 @@ def _methods() -> dict[str, dict[str, Any]]:
         found[name] = config
         if similarity in ("index-overlap", "signed-overlap"):
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
-    found["auxo-splits"] = {"cohorts": "auxo", "cohort.ask-newcomers": 1, **SPLITS}
-    found["auxo-paper-splits"] = {"cohorts": "auxo-paper", **SPLITS}
+    for cohorts in ("auxo", "auxo-paper"):
+        eager = {f"{cohorts}.{name}": 1 for name in SPLITS}
+        found[f"{cohorts}-splits"] = {"cohorts": cohorts, "clients-per-round": 3, **eager}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
     found["ode-exact"] = {"data-selector": "ode", "ode.estimator": "exact"}
     found["ode-every-round"] = {"data-selector": "ode", "stream.ingest": "every-round"}

@@ -36,9 +36,12 @@ def planted(tmp_path, cache):
         "groups.kind": "label-permutation",
         "groups.count": GROUPS,
         "cohort.number": GROUPS,
-        "cohort.first-clustering": 2,
-        "cohort.first-split": 4,
-        "cohort.min-participants": 3,
+        "cohort.joint-rounds": 4,
+        "auxo.first-split": 4,
+        "auxo.min-participants": 3,
+        "auxo-paper.first-clustering": 2,
+        "auxo-paper.first-split": 4,
+        "auxo-paper.min-participants": 3,
         "evaluate-every": 9,
     }
 
@@ -61,7 +64,7 @@ def cohorts_of(result):
 def test_every_rule_finds_planted_groups(planted, rule):
     also = {"similarity": "index-overlap"} if rule == "similarity" else {}
     # CFL splits in two at a time, and only near a common optimum.
-    more = {"cohort.mean-norm": 0.7} if rule == "cfl" else {}
+    more = {"cfl.mean-norm": 0.7} if rule == "cfl" else {}
     result = run_local({**planted, **also, **more, "cohorts": rule})
     assert result.reason == "completed"
     assert not any(e["failed"] for e in events(result, "exchange"))
@@ -96,7 +99,7 @@ def test_the_preset_splits_in_a_small_run(tmp_path, cache):
 
 
 def test_one_part_is_never_split(planted):
-    result = run_local({**planted, "cohorts": "auxo", "cohort.parts": 1})
+    result = run_local({**planted, "cohorts": "auxo", "auxo.parts": 1})
     assert result.reason == "completed"
     assert not events(result, "regrouped")
 
@@ -105,7 +108,7 @@ def test_one_part_is_never_split(planted):
 @pytest.mark.parametrize("rule", ["auxo", "ifca", "cfl", "flexcfl", "fl-hc"])
 def test_fewer_clients_than_cohorts(planted, rule, clients):
     few = {"num-clients": clients, "clients-per-round": clients, "num-server-rounds": 6}
-    few |= {"cohort.min-participants": 1, "local-epochs": 1, "groups.kind": "none"}
+    few |= {"auxo.min-participants": 1, "local-epochs": 1, "groups.kind": "none"}
     result = run_local({**planted, **few, "cohorts": rule})
     assert result.reason == "completed"
     assert set(cohorts_of(result)) == {str(client) for client in range(clients)}
@@ -114,11 +117,11 @@ def test_fewer_clients_than_cohorts(planted, rule, clients):
 def test_clients_whose_replies_always_come_too_late_are_asked_where_they_fit(planted):
     """One device in five never makes it into the common cohort; none is left without its own."""
     keys = {**planted, "cohorts": "auxo", "clients-per-round": 16, "num-server-rounds": 12}
-    keys |= {"cohort.first-split": 1}
+    keys |= {"auxo.first-split": 1}
     keys |= {"devices.slow": True, "round.over-commit": 0.25}
     found = {}
     for after in (0, 3):
-        result = run_local({**keys, "cohort.ask-newcomers": after})
+        result = run_local({**keys, "auxo.ask-newcomers": after})
         where = cohorts_of(result)
         found[after] = adjusted_rand_score([int(key) % GROUPS for key in where], [*where.values()])
         asked = [e for e in events(result, "exchange") if e["kind"] == "query.losses"]
@@ -337,14 +340,10 @@ def test_what_is_not_private_is_refused():
         read_config({"privacy": "local-dp", "objective": "scaffold"})
 
 
-@pytest.mark.parametrize("rule", ["ifca", "flexcfl", "fl-hc", "auxo"])
+@pytest.mark.parametrize("rule", ["ifca", "flexcfl", "fl-hc"])
 def test_cohorts_for_which_clients_tell_more_are_not_private(rule):
-    keys = {"privacy": "local-dp", "cohorts": rule}
-    if rule == "auxo":
-        read_config(keys)  # finds cohorts by what is noisy already, and asks nobody
-        keys["cohort.ask-newcomers"] = 5
     with pytest.raises(ConfigError, match=r"local-dp.* has clients send more than a noisy model"):
-        read_config(keys)
+        read_config({"privacy": "local-dp", "cohorts": rule})
 
 
 def test_fine_tuning_before_evaluation_helps(planted):
@@ -359,7 +358,7 @@ def test_fine_tuning_before_evaluation_helps(planted):
 @pytest.mark.parametrize(
     "rule",
     [
-        {"cohorts": "fl-hc", "cohort.first-split": 2},
+        {"cohorts": "fl-hc", "cohort.joint-rounds": 2},
         {"cohorts": "flexcfl"},
         {"cohorts": "similarity", "similarity": "cosine", "ios.first-round": 2},
     ],

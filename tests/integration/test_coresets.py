@@ -55,7 +55,7 @@ STACKS = [
     {"data-selector": "crust", "coreset.use-weights": True, "fine-tune.epochs": 1},
     {"strategy": "gcfl-paper", "objective": "scaffold", "coreset.use-weights": True},
     {"strategy": "moon", "model": "mlp", "data-selector": "facility-location"},
-    {"strategy": "scaffold", "uplink": "top-k", "momentum": 0.9, "top-k.error-feedback": True},
+    {"strategy": "scaffold", "uplink": "top-k", "momentum": 0.9},
 ]
 
 

@@ -151,7 +151,7 @@ def test_cohorts_of_auxo_paper_train() -> None:
             signal_of(config),
         )
 
-    run = Run({"cohorts": "auxo-paper", "cohort.first-clustering": 0}, make)
+    run = Run({"cohorts": "auxo-paper", "auxo-paper.first-clustering": 0}, make)
     run.check_that_it_learned(trained=2 * CLIENTS)
     trained = run.of(CohortsTrained)
     assert [event.round for event in trained] == [1, 2]

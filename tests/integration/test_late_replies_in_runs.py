@@ -9,7 +9,7 @@ from forager.core.storage import tree
 from forager.tools.engine.local import run_local
 
 RULES: dict[str, dict[str, Any]] = {
-    "auxo": {"cohorts": "auxo", "cohort.parts": 1},
+    "auxo": {"cohorts": "auxo", "auxo.parts": 1},
     "cosage": {"client-selector": "cosage", "summary.mode": "piggyback", "uplink": "top-k"},
     "oort": {"client-selector": "oort"},
 }
@@ -94,6 +94,36 @@ def test_what_is_on_its_way_when_a_run_is_stopped_comes_after_it_is_resumed(slow
     resumed = run_local({**slow, "resume-from": str(half.folder)})
     assert any(now > 3 >= asked for now, _, asked, _ in came_late(whole))
     assert came_late(resumed) == came_late(whole)
+    model = "model.safetensors"
+    assert (resumed.folder / model).read_bytes() == (whole.folder / model).read_bytes()
+
+
+OPEN: dict[str, dict[str, Any]] = {
+    "random": {},
+    "top-k": {"client-selector": "cosage", "uplink": "top-k", "aggregator": "fedyogi"},
+    "auxo": {"cohorts": "auxo", "cohort.first-split": 2, "cohort.min-participants": 2},
+    "by wire": {"local.check-wire": True, "downlink": "changes"},
+}
+
+
+def outcomes(result):
+    """What exchanges brought; who resumes a run asks clients for their names again."""
+    keys = ("round", "kind", "sent", "received", "late", "bytes-up")
+    asked = [e for e in events(result, "exchange") if e["kind"] != "query.identify"]
+    return [[e.get(key) for key in keys] for e in asked]
+
+
+@pytest.mark.parametrize("rule", OPEN)
+def test_a_buffered_run_is_resumed_with_those_who_still_train(slow, rule):
+    slow |= {"round.over-commit": 0.0, "clients-per-round": 6, "aggregation.buffer": 3}
+    slow |= {"num-server-rounds": 6, "devices.spread": 1.5, **OPEN[rule]}
+    whole = run_local(slow)
+    half = run_local({**slow, "num-server-rounds": 3})
+    resumed = run_local({**slow, "resume-from": str(half.folder)})
+    trained = [e for e in events(whole, "exchange") if e["kind"] == "train"]
+    assert [e["received"] for e in trained] == [3] * 6
+    assert [e["sent"] for e in trained] == [6] + [3] * 5, "three still train when it is stopped"
+    assert outcomes(resumed) == outcomes(whole)
     model = "model.safetensors"
     assert (resumed.folder / model).read_bytes() == (whole.folder / model).read_bytes()
 

@@ -15,7 +15,6 @@ from flwr.app import Message, MetricRecord
 from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.core.wire.tables import Arrivals
 from forager.server_app.loop import RunFailed
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
@@ -279,12 +278,12 @@ def poison(monkeypatch, spoil):
     """Let ``spoil`` change the replies of client 0."""
     honest = local_grid.answer
 
-    def answer(requests, contexts):
-        replies = list(honest(requests, contexts))
+    def answer(kind, messages, contexts):
+        replies = list(honest(kind, messages, contexts))
         for i, context in enumerate(contexts):
-            if requests.kind == "train" and context.node_config["partition-id"] == 0:
-                replies[i] = spoil(replies[i], requests[i])
-        return Arrivals.of(replies)
+            if kind == "train" and context.node_config["partition-id"] == 0:
+                replies[i] = spoil(replies[i], messages[i])
+        return replies
 
     monkeypatch.setattr(local_grid, "answer", answer)
 
@@ -421,7 +420,7 @@ def test_clients_without_data_fail_and_the_others_go_on(small):
 def test_tensorboard_files_if_asked_for(small):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    keys = {**small, "tensorboard": True, "client-selector": "cosage", "uplink": "top-k"}
+    keys = {**small, "callbacks": "tensorboard", "client-selector": "cosage", "uplink": "top-k"}
     result = run_local(keys)
     scalars = EventAccumulator(str(result.folder / "tensorboard")).Reload()
     with (result.folder / "rounds.csv").open() as file:

@@ -22,7 +22,7 @@ MORE = {
     "index-overlap": {"cohorts": "similarity"},
     "index-overlap-paper": {"cohorts": "similarity"},
     "signed-overlap": {"cohorts": "similarity"},
-    "top-k": {"top-k.density": 0.05, "top-k.error-feedback": True},
+    "top-k": {"top-k.density": 0.05},
 }
 
 

@@ -9,7 +9,7 @@ from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.client_app import app
 from forager.client_app.handlers import summaries
 from forager.core.methods.catalogue import methods
-from forager.server_app import patient_grid
+from forager.server_app.short_messages import ShortForm
 from forager.strategies.federation.survey import Survey
 from forager.strategies.layers import selection
 from forager.tools.engine.local import run_local
@@ -130,7 +130,7 @@ def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
 def test_who_is_chosen_is_not_sent_the_model_that_it_holds(small, monkeypatch, selector, wire):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": wire})
-    monkeypatch.setattr(patient_grid, "in_short", lambda messages, federation: (messages, {}, {}))
+    monkeypatch.setattr(ShortForm, "_shorten", lambda *_: None)
     whole = run_local(settings)
     assert last_model(short) == last_model(whole)
     first = 2 if selector == "cosage" else 1
@@ -265,9 +265,7 @@ def test_when_nobody_answers_the_oldest_train(small, monkeypatch, said):
     assert any("nobody answered; the oldest train" in line for line in said)
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"summary.mode": "piggyback"}, {"top-k.error-feedback": False}]
-)
+@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k-paper"}])
 @pytest.mark.parametrize("selector", ["cosage", "power-of-choice", "cluster-oracle", "oort"])
 def test_selection_state_survives_a_restart(small, selector, more):
     settings = {**small, "strategy": "cosage", "client-selector": selector, **more}

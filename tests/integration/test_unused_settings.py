@@ -14,20 +14,13 @@ from forager.tools.engine.local import run_local
 
 # Another value than the default for every key that some method of its section does not read.
 OTHER: dict[str, Any] = {
-    **{"aggregation.learning-rate": 0.05, "aggregation.momentum": 0.5, "aggregation.beta-1": 0.5},
-    **{"aggregation.beta-2": 0.5, "aggregation.tau": 0.1, "aggregation.q": 0.5},
+    **{"aggregation.learning-rate": 0.05, "aggregation.momentum": 0.5},
+    **{"aggregation.tau": 0.1, "aggregation.q": 0.5},
     **{"aggregation.trim": 0.3, "aggregation.malicious": 0, "aggregation.keep": 2},
-    **{"cohort.parts": 2, "cohort.dimension": 64, "cohort.first-clustering": 1},
-    **{"cohort.first-split": 1, "cohort.last-split": 2, "cohort.split-rounds": 1},
-    **{"cohort.split-exponent": 0.1, "cohort.min-participants": 1, "cohort.exploration": 0.9},
-    **{"cohort.exploration-decay": 0.5, "cohort.reward-rate": 0.9, "cohort.lies-allowed": 1},
-    **{"cohort.ask-newcomers": 1, "cohort.number": 2, "cohort.pretrain-steps": 3},
-    **{"cohort.distance": 0.01, "cohort.mean-norm": 5.0, "cohort.longest-norm": 0.9},
-    **{"cohort.cross-similarity": 1.0, "cohort.share": "none"},
-    **{"cohort.within-groups": 0.9},
-    **{"coreset.every": 1, "coreset.first-round": 0, "coreset.rule": "projection"},
+    **{"cohort.number": 2, "cohort.joint-rounds": 1, "cohort.share": "none"},
+    **{"coreset.every": 1, "coreset.first-round": 0},
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},
-    **{"coreset.tolerance": 0.5, "coreset.step": 3, "coreset.nonnegative": True},
+    **{"coreset.step": 3},
     **{"coreset.use-weights": True, "coreset.radius": 0.1, "coreset.residual": "total"},
     **{"coreset.class-budgets": "equal", "coreset.memory": 0.1, "coreset.clip": 0.5},
     **{"coreset.noise-multiplier": 2.0},
@@ -43,7 +36,6 @@ OTHER: dict[str, Any] = {
     **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "stored"},
     **{"stream.capacity": 2, "stream.capacity-bytes": 500},
     **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
-    **{"top-k.error-feedback": False},
 }
 
 
@@ -69,12 +61,6 @@ def company(method: Method) -> dict[str, Any]:
 
 SOME_NOT_READ = [method for method in all_methods() if not_read(method)]
 CASES = {str(method): company(method) for method in SOME_NOT_READ}
-# A rule of one method in another: what is read must follow.
-CASES |= {
-    f"{name} with {rule}": {"data-selector": name, "coreset.rule": rule, "coreset.budget": 0.2}
-    for name in ("gcfl", "gradmatch", "nearest")
-    for rule in ("distance", "projection", "nearest")
-}
 CASES["auxo-paper by overlap"] = {"cohorts": "auxo-paper", "similarity": "index-overlap"}
 CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "index-overlap"}
 CASES["auxo by signs"] = {"cohorts": "auxo", "similarity": "signed-overlap"}
@@ -134,7 +120,7 @@ def test_that_would_show(small):
 
 def test_every_kind_of_method_is_here() -> None:
     assert {m.axis for m in SOME_NOT_READ} == {
-        *("data-selector", "cohorts", "similarity", "client-selector", "aggregator", "uplink")
+        *("data-selector", "cohorts", "similarity", "client-selector", "aggregator")
     }
     for name in ("crust", "agreement", "random", "unlimited"):
         assert methods("data-selector")[name] in SOME_NOT_READ

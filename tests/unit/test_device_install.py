@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = (
     *("matplotlib", "pandas", "pyarrow", "seaborn", "datasets", "flwr_datasets"),
-    *("sklearn", "scipy", "ray", "mlflow", "wandb", "tensorboard"),
+    *("sklearn", "scipy", "ray", "mlflow", "wandb", "tensorboard", "prometheus_client"),
 )
 BLOCK = f"""
 import importlib.abc, sys

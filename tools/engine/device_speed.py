@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 
 class DeviceSpeeds:
@@ -93,43 +92,3 @@ class DeviceSpeeds:
         return np.asarray(
             compute + (np.asarray(down) + np.asarray(up)) / self.bytes_per_second[who]
         )
-
-
-def first_to_finish(
-    seconds: ArrayLike, count: int, deadline: float = np.inf, left: ArrayLike | None = None
-) -> tuple[Positions, float]:
-    """Return whose replies count in a round that asked more than it needs, and how long it took.
-
-    The round ends with the reply that makes it ``count``. If fewer reply, it ends at the deadline,
-    or with the last reply if there is no deadline.
-
-    Parameters
-    ----------
-    seconds : array of float
-        That each client needs.
-    count : int
-        Replies that are enough.
-    deadline : float
-        Seconds after which the round stops waiting.
-    left : array of float, optional
-        For how long each client stays; a client that needs longer never replies.
-
-    Examples
-    --------
-    >>> positions, took = first_to_finish([5.0, 1.0, 9.0, 2.0], count=2)
-    >>> positions.tolist(), took
-    ([1, 3], 2.0)
-    >>> positions, took = first_to_finish([5.0, 1.0], count=2, deadline=3.0)
-    >>> positions.tolist(), took
-    ([1], 3.0)
-    """
-    needed = np.asarray(seconds, dtype=np.float64)
-    if count < 0:
-        raise ValueError(f"count: expected 0 or more, got {count}")
-    stays = np.full(needed.shape, np.inf) if left is None else np.asarray(left, dtype=np.float64)
-    in_time = np.flatnonzero((needed <= deadline) & (needed <= stays))
-    order = in_time[np.argsort(needed[in_time], kind="stable")]
-    if order.size >= count or not np.isfinite(deadline):
-        replied = order[:count]
-        return replied, float(needed[replied].max(initial=0.0))
-    return order, float(deadline)

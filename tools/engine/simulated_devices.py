@@ -35,9 +35,6 @@ class SimulatedDevices:
     >>> devices = SimulatedDevices(2, speeds)
     >>> devices.seconds([0, 1], samples=[10, 10], down=[500, 500], up=[500, 500])
     [2.0, 3.0]
-    >>> devices.pass_time(3.0)
-    >>> devices.clock
-    3.0
     """
 
     def __init__(
@@ -76,10 +73,6 @@ class SimulatedDevices:
         if self.availability is None:
             return math.inf
         return float(self.availability.seconds_left(self.clock)[client])
-
-    def pass_time(self, seconds: float) -> None:
-        """Advance the clock."""
-        self.clock += seconds
 
     def state_dict(self) -> dict[str, Any]:
         """Return the time."""

@@ -5,6 +5,7 @@ has come: transfer down, computation, transfer up. A client that leaves before a
 when it leaves.
 """
 
+import math
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -40,9 +41,13 @@ _MOST_UNREAD = 1000  # answers that are kept though nobody has asked for them si
 
 
 class SimulatedClock(Clock):
-    """The time of simulated devices, which passes while somebody waits."""
+    """The time of simulated devices, which passes while somebody waits.
 
-    poll = between_looks = 0.0
+    What nobody waits for is looked for between rounds only: until then it is part of a checkpoint.
+    """
+
+    poll = 0.0
+    between_looks = math.inf
 
     def __init__(self, transport: "SimulatedTransport") -> None:
         self._transport = transport
@@ -124,10 +129,13 @@ class SimulatedTransport:
         """Return the answers to messages that have arrived by now, in that order."""
         wanted = set(message_ids)
         now = self.devices.clock
-        here = [each for when, _, each in self._coming if when <= now and each in wanted]
-        taken = set(here)
+        here = [(when, i) for when, _, i in self._coming if when <= now and i in wanted]
+        for when, message_id in here:
+            if isinstance(reply := self._answers[message_id], Replies):
+                reply.arrived = when
+        taken = {message_id for _, message_id in here}
         self._coming = [each for each in self._coming if each[2] not in taken]
-        found = [self._answers.pop(each) for each in here]
+        found = [self._answers.pop(each) for _, each in here]
         unread = sum(when <= now for when, _, _ in self._coming) - _MOST_UNREAD
         for _, _, oldest in self._coming[: max(0, unread)]:
             del self._answers[oldest]

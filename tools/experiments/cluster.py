@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from .records import Scalar, SweepError
@@ -47,12 +46,7 @@ class ClusterPool:
     def __enter__(self) -> ClusterPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for run in self._running:
             self._ray.cancel(run, force=True)
         self._ray.shutdown()

@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Literal
 
 Scalar = int | float | bool | str
@@ -168,12 +167,7 @@ class SweepFile:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, record: Record) -> None:

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, cast
 
 from .records import Row, Scalar, SweepError
@@ -91,12 +90,7 @@ class WorkerPool:
     def __enter__(self) -> WorkerPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _stop([*self._busy, *self._idle])
 
     def run(self, tasks: Sequence[Mapping[str, Scalar]]) -> Generator[tuple[int, Reply]]:

@@ -66,7 +66,7 @@ def split_chart(history: History) -> Plot | None:
 
 
 def _limit(history: History) -> float | None:
-    exponent = history.started.number("cohort.split-exponent")
+    exponent = history.started.number("auxo-paper.split-exponent")
     return None if exponent is None else float(2.0**-exponent)
 
 
@@ -79,14 +79,14 @@ def why_never_split(history: History) -> str:
     """Say what kept a run from splitting its one cohort, as far as its settings show."""
     number = history.started.number
     rounds = history.rounds_done
-    first, least = number("cohort.first-split"), number("cohort.min-participants")
+    first, least = (number(f"auxo-paper.{key}") for key in ("first-split", "min-participants"))
     trained = max((len(clients) for clients in history.chosen.values()), default=0)
     if first is not None and rounds < first:
-        return f"cohort.first-split = {first:g} is more than the {rounds} rounds of the run"
+        return f"auxo-paper.first-split = {first:g} is more than the {rounds} rounds of the run"
     if least is not None and trained < 2 * least:
         return (
-            f"each part of a split needs cohort.min-participants = {least:g} clients per round, "
-            f"and {trained} trained"
+            f"each part of a split needs auxo-paper.min-participants = {least:g} clients per "
+            f"round, and {trained} trained"
         )
     if not criterion(history):
         return "no round had enough participants to look for clusters"
@@ -99,6 +99,6 @@ PICTURES = (
         split_chart,
         "How much of the heterogeneity of a cohort's updates would be left if it were split along "
         "its clusters. It must stay at or below the dashed line for some rounds in a row "
-        "(cohort.split-rounds), and lower for more than two parts.",
+        "(split-rounds), and lower for more than two parts.",
     ),
 )

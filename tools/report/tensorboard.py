@@ -1,4 +1,6 @@
-"""TensorBoard files, if asked for (`pip install 'forager-fl[tensorboard]'`)."""
+"""TensorBoard files: ``callbacks = "tensorboard"`` (`pip install 'forager-fl[tensorboard]'`)."""
+
+from torch.utils.tensorboard import SummaryWriter
 
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
@@ -18,13 +20,6 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ValueError(
-                "tensorboard = true: the package tensorboard is missing: "
-                "pip install 'forager-fl[tensorboard]'"
-            ) from error
         self._writer = SummaryWriter(str(folder.path / "tensorboard"))
         self._log = Tail(folder.events_path)
 

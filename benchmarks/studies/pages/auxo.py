@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from ....tools.experiments.measures import Measure, final, last_mean, seconds_to, total_bytes
-from ....tools.experiments.tables import Column
+from ....tools.experiments.measures import Measure
+from ...sweeps.measures import final, last_mean, seconds_to, total_bytes
+from ...sweeps.tables import Column
 from ..auxo import (
     CORRUPTED,
     GROUPS,

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 from ....tools.experiments.compare.budget import Budget
 from ....tools.experiments.compare.halving import plan, survivors, total_cost
-from ....tools.experiments.measures import Measure, at_round, final
+from ....tools.experiments.measures import Measure
 from ....tools.experiments.tables import Table
 from ...printed import COMMANDS, read_printed
+from ...sweeps.measures import at_round, final
 from ..compare import EVERY, PRESETS, ROUNDS
 from ..compare import studies as compare_studies
 from ..study import Study

@@ -1,15 +1,8 @@
 """What the records say of CosAge."""
 
-from ....tools.experiments.measures import (
-    Measure,
-    at_round,
-    final,
-    jitter,
-    mean_height,
-    total,
-    total_bytes,
-)
-from ....tools.experiments.tables import Column
+from ....tools.experiments.measures import Measure
+from ...sweeps.measures import at_round, final, jitter, mean_height, total, total_bytes
+from ...sweeps.tables import Column
 from ..claims import Claim, Trial
 from ..cosage import POLICIES, STEPS, digits, features, ordered
 from .page import Curves, Page

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from ....tools.experiments.measures import Measure, at_round, best, final, last_mean, total
-from ....tools.experiments.tables import Column
+from ....tools.experiments.measures import Measure
+from ...sweeps.measures import at_round, best, final, last_mean, total
+from ...sweeps.tables import Column
 from ..claims import Claim, Trial
 from ..gcfl import METHODS, NOISES, PAPER_STEPS, SHORT, SPREADS, blobs, images, long, noises
 from ..no_harm import ALL_SAMPLES, coresets

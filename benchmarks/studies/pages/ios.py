@@ -1,8 +1,8 @@
 """What the records say of IOS."""
 
-from ....tools.experiments.measures import final, last_mean, total_bytes
-from ....tools.experiments.tables import Column
 from ...ios import SPLITS
+from ...sweeps.measures import final, last_mean, total_bytes
+from ...sweeps.tables import Column
 from ..alignment import SHOWN
 from ..claims import Claim, Trial
 from ..ios import alignment, cohorts

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ....tools.experiments.measures import Measure, last_mean
+from ....tools.experiments.measures import Measure
 from ....tools.experiments.statistics import Difference, difference
 from ....tools.experiments.tables import Table
+from ...sweeps.measures import last_mean
 from ..equal_bytes import difference_at_equal_bytes
 from ..no_harm import DATA, NOISE, PRESETS, clients, coresets, streams
 from ..study import Study

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ....tools.experiments.measures import final, last_mean
-from ....tools.experiments.tables import Column
+from ...sweeps.measures import final, last_mean
+from ...sweeps.tables import Column
 from ..claims import NOTHING, Claim, Trial, logarithm
 from ..ode import (
     DATA,

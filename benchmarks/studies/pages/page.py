@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ....tools.experiments.tables import Column, summary_table
+from ...sweeps.tables import Column, summary_table
 from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule
 from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study

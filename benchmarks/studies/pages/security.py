@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from ....tools.experiments.measures import Measure, final
-from ....tools.experiments.tables import Column, Table
+from ....tools.experiments.measures import Measure
+from ....tools.experiments.tables import Table
+from ...sweeps.measures import final
+from ...sweeps.tables import Column
 from ..claims import Claim, Trial, claims_table, outcomes, rule
 from ..figures import draw_differences
 from ..security import AFFINITY, DEFENCES, RULES, SPOILT, WAYS, cohorts, summaries, updates

@@ -19,6 +19,7 @@ from ..model_arrays import load_arrays, training_mode
 from ..placement import device_of
 from .plain import BatchLoss, Plain, sample_weights
 
+_TEMPERATURE = 0.5  # of its similarities, as in the paper's experiments
 PREVIOUS = "previous"  # what the job carries: the model that the client sent last time
 
 _SHORTEST = 1e-8  # length by which a vector is divided, as in torch's cosine similarity
@@ -39,7 +40,6 @@ class Moon(Plain):
 
     def __init__(self, config: RunConfig) -> None:
         self.mu = config[MoonSettings].mu
-        self.temperature = config[MoonSettings].temperature
 
     def stacks(self, chain: bool) -> bool:
         """Return whether the model is a chain, whose head's gradients are written out by hand."""
@@ -70,8 +70,8 @@ class Moon(Plain):
         length = z.norm(dim=1, keepdim=True).clamp_min_(_SHORTEST)
         unit = z / length
         nearer = (unit * direction).sum(1, keepdim=True)
-        scaled = nearer / self.temperature
-        slope = self.mu / self.temperature * scaled.sigmoid() / length
+        scaled = nearer / _TEMPERATURE
+        slope = self.mu / _TEMPERATURE * scaled.sigmoid() / length
         losses = self.mu * told * functional.softplus(scaled).squeeze(1)
         return losses, (direction - nearer * unit) * slope
 
@@ -90,7 +90,7 @@ class Moon(Plain):
             z = body(x)
             unit = functional.normalize(z.flatten(1), eps=_SHORTEST)
             nearer = (unit * known[positions, 1:]).sum(1)
-            contrast = functional.softplus(nearer / self.temperature)
+            contrast = functional.softplus(nearer / _TEMPERATURE)
             extra = contrast.mean() if chosen is None else (contrast * chosen).sum() / chosen.sum()
             return problem.mean_loss(head(z), y, chosen) + self.mu * extra
 

@@ -21,8 +21,8 @@ from forager.benchmarks.studies.pages.gcfl import page as gcfl_page
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
+from forager.benchmarks.sweeps.measures import final
 from forager.core.config import read_config
-from forager.tools.experiments.measures import final
 from forager.tools.experiments.records import Cell, Record, SweepError, read_records
 
 STUDIES = {study.name: study for study in catalogue.studies()}

@@ -128,13 +128,11 @@ def test_a_larger_budget_is_spent_on_what_is_trusted_only():
     assert told(first, "clean") > float(client.clean.float().mean()) + 0.2
 
 
-def test_gcfl_draws_as_agreement_does_unless_a_rule_is_set():
+def test_gcfl_draws_as_agreement_does_and_matching_by_what_it_calls_missing():
     chosen = [Client(name).request(2, guided=True) for name in ("gcfl", "agreement")]
     assert same(*chosen)
-    plain = Client("gcfl", coreset__rule="distance").request(2, guided=True)
-    named = Client("gcfl-paper", coreset__residual="plain-mean").request(2, guided=True)
+    plain = Client("gcfl-paper", coreset__residual="plain-mean").request(2, guided=True)
     paper = Client("gcfl-paper").request(2, guided=True)
-    assert same(plain, named)
     assert not same(plain, paper)
     assert not same(plain, chosen[0])
 
@@ -303,10 +301,11 @@ def test_weights_are_used_only_if_asked_for(selector):
     assert len(set(request.weights.tolist())) > 1
 
 
-@pytest.mark.parametrize("rule", ["distance", "projection", "nearest"])
-def test_one_choice_among_all_classes_by_the_whole_head(rule):
-    whole = Client("gcfl", coreset__rule=rule, coreset__per_class=False)
-    by_class = Client("gcfl", coreset__rule=rule)
+@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "nearest"])
+def test_one_choice_among_all_classes_by_the_whole_head(selector):
+    guided = {"coreset__target": "server"}
+    whole = Client(selector, **guided, coreset__per_class=False)
+    by_class = Client(selector, **guided)
     request = whole.request(2, guided=True)
     assert told(request, "size") == round(0.1 * SIZE)
     assert not same(request, by_class.request(2, guided=True))

@@ -118,7 +118,6 @@ def test_what_the_device_remembers_goes_to_and_fro(device: Callable[..., Context
         | RUN
         | {
             "uplink": "top-k",
-            "top-k.error-feedback": True,
         }
     )
     context.state["mine"] = ConfigRecord({"a": 1})

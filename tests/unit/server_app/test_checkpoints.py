@@ -188,7 +188,7 @@ SAVED = read_config({"learning-rate": 0.3, "task": "blobs"}).flat()
         {"output-dir": "elsewhere"},
         {"run-name": "other"},
         {"resume-from": "x"},
-        {"tensorboard": True},
+        {"callbacks": "tensorboard"},
         {"round.deadline": 5.0},
         {"early-stop.patience": 3},
         {"checkpoint.every": 7},

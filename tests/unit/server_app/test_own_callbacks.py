@@ -82,7 +82,7 @@ def test_what_they_raise_never_ends_a_run(tmp_path: Path, said: list[str]) -> No
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("mlfow", "expected module:attribute, or one of mlflow, prometheus, wandb"),
+        ("mlfow", "expected module:attribute, or one of mlflow, prometheus, tensorboard, wandb"),
         ("nowhere.at.all:It", "No module named 'nowhere'"),
         ("json:nothing", "no attribute 'nothing'"),
         ("json:__name__", "expected a class or function that takes the run folder, found str"),
@@ -102,8 +102,9 @@ def test_a_maker_must_make_a_callback(tmp_path: Path) -> None:
 
 
 def test_a_missing_tracker_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mlflow", "wandb"):
-        monkeypatch.setitem(sys.modules, name, None)
+    packages = {"mlflow": "mlflow", "prometheus": "prometheus_client", "wandb": "wandb"}
+    for name, package in packages.items():
+        monkeypatch.setitem(sys.modules, package, None)
         monkeypatch.delitem(sys.modules, f"forager.server_app.callbacks.{name}_runs", raising=False)
         with pytest.raises(ConfigError, match=rf"pip install 'forager-fl\[{name}\]'"):
             load_callbacks(name)
@@ -216,7 +217,7 @@ def test_prometheus_is_served_while_the_run_goes_on(
     monkeypatch.setenv("FORAGER_PROMETHEUS", ADDRESS)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     played(tmp_path, f"prometheus, {__name__}:Scrapes")
-    assert {n: v for n, _, v in LINE.findall(Scrapes.text)}["forager_round"] == "2"
+    assert {n: v for n, _, v in LINE.findall(Scrapes.text)}["forager_round"] == "2.0"
 
 
 def test_the_callback_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def rule_of(**settings: int | float) -> AuxoPaperRule:
     """A rule that splits as soon as it sees groups, and whose clients do not explore."""
     chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
     return AuxoPaperRule(
-        read_config({f"cohort.{k.replace('_', '-')}": v for k, v in chosen.items()})
+        read_config({f"auxo-paper.{k.replace('_', '-')}": v for k, v in chosen.items()})
     )
 
 

@@ -37,7 +37,7 @@ START = to_record(small_model())
 def rule_of(**settings: int | float | str) -> AuxoRule:
     """A rule that splits as soon as it sees groups."""
     chosen = {"split-rounds": 1, "min-participants": 1} | settings
-    keys = {f"cohort.{k.replace('_', '-')}": v for k, v in chosen.items() if k != "privacy"}
+    keys = {f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items() if k != "privacy"}
     more = {"privacy": settings["privacy"]} if "privacy" in settings else {}
     return AuxoRule(read_config({**keys, **more, "cohorts": "auxo", "num-clients": 12}))
 
@@ -113,7 +113,9 @@ def test_they_are_asked_in_the_second_round_after_a_split_by_default() -> None:
     assert asked.keys == [["10", "11"]]
 
 
-@pytest.mark.parametrize("settings", [{"ask_newcomers": 0}, {"privacy": "local-dp"}])
+@pytest.mark.parametrize(
+    "settings", [{"ask_newcomers": 0}, {"privacy": "local-dp", "ask_newcomers": 5}]
+)
 def test_clients_that_may_not_be_asked_try_every_cohort_and_stay_with_the_best(
     settings: dict[str, Any],
 ) -> None:
@@ -276,12 +278,10 @@ def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: b
     assert layer.own_start == expected
 
 
-@pytest.mark.parametrize("name", ["parts", "split-rounds", "min-participants"])
-def test_no_part_at_all_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"cohort.{name} = 0: must be -1 or at least 1"):
-        read_config({"cohorts": "auxo", f"cohort.{name}": 0})
-    with pytest.raises(ConfigError, match=f"cohort.{name}"):
-        read_config({"cohorts": "auxo", f"cohort.{name}": -2})
+@pytest.mark.parametrize("key", ["auxo.parts", "auxo.split-rounds", "auxo-paper.min-participants"])
+def test_no_part_at_all_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} = 0: input should be greater than or equal to 1"):
+        read_config({key: 0})
 
 
 def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:

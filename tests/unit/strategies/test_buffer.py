@@ -75,9 +75,8 @@ def played(tmp_path: Path, **keys: Any) -> tuple[Any, list[dict[str, Any]]]:
         {"uplink": "top-k", "aggregator": "fedyogi"},
         {
             "cohorts": "auxo",
-            "cohort.first-clustering": 0,
-            "cohort.min-participants": 2,
-            "cohort.first-split": 2,
+            "auxo.min-participants": 2,
+            "auxo.first-split": 2,
             "groups.kind": "label-permutation",
         },
         {"aggregator": "median"},

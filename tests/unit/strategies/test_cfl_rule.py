@@ -11,10 +11,8 @@ KEYS = list("abcd")
 
 
 def rule_of(**more: float) -> CflRule:
-    keys = {"cohorts": "cfl", "cohort.first-split": 0}
-    return CflRule(
-        read_config(keys | {f"cohort.{k.replace('_', '-')}": v for k, v in more.items()})
-    )
+    keys = {"cohorts": "cfl", "num-server-rounds": 3}
+    return CflRule(read_config(keys | {f"cfl.{k.replace('_', '-')}": v for k, v in more.items()}))
 
 
 def torn(length: float) -> dict[str, CohortSignals]:

@@ -208,10 +208,9 @@ def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], text:
 @pytest.mark.parametrize(
     ("selector", "key", "value"),
     [
-        ("crust", "coreset.rule", "nearest"),
+        ("crust", "coreset.residual", "total"),
         ("full", "coreset.target", "own"),
-        ("agreement", "coreset.per-class", False),
-        ("agreement", "coreset.rule", "nearest"),
+        ("gcfl", "coreset.per-class", False),
     ],
 )
 def test_settings_that_a_rule_does_not_look_at_are_named(
@@ -219,8 +218,8 @@ def test_settings_that_a_rule_does_not_look_at_are_named(
 ) -> None:
     given = {"strategy": "gcfl", "data-selector": selector, key: value}
     assert unused_keys(read_config(given), given) == [key]
-    read_by_gcfl = {"strategy": "gcfl", key: value}
-    assert unused_keys(read_config(read_by_gcfl), read_by_gcfl) == []
+    read_by_the_paper = {"strategy": "gcfl-paper", key: value}
+    assert unused_keys(read_config(read_by_the_paper), read_by_the_paper) == []
 
 
 def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

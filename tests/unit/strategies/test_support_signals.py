@@ -25,7 +25,7 @@ NOTHING = ArrayRecord()
 
 
 def signal_by(similarity):
-    keys = {"cohorts": "auxo", "similarity": similarity, "cohort.dimension": 4000}
+    keys = {"cohorts": "auxo", "similarity": similarity}
     return signal_of(read_config({**keys, "model": "mlp"}))
 
 
@@ -89,7 +89,7 @@ def test_long_supports_count_as_much_as_short_ones(count):
     support = np.arange(signal.reader.size)[:count]
     signal.begin()
     payload = encode_support(support, signal.reader.size, signal.reader.tag)
-    signal.add("0", "a", NOTHING, reply(payload))
+    add(signal, "0", "a", reply(payload))
     assert np.linalg.norm(signal.take("0").signals) == pytest.approx(1.0, rel=0.1)
 
 

@@ -128,7 +128,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path, said) 
     class Run:
         round = 1
 
-        def state(self) -> dict[str, Any]:
+        def take_snapshot(self) -> dict[str, Any]:
             return {"round": 1, "config": {}, "strange": {b"bytes"}}
 
     Checkpoints(tmp_path, every=1, keep=2).on_round_end(Run())  # type: ignore[arg-type]

@@ -102,10 +102,10 @@ def test_no_number_may_be_infinite_or_none(key: str, value: float) -> None:
 
 
 def test_a_type_is_checked_although_an_equal_value_was_read_before() -> None:
-    read_config({"num-server-rounds": 1, "tensorboard": True})
-    assert "num-server-rounds = True" in problem(num_server_rounds=True, tensorboard=True)
-    assert "tensorboard = 1" in problem(num_server_rounds=1, tensorboard=1)
-    assert "num-server-rounds = 1.0" in problem(num_server_rounds=1.0, tensorboard=True)
+    read_config({"num-server-rounds": 1, "devices.slow": True})
+    assert "num-server-rounds = True" in problem(num_server_rounds=True, devices__slow=True)
+    assert "devices.slow = 1" in problem(num_server_rounds=1, devices__slow=1)
+    assert "num-server-rounds = 1.0" in problem(num_server_rounds=1.0, devices__slow=True)
 
 
 OUT_OF_RANGE: list[tuple[str, Any]] = [

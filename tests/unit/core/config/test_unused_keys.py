@@ -69,13 +69,13 @@ def test_a_key_is_used_if_any_method_of_the_run_reads_it(preset: str) -> None:
 @pytest.mark.parametrize(
     ("given", "unused"),
     [
-        ({"data-selector": "crust", "coreset.rule": "nearest"}, ["coreset.rule"]),
-        ({"data-selector": "crust", "coreset.radius": 3.0}, []),
-        ({"data-selector": "gcfl", "coreset.radius": 3.0}, ["coreset.radius"]),
+        ({"data-selector": "crust", "coreset.step": 3}, ["coreset.step"]),
+        ({"data-selector": "gcfl-paper", "coreset.step": 3}, []),
+        ({"data-selector": "gcfl", "coreset.step": 3}, ["coreset.step"]),
         ({"data-selector": "random", "coreset.target": "own"}, ["coreset.target"]),
         ({"data-selector": "agreement", "coreset.per-class": False}, ["coreset.per-class"]),
-        ({"strategy": "auxo", "cohort.number": 5, "cohort.parts": 2}, ["cohort.number"]),
-        ({"cohorts": "ifca", "cohort.number": 5, "cohort.parts": 2}, ["cohort.parts"]),
+        ({"strategy": "auxo", "cohort.number": 5, "auxo.parts": 2}, ["cohort.number"]),
+        ({"cohorts": "ifca", "cohort.number": 5, "auxo.parts": 2}, ["auxo.parts"]),
         ({"ios.signatures": True}, ["ios.signatures"]),
         ({"strategy": "ios", "ios.signatures": True}, []),
         ({"strategy": "ios", "ios.neighbours": 3}, ["ios.neighbours"]),

@@ -169,10 +169,10 @@ def moon_by_hand(model, job, mu, temperature):
 def test_moon_is_the_papers(mode):
     model = mlp()
     jobs = [job_of(model, n, i, {"previous": other_arrays(model, i)}) for i, n in enumerate([9, 7])]
-    rule = Moon(read_config({"moon.mu": 3.0, "moon.temperature": 0.25}))
+    rule = Moon(read_config({"moon.mu": 3.0}))
     outcomes = Trainer(model, mode, threads=2).train(jobs, SETTINGS, rule)
     for job, outcome in zip(jobs, outcomes, strict=True):
-        expected = moon_by_hand(mlp(), job, 3.0, 0.25)
+        expected = moon_by_hand(mlp(), job, 3.0, 0.5)
         for name in expected:
             np.testing.assert_allclose(outcome.arrays[name], expected[name], rtol=1e-4, atol=1e-6)
 

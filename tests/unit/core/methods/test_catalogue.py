@@ -66,7 +66,7 @@ def test_a_hook_is_one(method: Method) -> None:
 def test_the_core_of_a_selector_takes_the_settings_of_its_own_section(method: Method) -> None:
     assert isinstance(method, Selector)
     own = [kind for kind in method.settings if kind.section == method.name]
-    selector = load(method.core)(**(own[0]().for_core() if own else {}))
+    selector = load(method.core)(**(own[0]().model_dump() if own else {}))
     assert isinstance(selector, ClientSelector)
 
 
@@ -135,42 +135,38 @@ def test_a_name_that_is_not_there_is_an_error() -> None:
 
 def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> None:
     found = {
-        name: (m.rule, m.target, m.looks_at, m.residual)
+        name: (m.rule, m.target, m.looks_at)
         for name, m in methods("data-selector").items()
         if isinstance(m, CoresetMethod)
     }
     assert found == {
-        "gcfl": ("agreement", "server", "gradients", "plain-mean"),
-        "gcfl-paper": ("distance", "server", "gradients", "mean"),
-        "gradmatch": ("projection", "own", "gradients", "mean"),
-        "nearest": ("nearest", "server", "gradients", "mean"),
-        "agreement": ("agreement", "server", "gradients", "plain-mean"),
-        "crust": ("crust", "none", "gradients", "mean"),
-        "facility-location": ("facility-location", "none", "inputs", "mean"),
-        "random": ("random", "none", "nothing", "mean"),
+        "gcfl": ("agreement", "server", "gradients"),
+        "gcfl-paper": ("distance", "server", "gradients"),
+        "gradmatch": ("projection", "own", "gradients"),
+        "nearest": ("nearest", "server", "gradients"),
+        "agreement": ("agreement", "server", "gradients"),
+        "crust": ("crust", "none", "gradients"),
+        "facility-location": ("facility-location", "none", "inputs"),
+        "random": ("random", "none", "nothing"),
     }
     assert {rule for rule, *_ in found.values()} <= set(RULES)
 
 
-def test_agreement_is_gcfl_with_a_fixed_rule() -> None:
+def test_agreement_is_gcfl_by_another_name() -> None:
     gcfl, agreement = (methods("data-selector")[name] for name in ("gcfl", "agreement"))
-    told = {"name": "agreement", "about": agreement.about, "paper": "", "reads": agreement.reads}
+    told = {"name": "agreement", "about": agreement.about, "paper": ""}
     assert agreement == replace(gcfl, **told, presets=agreement.presets)
     assert "gcfl" in agreement.about
-    assert set(agreement.reads) < set(gcfl.reads)
 
 
-@pytest.mark.parametrize("rule", ["agreement", "distance", "projection", "nearest"])
 @pytest.mark.parametrize("target", ["server", "own"])
-def test_settings_take_the_place_of_a_matching_method_s_own_choice(rule: str, target: str) -> None:
-    settings = Coreset(rule=rule, target=target)  # type: ignore[arg-type]
+def test_settings_take_the_place_of_a_matching_method_s_own_target(target: str) -> None:
+    settings = Coreset(target=target)  # type: ignore[arg-type]
     for name, method in methods("data-selector").items():
         if not isinstance(method, CoresetMethod):
             continue
-        matches = name in ("gcfl", "gcfl-paper", "gradmatch", "nearest")
-        assert method.rule_of(Coreset()) == method.rule
+        matches = name in ("gcfl", "agreement", "gcfl-paper", "gradmatch", "nearest")
         assert method.target_of(Coreset()) == method.target
-        assert method.rule_of(settings) == (rule if "rule" in method.reads else method.rule)
         assert method.target_of(settings) == (target if matches else method.target)
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from forager.tools.engine.availability import DAY, Availability
-from forager.tools.engine.device_speed import DeviceSpeeds, first_to_finish
+from forager.tools.engine.device_speed import DeviceSpeeds
 
 
 def test_a_given_trace_repeats() -> None:
@@ -73,15 +73,3 @@ def test_drawn_speeds_are_seeded_spread_and_around_their_median() -> None:
     np.testing.assert_array_equal(same.bytes_per_second, speeds.bytes_per_second)
     with pytest.raises(ValueError, match="positive"):
         DeviceSpeeds([0.0], [1.0])
-
-
-def test_the_first_replies_end_a_round_that_asked_too_many() -> None:
-    seconds = [9.0, 1.0, 5.0, 2.0, 5.0]
-    positions, took = first_to_finish(seconds, count=3)
-    assert (positions.tolist(), took) == ([1, 3, 2], 5.0)
-    positions, took = first_to_finish(seconds, count=4, deadline=5.0)
-    assert (positions.tolist(), took) == ([1, 3, 2, 4], 5.0)
-    positions, took = first_to_finish(seconds, count=2, left=[99, 0.5, 99, 99, 99])
-    assert (positions.tolist(), took) == ([3, 2], 5.0)  # the fastest left too soon
-    positions, took = first_to_finish([], count=2)
-    assert (positions.tolist(), took) == ([], 0.0)

@@ -9,8 +9,8 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .records import SweepError
-from .results import Results
+from ...tools.experiments.records import SweepError
+from ...tools.experiments.results import Results
 from .tables import Spread
 
 

@@ -7,9 +7,9 @@ from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
-from .records import Cell, SweepError
-from .results import Results
-from .sweep import LOCAL_ENGINE, sweep
+from ...tools.experiments.records import Cell, SweepError
+from ...tools.experiments.results import Results
+from ...tools.experiments.sweep import LOCAL_ENGINE, sweep
 
 
 def benchmark_parser(

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from forager.tools.experiments.measures import (
-    Measure,
+from forager.benchmarks.sweeps.measures import (
     area,
     at_round,
     best,
@@ -16,11 +15,13 @@ from forager.tools.experiments.measures import (
     total,
     total_bytes,
 )
-from forager.tools.experiments.plots import plot_curves
+from forager.benchmarks.sweeps.plots import plot_curves
+from forager.benchmarks.sweeps.tables import Column, difference_table, summary_table
+from forager.tools.experiments.measures import Measure
 from forager.tools.experiments.records import Record, Row, SweepError
 from forager.tools.experiments.results import Results
 from forager.tools.experiments.statistics import difference, estimate
-from forager.tools.experiments.tables import Column, Table, difference_table, summary_table
+from forager.tools.experiments.tables import Table
 
 ROWS: list[Row] = [
     {"round": 1, "accuracy": 0.2, "loss": 2.0, "bytes-down": 5, "bytes-up": 1, "bytes-select": 0},

@@ -1,0 +1,1 @@
+"""What benchmarks make of a sweep: a command line, measures, tables and curves."""
