@@ -76,7 +76,8 @@ class ClientMod:
         from .own_app import AppFailed
 
         side = batch.side = self._side(str(batch.told.get(SETTINGS, "")))
-        side.train_app = lambda message: call_next(message, batch.contexts[0])
+        side.context = context = batch.contexts[0]
+        side.train_app = lambda message: call_next(message, context)
         try:
             (reply,) = Arrivals.of(HANDLERS[batch.kind](batch))
         except AppFailed as failed:

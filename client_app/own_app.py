@@ -25,6 +25,7 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, CORESET, NUM_EXAMPLES, TRAIN_LOSS
 from ..core.wire.records import attach, entries, filled, records_of
 from .batch import Batch
+from .device.packing import Packing
 from .hooks.base import ClientHook
 from .side import TaskSide, hooks_of
 
@@ -71,6 +72,7 @@ class OwnSide(TaskSide):
         else:
             super().__init__(config)
         self.train_app: Callable[[Message], Message] | None = None
+        self.context: Context | None = None  # of the message that is answered
         self.batch: Batch | None = None
         self.was_given_data = False
 
@@ -93,6 +95,13 @@ class OwnSide(TaskSide):
         if self._data is None:
             raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
         return [self.task.take(as_split(self._data(context))) for context in contexts]
+
+    @property
+    def packing(self) -> Packing:
+        """How samples are stored, as the client's own show."""
+        if self.context is not None:
+            self.holdings([self.context])
+        return super().packing
 
     def unscaled(self, context: Context) -> ClientData:
         """Return what the client holds: nothing is scaled here."""

@@ -76,8 +76,9 @@ def strategy(
 
     Examples
     --------
-    >>> strategy("cosage", FedAvg(fraction_train=0.3), model=nn.Sequential(nn.Linear(2, 2))).describe()
-    'Quarantine(Selection(FlowerAggregator(FedAvg)))'
+    >>> net = nn.Sequential(nn.Linear(2, 2))
+    >>> strategy("cosage", FedAvg(fraction_train=0.3), model=net).describe()
+    'SparseUplink(Quarantine(Selection(FlowerAggregator(FedAvg))))'
     """
     flower = FedAvg() if inner is None else inner
     if not isinstance(flower, Strategy) or isinstance(flower, Layer):

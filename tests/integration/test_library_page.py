@@ -159,6 +159,79 @@ def test_gcfl_trains_on_coresets(app: Any) -> None:
     assert run.accuracy[-1] > run.accuracy[0] + 0.1
 
 
+def test_ode_trains_on_what_a_stream_left(app: Any) -> None:
+    run = Run(app, app("quickstart.strategies").strategy("ode"))
+    assert not run.of(Quarantined)
+    assert run.grid.asked["query.ingest"] > 0
+    assert not [name for name in run.grid.asked if "failed" in name]
+    assert {"estimate", "plan"} <= run.grid.trained[-1]["records"]
+    assert run.accuracy[-1] > run.accuracy[0]
+
+
+def test_ios_groups_clients_by_the_parameters_that_matter_to_them(app: Any) -> None:
+    strategy = app("quickstart.strategies").strategy("ios")
+    run = Run(app, strategy)
+    assert not run.of(Quarantined)
+    assert "support" in run.grid.trained[-1]["records"]
+    assert set(strategy.members) == {str(i) for i in range(CLIENTS)}
+
+
+def test_top_k_sends_a_part_of_the_update(app: Any) -> None:
+    run = Run(app, app("quickstart.strategies").strategy("top-k"))
+    assert not run.of(Quarantined)
+    assert all("arrays" not in reply["records"] for reply in run.grid.trained)
+    assert all("sparse" in reply["records"] for reply in run.grid.trained)
+    assert run.accuracy[-1] > run.accuracy[0] + 0.1
+
+
+@pytest.mark.parametrize("name", ["scaffold", "moon", "fedprox"])
+def test_forager_trains_where_an_objective_changes_gradients(app: Any, name: str) -> None:
+    from flwr.clientapp import ClientApp
+
+    task, module = app("quickstart.task"), app("quickstart.client_app")
+    mod = forager.client_mod(model=task.Net, data=module.own_data, trains=True)
+    trained = ClientApp(mods=[mod])
+    trained.train()(lambda message, context: pytest.fail("the app need not train"))
+    trained.evaluate()(module.evaluate_client)
+    module.app, before = trained, module.app
+    try:
+        run = Run(app, app("quickstart.strategies").strategy(name))
+    finally:
+        module.app = before
+    assert not run.of(Quarantined)
+    assert not [kind for kind in run.grid.asked if "failed" in kind]
+    assert run.accuracy[-1] > run.accuracy[0] + 0.1
+
+
+def test_an_objective_is_not_left_out_silently(app: Any) -> None:
+    run = Run(app, app("quickstart.strategies").strategy("scaffold"))
+    assert run.grid.asked["train failed"] == 3 * ROUNDS
+    assert not run.grid.trained
+
+
+@pytest.mark.parametrize("name", ["cosage", "gcfl", "ode", "auxo", "ios"])
+def test_the_loop_of_forager_leaves_a_folder_and_goes_on(
+    app: Any, tmp_path: Path, name: str
+) -> None:
+    strategies, task = app("quickstart.strategies"), app("quickstart.task")
+    settings = {**strategies.LOCAL, **strategies.METHODS[name], "output-dir": str(tmp_path)}
+    settings |= {"num-server-rounds": 2, "fraction-train": 0.5, "clients-per-round": 0}
+
+    def run(**more: Any) -> Any:
+        grid = OwnAppGrid(app("quickstart.client_app").app)
+        samples = task.samples(999, 400)
+        return forager.run(grid, settings | more, model=task.Net, data=samples)
+
+    ran = run()
+    assert ran.reason == "completed"
+    assert {"events.jsonl", "report.html", "rounds.csv"} <= {p.name for p in ran.folder.iterdir()}
+    events = (ran.folder / "events.jsonl").read_text()
+    assert '"quarantined"' not in events
+    again = run(**{"num-server-rounds": 4, "resume-from": str(ran.folder)})
+    assert again.folder == ran.folder
+    assert len((ran.folder / "rounds.csv").read_text().splitlines()) >= 5
+
+
 def test_a_client_without_the_mod_is_named_and_chosen_by_age(app: Any, said: list[str]) -> None:
     run = Run(app, app("quickstart.strategies").strategy("cosage"), without_mod=[4, 5])
     (line,) = [line for line in said if "no forager.client_mod" in line]
@@ -224,7 +297,7 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         forager.strategy("cosag", model=net)
     with pytest.raises(ValueError, match=r"coreset.budget = 1\.5"):
         forager.strategy({"strategy": "gcfl", "coreset.budget": 1.5}, model=net)
-    with pytest.raises(ValueError, match="gcfl.*server"):
+    with pytest.raises(ValueError, match=r"gcfl.*server"):
         forager.strategy("gcfl", model=net)
     with pytest.raises(ValueError, match="trains=True needs a model"):
         forager.client_mod(trains=True)
