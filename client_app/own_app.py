@@ -78,7 +78,8 @@ class OwnSide(TaskSide):
 
     def _load_task(self, config: RunConfig) -> OwnTask:
         assert self.app is not None
-        return OwnTask(config.task_spec(), self.app)
+        self._own = OwnTask(config.task_spec(), self.app)
+        return self._own
 
     @cached_property
     def hooks(self) -> list[ClientHook]:
@@ -94,7 +95,7 @@ class OwnSide(TaskSide):
         """Return what the app says that the client holds."""
         if self._data is None:
             raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
-        return [self.task.take(as_split(self._data(context))) for context in contexts]
+        return [self._own.take(as_split(self._data(context))) for context in contexts]
 
     @property
     def packing(self) -> Packing:
@@ -133,7 +134,8 @@ class OwnSide(TaskSide):
 
     def _outcomes(self, batch: Batch, reply: Message) -> Outcomes:
         """Take in what the app's train function replied."""
-        metrics, models = (records_of(reply.content, k) for k in (MetricRecord, ArrayRecord))
+        metrics = records_of(reply.content, MetricRecord)
+        models = records_of(reply.content, ArrayRecord)
         if len(metrics) != 1 or len(models) != 1:
             found = f"{len(models)} array records and {len(metrics)} metric records"
             raise ValueError(f"the train function replied with {found}; one of each is needed")
@@ -189,7 +191,8 @@ def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
     columns = [samples.x, samples.y]
     if weights:
         columns.append(torch.ones(len(samples)) if own is None else torch.from_numpy(own))
-    return _like(data, columns)
+    given: Data = _like(data, columns)
+    return given
 
 
 def _like(data: Any, columns: Sequence[torch.Tensor]) -> Any:

@@ -91,12 +91,12 @@ class TaskSide:
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.task = self._load_task(config)
+        self.task: Task = self._load_task(config)
         self._device, self.note = device_or_cpu(config.device)
         if self.note:
             _log.warning(self.note)
 
-    def _load_task(self, config: RunConfig) -> Any:
+    def _load_task(self, config: RunConfig) -> Task:
         return load_task(config.task_spec())
 
     @cached_property

@@ -25,7 +25,7 @@ from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ode import Ode, ode_settings
-from ...core.tasks import Split
+from ...core.tasks import Samples, Split
 from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from ...core.wire.keys import ESTIMATE, PLAN
@@ -48,7 +48,7 @@ _BOUNDLESS = 2**62
 class Look(NamedTuple):
     """Samples that a device looks at, with the model and in the direction that it has."""
 
-    data: Split
+    data: Samples
     model: Arrays
     direction: NDArray[np.float32] | None
 

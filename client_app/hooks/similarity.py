@@ -67,4 +67,4 @@ def similarities(
             given = sparse.decode(given, size=changes.shape[1])
         own = changes if len(some) == len(batch) else changes[some]
         found[some] = Reference(given, summary.power, summary.form).similarities(own)
-    return found[list(places)].tolist()
+    return [float(value) for value in found[list(places)]]
