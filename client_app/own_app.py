@@ -27,7 +27,7 @@ from ..core.wire.records import attach, entries, filled, records_of
 from .batch import Batch
 from .device.packing import Packing
 from .hooks.base import ClientHook
-from .side import TaskSide, hooks_of
+from .side import ClientSide, hooks_of
 
 _log = logging.getLogger("forager")
 _at_work: ContextVar["OwnSide | None"] = ContextVar("at_work", default=None)
@@ -43,7 +43,7 @@ class AppFailed(Exception):
         self.reply = reply
 
 
-class OwnSide(TaskSide):
+class OwnSide(ClientSide):
     """The model, the data and the loss of an app, and the settings that the server sent.
 
     Parameters
