@@ -51,7 +51,7 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
         replies = list(honest(batch))
         for row, reply in enumerate(replies):
             if is_hostile(batch.keys[row]) and not reply.has_error():
-                spoil(batch.models[row], reply)
+                spoil(batch.models[row] if kind == "train" else {}, reply)
         return replies
 
     # A client that was asked first is sent no model to train from: it holds that already.
