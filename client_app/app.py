@@ -24,7 +24,8 @@ from ..core.wire.keys import (
     INGEST,
     SUMMARY,
 )
-from ..core.wire.tables import Arrivals, Requests
+from ..core.wire.replies import Arrivals
+from ..core.wire.requests import Requests
 from .batch import Batch
 from .device.device_log import describe, write
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
-from ..core.wire.tables import Replies, Requests
+from ..core.wire.replies import Replies
+from ..core.wire.requests import Requests
 from .clients import Clients
 from .device.file_lock import Claim
 from .device.state import ClientState, state_path
@@ -64,7 +65,7 @@ class Batch:
     carried : dict of str to list
         Arrays like the model's that the objective needs, by name; None where a client has none.
     metrics, stacks, records : dict
-        The columns of the replies, see :class:`~core.wire.tables.Replies`.
+        The columns of the replies, see :class:`~core.wire.replies.Replies`.
     sends_update : bool
         Whether a hook has put the updates into the replies, so that models need not be sent.
     supports : list, optional

@@ -28,7 +28,8 @@ from ..core.wire.keys import (
     SIMILARITY,
 )
 from ..core.wire.records import attach, detach, filled
-from ..core.wire.tables import Arrivals, Requests
+from ..core.wire.replies import Arrivals
+from ..core.wire.requests import Requests
 from .app import HANDLERS
 from .batch import Batch
 from .handlers.identity import introduction

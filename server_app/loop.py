@@ -19,7 +19,8 @@ from flwr.serverapp.strategy import Strategy
 from ..core.log.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import FROZEN, RUN, SCALE, SETTINGS, TRAIN_LOSS
-from ..core.wire.tables import Replies, ReplyStream, Requests
+from ..core.wire.replies import Replies, ReplyStream
+from ..core.wire.requests import Requests
 from ..core.wire.versions import why_nobody_connects
 from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import as_layer, unchanged_on_failure

@@ -21,8 +21,9 @@ from ..core.log.events import Exchanged, LateReplied, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.records import answered_id
+from ..core.wire.replies import Arrivals, Replies, ReplyStream
+from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
-from ..core.wire.tables import Arrivals, Replies, ReplyStream, Requests
 from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
@@ -389,8 +390,10 @@ class Post(GridWrapper):
             return
         seconds = when - assignment.sent
         federation.heard(key, self.round, answered=True)
-        if assignment.tag and not federation.held.of(assignment.node):  # else it is known by now
-            federation.held.learn([assignment.node], assignment.tag)
+        if not federation.held.of(assignment.node):  # else it is known by now
+            # Before it sees the next message, it will have seen all that were sent before.
+            newest = self.ledger.newest(assignment.node) or assignment
+            federation.held.learn([assignment.node], newest.tag)
         federation.times.came_late(key, seconds, assignment.round)
         federation.note(
             LateReplied(

@@ -12,8 +12,8 @@ from ..core.wire.arrays import from_record
 from ..core.wire.changes import BASE, CHANGE, TAG, encode_shortest, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG
 from ..core.wire.records import entries, filled
+from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
-from ..core.wire.tables import Requests
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.held_models import HeldModels
 

@@ -22,8 +22,8 @@ from ...core.wire.arrays import flat_change, from_record, to_record
 from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, tag_of
 from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, record_at
+from ...core.wire.replies import Arrivals
 from ...core.wire.subsets import MalformedUpdate
-from ...core.wire.tables import Arrivals
 from ..batch import Batch
 from ..clients import VirtualContext
 

@@ -9,7 +9,7 @@ from ...core.learning.job import Job
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.wire.keys import NUM_EXAMPLES
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Arrays, Batch
 from ..device.held_models import with_held_models
 from ..side import check_frozen

@@ -6,7 +6,7 @@ from flwr.app import ConfigRecord, Context
 
 from ...core.wire.keys import CLIENT, CLIENT_KEY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import filled
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import versions
 from ..batch import Batch

@@ -2,7 +2,7 @@
 
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 from ..device.stream_device import Look, StreamDevice
 from ..hooks.streams import look_together, looks

@@ -4,7 +4,7 @@ from flwr.app import ArrayRecord
 
 from ...core.learning.evaluation import mean_losses
 from ...core.wire.keys import LOSSES, NUM_EXAMPLES
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 
 

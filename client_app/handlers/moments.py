@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from ...core.tasks import Samples
 from ...core.tasks.scaling import check_inputs
 from ...core.wire.keys import MEAN, NUM_EXAMPLES, SPREAD
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 
 _BATCH = 1024

@@ -18,7 +18,7 @@ from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import summary_settings
 from ...core.wire.changes import LACKS_BASE
 from ...core.wire.keys import HISTOGRAM, LOSS, NUM_EXAMPLES, SIMILARITY, WANTS
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 from ..device.held_models import HeldModel, hold, received_models
 from ..hooks.similarity import similarities

@@ -8,7 +8,7 @@ from ...core.learning.train_settings import train_settings
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.wire.keys import NUM_EXAMPLES, PAYLOAD
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 from ..hooks.supports import SupportTeller
 

@@ -3,7 +3,7 @@
 from time import perf_counter
 
 from ...core.wire.keys import ARRAYS, SECONDS
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 from ..device.held_models import with_held_models
 

@@ -9,7 +9,7 @@ from ...core.learning.job import Outcomes
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, STEPS
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ..batch import Batch
 
 

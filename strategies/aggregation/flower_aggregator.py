@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import to_record, view
 from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, records_of
-from ...core.wire.tables import Requests, tables_in
+from ...core.wire.replies import tables_in
+from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from ...core.wire.records import filled
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 
 _TERMS = 2**17  # values of small arrays that are summed at once
 

@@ -16,8 +16,9 @@ from ...core.config import RunConfig
 from ...core.methods.auxo import AuxoPaperSettings
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
+from ...core.wire.replies import Row
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
-from ...core.wire.tables import Requests, Row
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo_paper import AuxoPaper
 from ...selectors.cohorts.split import SplitRule

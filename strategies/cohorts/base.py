@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ...core.log.events import Event
 from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ...core.wire.replies import Replies, Row
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
-from ...core.wire.tables import Replies, Requests, Row
 from ..federation.federation import silent
 
 ONLY = "0"  # the cohort that everyone starts in

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.log.events import CohortFailed
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.tables import ReplyStream
+from ...core.wire.replies import ReplyStream
 from ..aggregation.running_mean import RunningMean
 from ..layers.base import Layer, load_strategy_state, strategy_state, unchanged_on_failure
 from .base import Regrouping

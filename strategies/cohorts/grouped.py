@@ -12,8 +12,8 @@ from ...core.methods.cohort import Cohort
 from ...core.methods.cohort_baselines import FlexCflSettings, FlHcSettings
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
+from ...core.wire.replies import Row
 from ...core.wire.schemas import BadReply
-from ...core.wire.tables import Row
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
 from .base import ONLY, CohortRule, Regrouping, Scene

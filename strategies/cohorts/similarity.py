@@ -16,7 +16,7 @@ from flwr.app import ArrayRecord
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
 from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
-from ...core.wire.tables import Row
+from ...core.wire.replies import Row
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..similarities.client_similarity import client_similarity, matrix_event
 from .base import ONLY, CohortRule, Regrouping, Scene

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import SUPPORT
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.signed_overlap import split_codes
 from ..similarities.support_reader import SignedSupportReader, SupportReader, parameter_shapes

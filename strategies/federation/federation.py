@@ -21,8 +21,9 @@ from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, SETTINGS, WANTS
 from ...core.wire.records import filled
+from ...core.wire.replies import Replies, Row, tables_in
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
-from ...core.wire.tables import Replies, Requests, Row, tables_in
 from .admission import Admission
 from .client_memory import ClientMemory
 from .grids import GridWrapper, as_sequence

@@ -6,7 +6,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from ...core.wire.flower_private import NodeInfo, Run
-from ...core.wire.tables import Requests
+from ...core.wire.requests import Requests
 from .virtual_nodes import NumberedNodes
 
 

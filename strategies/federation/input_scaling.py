@@ -18,8 +18,8 @@ from ...core.log.events import InputsScaled
 from ...core.tasks.scaling import Scaling
 from ...core.tasks.splits import generator
 from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, SPREAD
+from ...core.wire.replies import Row
 from ...core.wire.schemas import BadReply, MomentsTold
-from ...core.wire.tables import Row
 from .federation import Federation
 
 _MOST_ASKED = 1000  # clients are enough to know the scale of a feature

@@ -13,8 +13,9 @@ from flwr.app import ArrayRecord
 
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS
+from ...core.wire.replies import Replies
+from ...core.wire.requests import Requests
 from ...core.wire.sizes import record_bytes
-from ...core.wire.tables import Replies, Requests
 
 _MOST_LATE = 1000  # assignments that are kept in mind though nobody waits for their replies
 _MOST_BYTES = 2**28  # of models that are kept for them
@@ -115,25 +116,27 @@ class Ledger:
         self, requests: Requests, server_round: int, now: float, expires: float
     ) -> dict[str, Assignment]:
         """Await replies to what has been sent; rows without an id were not delivered."""
-        opened = {}
-        for row, (message_id, node) in enumerate(zip(requests.ids, requests.nodes, strict=True)):
+        opened, kind, last = {}, requests.kind, self._last
+        assigned = self._occasion == (kind, server_round)
+        rows = zip(requests.ids, requests.nodes, requests.column(ARRAYS), strict=True)
+        for message_id, node, model in rows:
             if message_id:
-                assignment = self._assigned(node, requests, row, server_round)
-                assignment.id, assignment.sent, assignment.expires = message_id, now, expires
-                opened[message_id] = assignment
+                known = last.get(node) if assigned else None
+                if known is None or known.read or (known.kind, known.round) != self._occasion:
+                    known = Assignment(node, kind, server_round, None, model)
+                known.id, known.sent, known.expires = message_id, now, expires
+                opened[message_id] = known
         self._open |= opened
         return opened
-
-    def _assigned(self, node: int, requests: Requests, row: int, server_round: int) -> Assignment:
-        kind, known = requests.kind, self._last.get(node)
-        asked = known is not None and (known.kind, known.round) == (kind, server_round)
-        if known is not None and asked and not known.read:
-            return known
-        return Assignment(node, kind, server_round, model=requests.record(ARRAYS, row))
 
     def of_node(self, node: int) -> Assignment | None:
         """Return what a client was asked last."""
         return self._last.get(node)
+
+    def newest(self, node: int) -> Assignment | None:
+        """Return the newest message to a client that is still under way."""
+        under_way = [*self._late.values(), *self._open.values()]
+        return next((each for each in reversed(under_way) if each.node == node), None)
 
     def of(self, replies: Replies) -> "Sequence[Assignment | None]":
         """Return what each row answers; None for one that nobody asked."""

@@ -23,9 +23,9 @@ from ...core.wire.keys import (
     TRAIN_LOSS,
     UTILITY,
 )
+from ...core.wire.replies import Replies
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
-from ...core.wire.tables import Replies
 
 Column = tuple[list[Any], dict[int, str]]
 Reader = Callable[[Replies], Column]

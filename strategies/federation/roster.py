@@ -13,7 +13,7 @@ from ...core.log.text import shorten
 from ...core.wire.flower_private import NodeInfo
 from ...core.wire.keys import ANSWERS, CLIENT, IDENTIFY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import record_at
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import differences
 from .grids import all_node_ids, as_sequence

@@ -24,7 +24,7 @@ from ...core.wire.changes import (
     tag_of,
 )
 from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from .federation import Federation
 from .held_models import Arrays
 from .observations import answered

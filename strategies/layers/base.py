@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.tables import Replies, ReplyStream, tables_in
+from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ..federation.federation import Federation
 
 Models = dict[str, tuple[ArrayRecord, float]]

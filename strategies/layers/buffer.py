@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS
-from ...core.wire.tables import Replies
+from ...core.wire.replies import Replies
 from .base import Layer
 
 

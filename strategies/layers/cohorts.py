@@ -19,7 +19,8 @@ from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
 from ...core.wire.keys import CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, filled
-from ...core.wire.tables import Replies, ReplyStream, Requests, Row, tables_in
+from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
+from ...core.wire.requests import Requests
 from ...selectors.cohorts.matching import equal_shares, proportional_shares
 from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean

@@ -22,9 +22,10 @@ from ...core.methods.coreset import Coreset, CoresetMethod
 from ...core.tasks import Samples, load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CORESET, NUM_EXAMPLES, TARGETS
+from ...core.wire.replies import Replies, Row
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply, CoresetTold
 from ...core.wire.sizes import record_bytes
-from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence

@@ -20,7 +20,8 @@ from ...core.log.events import NeighboursFound
 from ...core.methods.ios import Ios
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, SUMMARY, SUPPORT, WANTS
-from ...core.wire.tables import Replies, Requests, Row
+from ...core.wire.replies import Replies, Row
+from ...core.wire.requests import Requests
 from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import ONLY
 from ..federation.model_memory import ModelMemory

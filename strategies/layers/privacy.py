@@ -16,7 +16,8 @@ from ...core.methods.privacy import Dp
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
 from ...core.wire.records import attach, entries, records_of, sent_arrays
-from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
+from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ...core.wire.requests import Requests
 from ..aggregation.running_mean import mean_of
 from ..federation.accountant import gaussian_epsilon
 from .base import Layer

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
-from ...core.wire.tables import Replies, ReplyStream, tables_in
+from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer

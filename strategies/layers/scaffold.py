@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CONTROL
-from ...core.wire.tables import Replies, Requests
+from ...core.wire.replies import Replies
+from ...core.wire.requests import Requests
 from ..federation.plausibility import UsualSize
 from .base import Layer
 

@@ -22,8 +22,9 @@ from ...core.methods.selector import Selector, Summary
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import HISTOGRAM, LOSS, REFERENCE, SIMILARITY, UTILITY, WANTS
+from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
-from ...core.wire.tables import Replies, ReplyStream, Requests, tables_in
 from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.client_memory import ClientMemory

@@ -1,6 +1,6 @@
 """Clients send the k largest changes; the strategies inside get dense arrays."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from ...core.log.events import SparseUplinkUsed
 from ...core.methods.top_k import TopK
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
+from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply
 from ...core.wire.sizes import record_bytes
-from ...core.wire.sparse import MalformedUpdate, decode_pairs
-from ...core.wire.tables import Replies
+from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
 from ..federation.ledger import Assignment
 from .base import Layer
 
@@ -91,22 +91,24 @@ class SparseUplink(Layer):
     def _decoded(self, server_round: int, replies: Replies, prefix: str = "") -> Replies:
         assigned = self.federation.ledger.of(replies)
         models: dict[int, _FlatModel] = {}  # most updates are of the same
-        rows: list[Floats] = []
-        sent: list[_FlatModel] = []
+        sent: dict[int, _FlatModel] = {}
+        payloads: dict[int, bytes] = {}
         wrong: dict[int, str] = {}
         for row, record in enumerate(replies.take(SPARSE)):
             try:
-                model = self._model(assigned[row], models)
-                payload = _payload(record)
-                rows.append(model.plus(payload))
-                sent.append(model)
-                self._sparse += len(payload)
-                self._dense += model.bytes
+                payloads[row] = _payload(record)
+                sent[row] = self._model(assigned[row], models)
             except ValueError as error:
-                wrong[row] = f"{prefix}{error}"
-        sound = self.federation.sound(server_round, replies, wrong)
-        if rows:
-            sound.put(ARRAYS, sent[0].arrays_of(np.stack(rows), sent))
+                wrong[row] = str(error)
+        rows, malformed = _plus(sent, payloads)
+        wrong |= malformed
+        late = {row: f"{prefix}{reason}" for row, reason in wrong.items()}
+        sound = self.federation.sound(server_round, replies, late)
+        kept = [sent[row] for row in sorted(sent.keys() - wrong.keys())]
+        self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
+        self._dense += sum(model.bytes for model in kept)
+        if kept:
+            sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound
 
     @staticmethod
@@ -126,6 +128,27 @@ def _payload(record: Any) -> bytes:
     return payload
 
 
+def _plus(
+    sent: "Mapping[int, _FlatModel]", payloads: Mapping[int, bytes]
+) -> tuple[Floats, dict[int, str]]:
+    """Return models plus sparse updates, one row each, and the updates that are malformed."""
+    wrong: dict[int, str] = {}
+    if not sent:
+        return np.empty((0, 0)), wrong
+    size = next(iter(sent.values())).flat.size
+    try:
+        changes = decode_rows([payloads[row] for row in sent], size)
+        return np.stack([model.flat for model in sent.values()]) + changes, wrong
+    except MalformedUpdate:  # somebody's: whose, the messages say one by one
+        rows = []
+        for row, model in sent.items():
+            try:
+                rows.append(model.flat + decode(payloads[row], size=size))
+            except MalformedUpdate as error:
+                wrong[row] = f"malformed update: {error}"
+        return np.array(rows), wrong
+
+
 class _FlatModel:
     """A model that clients were sent, as one vector of its float entries in their order."""
 
@@ -134,18 +157,6 @@ class _FlatModel:
         self.floats = [name for name, a in self.arrays.items() if a.dtype.kind == "f"]
         self.flat: Floats = np.concatenate([self.arrays[name].ravel() for name in self.floats])
         self.bytes = record_bytes(record)
-
-    def plus(self, payload: bytes) -> Floats:
-        """Return the vector plus a sparse update of it."""
-        try:
-            size, indices, values = decode_pairs(payload)
-            if size != self.flat.size:
-                raise MalformedUpdate(f"an update of {size} entries for one of {self.flat.size}")
-        except MalformedUpdate as error:
-            raise BadReply(f"malformed update: {error}") from error
-        after = self.flat.copy()
-        after[indices] += values
-        return after
 
     def arrays_of(self, rows: Floats, sent: "Sequence[_FlatModel]") -> dict[str, NDArray[Any]]:
         """Return vectors as stacked arrays; integer buffers are those that were sent."""

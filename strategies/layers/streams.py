@@ -23,9 +23,10 @@ from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
 from ...core.wire.records import filled
+from ...core.wire.replies import Replies, Row
+from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply, StreamTold
 from ...core.wire.sizes import record_bytes
-from ...core.wire.tables import Replies, Requests, Row
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..checks import check_room

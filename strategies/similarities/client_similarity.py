@@ -18,7 +18,7 @@ from ...core.methods.catalogue import methods
 from ...core.tasks import load_task
 from ...core.wire.arrays import flat_floats, from_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, HISTOGRAM, SUMMARY
-from ...core.wire.tables import Row
+from ...core.wire.replies import Row
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.cosine import cosine_matrix
 from ...selectors.similarities.euclidean import euclidean_matrix

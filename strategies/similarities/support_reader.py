@@ -11,6 +11,7 @@ from ...core.config import RunConfig
 from ...core.learning.fisher import trainable_shapes
 from ...core.tasks import load_task
 from ...core.wire.keys import PAYLOAD, SUPPORT
+from ...core.wire.replies import Row
 from ...core.wire.supports import (
     MalformedSupport,
     decode_signed_support,
@@ -18,7 +19,6 @@ from ...core.wire.supports import (
     encode_support,
     model_tag,
 )
-from ...core.wire.tables import Row
 from ...selectors.similarities.signed_overlap import signed_codes
 
 

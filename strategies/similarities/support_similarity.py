@@ -15,9 +15,9 @@ from ...core.config import RunConfig
 from ...core.log.events import SupportsFetched
 from ...core.methods.ios import Ios
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.replies import Row
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
-from ...core.wire.tables import Row
 from ...selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from ...selectors.similarities.minhash import MinHashIndex
 from ...selectors.similarities.signature_overlaps import (

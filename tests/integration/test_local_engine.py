@@ -15,7 +15,7 @@ from flwr.app import Message, MetricRecord
 from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.core.wire.tables import Arrivals
+from forager.core.wire.replies import Arrivals
 from forager.server_app.loop import RunFailed
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local

@@ -17,10 +17,10 @@ from ...client_app.device.context_memory import recall_all, remember_all
 from ...core.config.reading import SharedConfig
 from ...core.wire.changes import TAG
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
-from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, SECONDS
-from ...core.wire.records import entries
+from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, SECONDS
+from ...core.wire.replies import Arrivals, Replies
+from ...core.wire.requests import Requests
 from ...core.wire.sizes import record_bytes
-from ...core.wire.tables import Arrivals, Replies, Requests
 from ...strategies.federation.clock import ClockedGrid
 from ...strategies.federation.virtual_nodes import NumberedNodes
 from .simulated_devices import SimulatedDevices
@@ -106,7 +106,8 @@ class LocalGrid(ClockedGrid):
         self.clock = self.transport.clock
         self._pending: dict[str, tuple[Requests, int]] = {}  # a table and a row of it
         self._sent = 0  # messages so far: their ids count up
-        self._measured: tuple[ArrayRecord | None, int] = (None, 0)  # the last model that was sent
+        self._states: dict[str, Any] = {}  # what clients kept when a checkpoint last asked
+        self._model_bytes = 0  # of the last model that was sent
 
     def set_run(self, run: Run) -> None:
         """Set the run."""
@@ -184,31 +185,23 @@ class LocalGrid(ClockedGrid):
         if not waiting:
             return Arrivals([], [])
         table = self._pending[waiting[0]][0]
-        rows: list[int] = []
-        size = 0
+        rows = [row for of, row in map(self._pending.__getitem__, waiting) if of is table]
+        rows = rows if all_of_it else rows[: max(1, _PULL_BYTES // self._answer_bytes(table))]
+        taken = set(rows)
         for message_id in waiting:
             of, row = self._pending[message_id]
-            if of is not table:
-                break
-            size += self._answer_bytes(table, row)
-            if rows and size > _PULL_BYTES and not all_of_it:
-                break
-            rows.append(row)
-        for message_id in waiting[: len(rows)]:
-            del self._pending[message_id]
+            if of is table and row in taken:
+                del self._pending[message_id]
         everyone = rows == list(range(len(table)))
         return self._answers(table if everyone else table.select(rows))
 
-    def _answer_bytes(self, requests: Requests, row: int) -> int:
-        """Return about how large an answer is: as the models of the message, sent or only named."""
-        model = requests.record(ARRAYS, row)
+    def _answer_bytes(self, requests: Requests) -> int:
+        """Return about how large an answer is: as the model of the message, sent or only named."""
+        model = requests.record(ARRAYS, 0)
         if isinstance(model, ArrayRecord):
-            if model is not self._measured[0]:
-                self._measured = model, record_bytes(model)
-            return self._measured[1]
-        config = requests.record(CONFIG, row)
-        named = config is not None and TAG in entries(config)
-        return self._measured[1] if named else 0
+            self._model_bytes = record_bytes(model)
+            return max(1, self._model_bytes)
+        return max(1, self._model_bytes) if TAG in requests.config else 1
 
     def _answers(self, requests: Requests) -> Arrivals:
         """Let clients answer messages of one kind."""
@@ -239,11 +232,11 @@ class LocalGrid(ClockedGrid):
 
         On a device the client keeps its own.
         """
-        states = {
-            str(node): recall_all(self.contexts[node]) for node in sorted(self.contexts.changed)
-        }
+        for node in self.contexts.changed:
+            self._states[str(node)] = recall_all(self.contexts[node])
+        self.contexts.changed.clear()
         sent = {"messages": self._sent, **self.transport.state_dict(self._pending)}
-        return states | {"": sent}
+        return {**self._states, "": sent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; other clients keep nothing."""
@@ -252,6 +245,7 @@ class LocalGrid(ClockedGrid):
         self._sent = int(sent.get("messages", 0))
         self._pending = self.transport.load_state_dict(sent)
         self.contexts.forget()
+        self._states = {}
         for name, sections in state.items():
             remember_all(self.contexts[int(name)], sections)
 

@@ -32,7 +32,8 @@ from ...core.wire.keys import (
     WANTS,
 )
 from ...core.wire.records import answered_id
-from ...core.wire.tables import Arrivals, Replies, Requests
+from ...core.wire.replies import Arrivals, Replies
+from ...core.wire.requests import Requests
 from ...strategies.federation.clock import Clock
 from .simulated_devices import SimulatedDevices
 

@@ -21,7 +21,7 @@ from forager.client_app.batch import Batch
 from forager.client_app.device.state import ClientState
 from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
-from forager.core.wire.tables import Requests
+from forager.core.wire.requests import Requests
 from forager.strategies.federation.accountant import gaussian_epsilon
 from forager.tools.experiments.records import Record
 from forager.tools.experiments.results import Results

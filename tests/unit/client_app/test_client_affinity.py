@@ -11,7 +11,7 @@ from forager.client_app.hooks.auxo import AffinityRecords
 from forager.core.config import read_config
 from forager.core.learning.job import Outcomes
 from forager.core.wire.keys import AFFINITY
-from forager.core.wire.tables import Requests
+from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

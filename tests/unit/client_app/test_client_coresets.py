@@ -20,7 +20,7 @@ from forager.core.methods.coreset import Coreset
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import CONFIG, CORESET, ROUND, TARGETS
-from forager.core.wire.tables import Requests
+from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

@@ -13,8 +13,8 @@ from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
+from forager.core.wire.replies import Replies, Row
 from forager.core.wire.signatures import decode_signature
-from forager.core.wire.tables import Replies, Row
 from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.similarities.support_reader import SupportReader, parameter_shapes
 

@@ -11,7 +11,8 @@ from forager.client_app.device.held_models import received_models, with_held_mod
 from forager.core.wire.arrays import to_record
 from forager.core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_shortest, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
-from forager.core.wire.tables import Replies, Requests
+from forager.core.wire.replies import Replies
+from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 OLD = {"w": np.linspace(1, 2, 500, dtype=np.float32), "n": np.array(1)}

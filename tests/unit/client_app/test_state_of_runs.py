@@ -36,8 +36,8 @@ from forager.core.wire.keys import (
     TARGETS,
     WANTS,
 )
+from forager.core.wire.requests import Requests
 from forager.core.wire.sparse import encode
-from forager.core.wire.tables import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 TASK = load_task(read_config({}).task_spec())

@@ -17,11 +17,12 @@ from fakes import (
     small_model,
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
-from forager.core.log.events import Exchanged
+from forager.core.log.events import Exchanged, Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
+from forager.core.wire.replies import ReplyStream
+from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.core.wire.tables import ReplyStream, Requests
 from forager.server_app.post import Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
@@ -207,6 +208,22 @@ def test_a_reply_that_is_replayed_later_is_dropped() -> None:
     grid.behaviours = {"3": lambda message, key, look: recorded[:1]}
     assert keys_of(grid, exchanged(post, train_messages(grid))) == [k for k in KEYS if k != "3"]
     assert notes.of(Exchanged)[1].late == ["3"]
+
+
+def test_a_reply_of_another_node_than_was_asked_is_set_aside() -> None:
+    def in_the_name_of_all(message: Message, key: str, look: int) -> list[Message]:
+        (reply,) = honest(message, key)
+        reply.metadata.__dict__["_src_node_id"] = 501
+        return [reply]
+
+    grid = FakeGrid(KEYS, {"3": in_the_name_of_all})
+    post, notes = make_post(grid, deadline=0.1)
+    post.round = 4
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == [k for k in KEYS if k != "3"]
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (4, "1")
+    assert "another client was asked" in event.reason
+    assert notes.of(Exchanged)[0].late == ["3"], "it may still answer itself"
 
 
 @pytest.mark.parametrize("kind", ["train", IDENTIFY])

@@ -15,8 +15,8 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.records import attach
+from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.core.wire.tables import Requests
 from forager.server_app.post import Post
 from forager.strategies.federation import held_models
 from forager.strategies.federation.federation import Federation
@@ -62,7 +62,9 @@ class Scene:
         settings = {"deadline": 0.2, "poll": 0.002, **settings}
         self.post = Post(self.grid, self.federation, **settings)
 
-    def send(self, *models: dict[str, Any], kind: str = "train") -> list[Message]:
+    def send(
+        self, *models: dict[str, Any], kind: str = "train", enough: int | None = None
+    ) -> list[Message]:
         """Send each client its model, or all the same; return what was sent."""
         records = [to_record(each) for each in models]
         contents = [
@@ -76,7 +78,7 @@ class Scene:
             Message(contents[place % len(contents)], dst_node_id=node, message_type=kind)
             for place, node in enumerate(nodes)
         ]
-        exchanged(self.post, messages)
+        exchanged(self.post, messages, enough=enough)
         return self.sent
 
     @property
@@ -189,10 +191,10 @@ def test_who_failed_or_was_late_is_sent_the_whole_model_next_time(trouble: Any) 
 
 
 def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
-    scene = Scene()
+    scene = Scene(deadline=30.0)
     waits = [True]
     scene.behave("1", lambda m, key, look: [] if waits[0] else scene.clients(m, key))
-    scene.send(model(1))
+    scene.send(model(1), enough=2)
     assert scene.last.late == ["1"]
     waits[0] = False
     assert len(scene.post.late()) == 1
@@ -201,11 +203,30 @@ def test_a_late_reply_tells_that_its_sender_holds_the_model() -> None:
     assert scene.last.resent == 0
 
 
+def test_who_answers_late_will_hold_what_it_was_sent_since() -> None:
+    scene = Scene(deadline=30.0)
+    scene.behave("1", never)
+    scene.send(model(1), enough=2)
+    (first,) = [m for m in scene.sent if m.metadata.dst_node_id == 501]
+    scene.send(model(2), enough=2)
+
+    def only_the_first(message: Message, key: str, look: int) -> list[Message]:
+        replies = scene.clients(message, key)
+        return replies if message.metadata.message_id == first.metadata.message_id else []
+
+    scene.behave("1", only_the_first)
+    assert len(scene.post.late()) == 1
+    scene.behave("1", scene.clients)
+    scene.send(model(3))
+    assert scene.forms() == ["change"] * 3
+    assert scene.last.resent == 0
+
+
 def test_an_answer_to_a_later_question_outweighs_a_late_reply() -> None:
-    scene = Scene()
+    scene = Scene(deadline=30.0)
     waits = [True]
     scene.behave("1", lambda m, key, look: [] if waits[0] else scene.clients(m, key))
-    scene.send(model(1))
+    scene.send(model(1), enough=2)
     scene.federation.held.learn([501], tag_of(model(2)))
     waits[0] = False
     assert len(scene.post.late()) == 1

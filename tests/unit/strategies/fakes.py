@@ -28,7 +28,8 @@ from forager.core.wire.keys import (
     VALUES,
     VERSIONS,
 )
-from forager.core.wire.tables import Replies, Requests, Row
+from forager.core.wire.replies import Replies, Row
+from forager.core.wire.requests import Requests
 from forager.core.wire.versions import versions
 from forager.server_app.post import Post
 from forager.strategies.layers.base import Layer

@@ -12,7 +12,7 @@ from flwr.app import Message
 from ....client_app.side import side_of
 from ....core.log.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
-from ....core.wire.tables import Requests
+from ....core.wire.requests import Requests
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
 from ...engine.local_grid import LocalGrid

@@ -17,8 +17,9 @@ from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
+from forager.core.wire.replies import Arrivals, Replies, ReplyStream
+from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.core.wire.tables import Arrivals, Replies, ReplyStream, Requests
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of

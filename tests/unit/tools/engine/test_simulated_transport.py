@@ -11,7 +11,8 @@ from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
 from forager.core.wire.flower_private import TaskIdentity
 from forager.core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES, SECONDS
-from forager.core.wire.tables import Arrivals, Replies, Requests
+from forager.core.wire.replies import Arrivals, Replies
+from forager.core.wire.requests import Requests
 from forager.tools.engine import simulated_transport
 from forager.tools.engine.availability import Availability
 from forager.tools.engine.device_speed import DeviceSpeeds

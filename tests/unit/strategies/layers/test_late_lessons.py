@@ -10,7 +10,7 @@ from forager.core.config import read_config
 from forager.core.log.events import Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS, SPARSE, UTILITY
-from forager.core.wire.tables import Replies
+from forager.core.wire.replies import Replies
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
 from forager.strategies.build import build_strategy

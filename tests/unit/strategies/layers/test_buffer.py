@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.tables import Requests
+from forager.core.wire.requests import Requests
 from forager.strategies.aggregation.flower_aggregator import FlowerAggregator
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.buffer import Buffer, staleness_weight

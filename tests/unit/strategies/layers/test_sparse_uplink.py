@@ -20,7 +20,7 @@ from forager.core.log.events import Quarantined, SparseUplinkUsed
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE
-from forager.core.wire.tables import Replies, ReplyStream
+from forager.core.wire.replies import Replies, ReplyStream
 from forager.strategies.build import build_strategy
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.sparse_uplink import SparseUplink

@@ -262,9 +262,9 @@ def test_the_oracle_asks_everyone_for_the_gradient_of_this_round() -> None:
     class Exact(Device):
         def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
             if message.metadata.message_type == INGEST and message.content.array_records:
-                metrics = MetricRecord({"num-examples": 1})
-                said = {ESTIMATE: to_record(gradient(*self.values)), METRICS: metrics}
-                return [answer(message, said)]
+                metrics = MetricRecord({NUM_EXAMPLES: 1})
+                estimate = to_record(gradient(*self.values))
+                return [answer(message, {METRICS: metrics, ESTIMATE: estimate})]
             return Device(self.velocity)(message, key, look)
 
     grid = FakeGrid(

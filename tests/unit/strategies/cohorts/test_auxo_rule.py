@@ -21,7 +21,7 @@ from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
-from forager.core.wire.tables import Row
+from forager.core.wire.replies import Row
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses

@@ -9,7 +9,8 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS
-from forager.core.wire.tables import Replies, Requests
+from forager.core.wire.replies import Replies
+from forager.core.wire.requests import Requests
 from forager.strategies.federation.ledger import Assignment, Ledger
 
 NODES = [7, 8, 9]
@@ -53,6 +54,21 @@ def test_only_training_makes_busy_and_may_come_late() -> None:
     assert ledger.busy == set()
     assert len(ledger.give_up("abc")) == 3
     assert ledger.expected() == []
+
+
+def test_the_newest_message_to_a_client_is_known_while_it_is_under_way() -> None:
+    ledger = opened(Ledger(), asked("a", nodes=[7]), 1)
+    ledger.give_up("a")
+    opened(ledger, asked("bc", nodes=[7, 8]), 2)
+    newest = ledger.newest(7)
+    assert newest is not None
+    assert newest.id == "b"
+    ledger.answered("b")
+    newest = ledger.newest(7)
+    assert newest is not None
+    assert newest.id == "a"
+    ledger.answered("a")
+    assert ledger.newest(7) is None
 
 
 def test_what_was_not_delivered_is_not_awaited() -> None:

@@ -6,8 +6,8 @@ from fakes import answer
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from forager.core.config import read_config
 from forager.core.wire.keys import PAYLOAD, SUPPORT
+from forager.core.wire.replies import Replies
 from forager.core.wire.supports import encode_signed_support, encode_support
-from forager.core.wire.tables import Replies
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix
 from forager.selectors.similarities.signed_overlap import (
     signed_codes,

@@ -538,6 +538,7 @@ def test_how_often_clients_were_chosen_survives_a_save() -> None:
     trained_keys(whole, grid, range(1, 21))
     fresh, _, _ = selection(First(), count=1, at_most=2.0)
     fresh.load_own_state(whole.own_state())
+    fresh.federation.load_state_dict(whole.federation.state_dict())
     rest = trained_keys(whole, grid, range(21, 41))
     assert trained_keys(fresh, FakeGrid(KEYS), range(21, 41)) == rest
 

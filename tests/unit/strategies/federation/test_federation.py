@@ -11,7 +11,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from forager.core.log.events import CohortFailed, FineTuned, Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, IDENTIFY, METRICS, ROUND, RUN
-from forager.core.wire.tables import Replies, ReplyStream, Requests, Row, tables_in
+from forager.core.wire.replies import Replies, ReplyStream, Row, tables_in
+from forager.core.wire.requests import Requests
 from forager.server_app.post import Post
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.grids import GridView, GridWrapper

@@ -1,246 +1,30 @@
-"""A round is a table: what many clients are sent, and what they answer, one row a client.
+"""What clients answer, as columns: stacked arrays, metrics, records by name, one row a client.
 
-What is sent is one shared content plus columns in which clients differ (:class:`Requests`); what
-comes back is columns (:class:`Replies`): stacked arrays, metrics, records by name. Layers, handlers
-and hooks work on tables. A device is a table of one row, and a reply that arrives alone is one more
-table (:class:`ReplyStream`). Flower's messages are made at the border: when something really
-travels, or when a strategy that is not ours looks at it.
+A device is a table of one row, and a reply that arrives alone is one more table
+(:class:`ReplyStream`). Flower's messages are made at the border: when something really travels, or
+when a strategy that is not ours looks at it.
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from .arrays import checked_view, from_record, to_record
-from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
-from .records import (
-    answered_id,
-    copies_to,
-    entries,
-    filled,
-    node_of,
-    replies_to,
-    sender_of,
-)
+from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
+from .message_table import MessageTable
+from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
 from .sizes import name_bytes, record_bytes, value_bytes
 
-Record = ArrayRecord | ConfigRecord | MetricRecord
 Arrays = Mapping[str, NDArray[Any]]
 
 _OURS = (CONTROL, ESTIMATE, TARGETS)  # array records that are not the model
 
 
-class _Table(Sequence[Message]):
-    """Rows that can be read as Flower's messages, which are made on first need."""
-
-    nodes: Sequence[int]
-
-    def __init__(self) -> None:
-        self._made: list[Message] | None = None
-
-    def _make(self) -> list[Message]:
-        raise NotImplementedError
-
-    def messages(self) -> list[Message]:
-        """Return the rows as messages, the same ones every time."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    @overload
-    def __getitem__(self, row: int) -> Message: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[Message]: ...
-
-    def __getitem__(self, row: int | slice) -> Message | list[Message]:
-        return self.messages()[row]
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self.messages())
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-
-class Requests(_Table):
-    """What clients are sent.
-
-    Parameters
-    ----------
-    message : Message
-        What all are sent, and its envelope; it becomes a part of this.
-    nodes : sequence of int
-        The clients.
-    own : mapping of str to list, optional
-        Records in which they differ, one per client; None where a client gets none.
-
-    Examples
-    --------
-    >>> from .flower_private import TaskIdentity
-    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    >>> sent = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
-    >>> sent.put("plan", ConfigRecord({"label": 3}), rows=[1])
-    >>> len(sent), sent.kind, sent.record("plan", 0), sent.record("plan", 1)
-    (2, 'train', None, {'label': 3})
-    >>> [(m.metadata.dst_node_id, list(m.content)) for m in sent]
-    [(7, []), (8, ['plan'])]
-    """
-
-    def __init__(
-        self,
-        message: Message,
-        nodes: Sequence[int],
-        own: Mapping[str, list[Record | None]] | None = None,
-    ) -> None:
-        super().__init__()
-        self.message = message
-        self.nodes = nodes
-        self.own = dict(own or {})
-        self.ids: list[str] = []  # of the messages, once they have been sent
-
-    @classmethod
-    def of(cls, messages: Iterable[Message]) -> "Requests | None":
-        """Return messages of one kind as a table; None if there are none.
-
-        A table whose messages somebody has looked at is made anew, since they may have changed.
-        """
-        if isinstance(messages, Requests) and messages._made is None:
-            return messages if len(messages) else None
-        rows = list(messages)
-        if not rows:
-            return None
-        contents = [entries(message.content) for message in rows]
-        names = dict.fromkeys(name for content in contents for name in content)
-        shared, own = dict[str, Record](), dict[str, list[Record | None]]()
-        for name in names:
-            column = [content.get(name) for content in contents]
-            if all(record is column[0] for record in column):
-                shared[name] = column[0]
-            else:
-                own[name] = column
-        first = rows[0]
-        first_content, first.content = first.content, filled(RecordDict, shared)
-        envelope = copies_to(first, [node_of(first)])[0]
-        first.content = first_content
-        table = cls(envelope, [node_of(message) for message in rows], own)
-        ids = [message.metadata.message_id for message in rows]
-        table.ids = ids if all(ids) else []
-        return table
-
-    @classmethod
-    def joined(cls, parts: Sequence["Requests"]) -> "Requests | None":
-        """Return several tables of one kind as one, in their order; None if there are none.
-
-        Records that all rows share stay shared.
-        """
-        parts = [part for part in parts if len(part)]
-        if len(parts) < 2:
-            return parts[0] if parts else None
-        columns = [{**part.shared, **part.own} for part in parts]
-        names = dict.fromkeys(name for column in columns for name in column)
-        shared, own = dict[str, Record](), dict[str, list[Record | None]]()
-        for name in names:
-            first = parts[0].shared.get(name)
-            if first is not None and all(part.shared.get(name) is first for part in parts):
-                shared[name] = first
-            else:
-                own[name] = [record for part in parts for record in part.column(name)]
-        whole = parts[0].message
-        whole.content = filled(RecordDict, shared)
-        return cls(whole, [node for part in parts for node in part.nodes], own)
-
-    @property
-    def kind(self) -> str:
-        """The kind of message."""
-        return self.message.metadata.message_type
-
-    @property
-    def shared(self) -> dict[str, Any]:
-        """The records that all are sent, for reading only."""
-        return entries(self.message.content)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The settings that the first row is sent, which are most often those of all."""
-        record = self.record(CONFIG, 0)
-        return {} if record is None else entries(record)
-
-    def record(self, name: str, row: int) -> Any:
-        """Return a record of one row; None if it has none of that name."""
-        return self.own[name][row] if name in self.own else self.shared.get(name)
-
-    def column(self, name: str) -> list[Any]:
-        """Return a record of all rows."""
-        return self.own[name] if name in self.own else [self.shared.get(name)] * len(self)
-
-    def put(self, name: str, record: Record, rows: Iterable[int] | None = None) -> None:
-        """Send a record to all, or to some rows."""
-        if rows is None:
-            self.own.pop(name, None)
-            self.message.content = filled(RecordDict, {**self.shared, name: record})
-        else:
-            self.own[name] = list(self.column(name))
-            for row in rows:
-                self.own[name][row] = record
-        self._made = None
-
-    def put_column(self, name: str, column: Sequence[Record | None]) -> None:
-        """Send every row a record of its own, or none."""
-        self.own[name] = list(column)
-        self._made = None
-
-    def content(self, row: int) -> dict[str, Any]:
-        """Return the records of one row."""
-        if not self.own:
-            return dict(self.shared)
-        mine = {name: column[row] for name, column in self.own.items()}
-        return {name: r for name, r in {**self.shared, **mine}.items() if r is not None}
-
-    def select(self, rows: Sequence[int]) -> "Requests":
-        """Return some of the rows, in this order."""
-        own = {name: [column[row] for row in rows] for name, column in self.own.items()}
-        table = Requests(self.message, [self.nodes[row] for row in rows], own)
-        table.ids = [self.ids[row] for row in rows] if self.ids else []
-        return table
-
-    def row_bytes(self) -> list[int]:
-        """Return the bytes of the values that each row is sent."""
-        sizes: dict[int, int] = {}  # most rows share a record
-
-        def size(record: Record | None) -> int:
-            if record is None:
-                return 0
-            if id(record) not in sizes:
-                sizes[id(record)] = record_bytes(record)
-            return sizes[id(record)]
-
-        common = sum(size(r) for name, r in self.shared.items() if name not in self.own)
-        if not self.own:
-            return [common] * len(self)
-        return [common + sum(map(size, row)) for row in zip(*self.own.values(), strict=True)]
-
-    def expire_after(self, seconds: float) -> None:
-        """Give all messages a time to live."""
-        self.message.metadata.ttl = seconds
-        for message in self._made or ():
-            message.metadata.ttl = seconds
-
-    def _make(self) -> list[Message]:
-        messages = copies_to(self.message, self.nodes)
-        for row, message in enumerate(messages):
-            if self.own:
-                message.content = filled(RecordDict, self.content(row))
-            if self.ids:
-                message.metadata.__dict__["_message_id"] = self.ids[row]
-        return messages
-
-
-class Replies(_Table):
+class Replies(MessageTable):
     """What clients answer, one row a client.
 
     Attributes
@@ -569,6 +353,33 @@ def tables_in(replies: Iterable[Message]) -> Iterable[Replies]:
     return (Replies.of(reply) for reply in replies if not reply.has_error())
 
 
+class Arrivals(Iterable[Message]):
+    """What a runtime has for messages that were sent: tables of replies, and errors.
+
+    >>> list(Arrivals([], []))
+    []
+    """
+
+    def __init__(self, tables: list[Replies], errors: list[Message]) -> None:
+        self.tables = tables
+        self.errors = errors
+
+    @classmethod
+    def of(cls, messages: Iterable[Message]) -> "Arrivals":
+        """Return messages, as any of Flower's grids hands them out, as arrivals."""
+        if isinstance(messages, Arrivals):
+            return messages
+        if isinstance(messages, Replies):
+            return cls([messages], [])
+        replies = list(messages)
+        tables = [Replies.of(reply) for reply in replies if not reply.has_error()]
+        return cls(tables, [reply for reply in replies if reply.has_error()])
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from (message for table in self.tables for message in table)
+        yield from self.errors
+
+
 def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return rows[0][None] if len(rows) == 1 else np.stack(rows)
 
@@ -598,30 +409,3 @@ def _checked(record: Any, like: Arrays) -> Arrays:
         except ValueError as error:
             raise ValueError(f"array {name}: {error}") from error
     return checked
-
-
-class Arrivals(Iterable[Message]):
-    """What a runtime has for messages that were sent: tables of replies, and errors.
-
-    >>> list(Arrivals([], []))
-    []
-    """
-
-    def __init__(self, tables: list[Replies], errors: list[Message]) -> None:
-        self.tables = tables
-        self.errors = errors
-
-    @classmethod
-    def of(cls, messages: Iterable[Message]) -> "Arrivals":
-        """Return messages, as any of Flower's grids hands them out, as arrivals."""
-        if isinstance(messages, Arrivals):
-            return messages
-        if isinstance(messages, Replies):
-            return cls([messages], [])
-        replies = list(messages)
-        tables = [Replies.of(reply) for reply in replies if not reply.has_error()]
-        return cls(tables, [reply for reply in replies if reply.has_error()])
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from (message for table in self.tables for message in table)
-        yield from self.errors

@@ -11,6 +11,8 @@ def test_the_long_gone_are_forgotten(monkeypatch) -> None:
         here = ["stays", f"passes-{number}"]
         memory.learn(here[1], "loss", 1.0)
         memory.round_passed(here, chosen=here)
+        if memory.crowded(connected=2):
+            memory.forget(here)
     state = memory.state_dict()
     assert len(state["ages"]) < 40
     assert {"stays", "passes-499"} <= state["ages"].keys()
@@ -25,3 +27,14 @@ def test_picks_survive_a_restart() -> None:
     memory.round_passed(["a", "b"], chosen=["a"])
     other.load_state_dict(memory.state_dict())
     assert other.picked(["a", "b"]).tolist() == [1, 0]
+
+
+def test_a_round_in_which_several_cohorts_choose_passes_once() -> None:
+    memory = ClientMemory()
+    for server_round in (1, 2, 3):
+        memory.begin(server_round)
+        memory.round_passed(["a", "b"], chosen=["a"], server_round=server_round)
+        memory.begin(server_round)
+        assert memory.ages(["c", "d"]) == [0, server_round - 1]
+        memory.round_passed(["c", "d"], chosen=["c"], server_round=server_round)
+    assert memory.ages(["a", "b", "c", "d"]) == [0, 3, 0, 3]
