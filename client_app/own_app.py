@@ -97,12 +97,12 @@ class OwnSide(ClientSide):
             raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
         return [self._own.take(as_split(self._data(context))) for context in contexts]
 
-    @property
+    @cached_property
     def packing(self) -> Packing:
         """How samples are stored, as the client's own show."""
         if self.context is not None:
             self.holdings([self.context])
-        return super().packing
+        return Packing.of(self.task)
 
     def unscaled(self, context: Context) -> ClientData:
         """Return what the client holds: nothing is scaled here."""

@@ -84,7 +84,7 @@ class ClientSide:
         """What is learned."""
         return self.task.problem
 
-    @property
+    @cached_property
     def num_classes(self) -> int:
         """Number of classes, or of strata."""
         return self.task.num_classes
@@ -94,7 +94,7 @@ class ClientSide:
         """What models are judged by."""
         return self.task.metrics
 
-    @property
+    @cached_property
     def packing(self) -> Packing:
         """How samples are stored."""
         return Packing.of(self.task)

@@ -144,7 +144,7 @@ class StreamDevice:
         self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
         self.store.retain(self.rule.kept)
-        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+        self.rule.discard([key for key in self.rule.kept.tolist() if key not in self.store])
 
     def _follow(self, guidance: dict[str, Any]) -> None:
         self.running.load_state_dict(guidance["running"])
