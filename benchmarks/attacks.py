@@ -51,7 +51,7 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
         replies = list(honest(batch))
         for row, reply in enumerate(replies):
             if is_hostile(batch.keys[row]) and not reply.has_error():
-                spoil(batch.models[row], reply)
+                spoil(batch.models[row] if kind == "train" else {}, reply)
         return replies
 
     # A client that was asked first is sent no model to train from: it holds that already.
@@ -124,7 +124,7 @@ def poisoned_labels() -> Iterator[None]:
         rows = zip(numbers, honest(self, numbers, of), strict=True)
         return [turned(self, own) if is_hostile(str(n)) else own for n, own in rows]
 
-    Task.all_client_data = all_client_data  # type: ignore[method-assign]
+    Task.all_client_data = all_client_data  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
@@ -153,12 +153,12 @@ UPDATES: dict[str, Attack | None] = {
 def lying_about(wants: str) -> Iterator[None]:
     """Let attackers flip their updates and say whatever gets them chosen."""
 
-    def in_training(message: Message, reply: Message) -> None:
-        _scaled(-1)(message, reply)
+    def in_training(before: Arrays, reply: Message) -> None:
+        _scaled(-1)(before, reply)
         metrics = reply.content.metric_records[METRICS]
         metrics[TRAIN_LOSS] = 1e6
 
-    def when_asked(message: Message, reply: Message) -> None:
+    def when_asked(before: Arrays, reply: Message) -> None:
         record = record_at(reply.content, METRICS, MetricRecord)
         if record is not None and wants in record:
             record[wants] = {SIMILARITY: -1.0, LOSS: 1e6}[wants]

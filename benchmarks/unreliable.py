@@ -68,7 +68,7 @@ def corrupted_clients(share: float, clients: int) -> Iterator[None]:
         labels = torch.randint(task.num_classes, data.train.y.shape, generator=noise)
         return replace(data, train=Split(data.train.x, labels))
 
-    Task.all_client_data = all_client_data  # type: ignore[method-assign]
+    Task.all_client_data = all_client_data  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:

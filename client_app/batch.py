@@ -27,7 +27,7 @@ from .identity import client_keys
 
 if TYPE_CHECKING:  # a client that only says who it is does without torch
     from ..core.config import RunConfig
-    from ..core.learning.job import Job, Outcomes
+    from ..core.learning.job import Job
     from ..core.tasks import ClientData, Samples
     from .device.sample_store import SampleStore
     from .side import ClientSide
@@ -53,6 +53,8 @@ class Batch:
         Of the clients.
     side : ClientSide, optional
         The app's model, data and settings; by default this app's, as the run config has it.
+    kind : str, optional
+        What is asked, if the kind of message does not say it.
 
     Attributes
     ----------
@@ -73,9 +75,13 @@ class Batch:
     """
 
     def __init__(
-        self, requests: Requests, contexts: Sequence[Context], side: ClientSide | None = None
+        self,
+        requests: Requests,
+        contexts: Sequence[Context],
+        side: ClientSide | None = None,
+        kind: str = "",
     ) -> None:
-        self.requests, self.contexts = requests, contexts
+        self.requests, self.contexts, self.kind = requests, contexts, kind or requests.kind
         if side is not None:
             self.side = side
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
@@ -120,13 +126,13 @@ class Batch:
     def round(self) -> int:
         """The server's round."""
         if ROUND not in self.told:
-            raise ValueError(f"a {self.requests.kind} message needs a config record with the round")
+            raise ValueError(f"a {self.kind} message needs a config record with the round")
         return int(self.told[ROUND])
 
     @property
     def trains(self) -> bool:
         """Whether this is a round's training, not only a question about it."""
-        return self.requests.kind == "train"
+        return self.kind == "train"
 
     @cached_property
     def models(self) -> Sequence[Arrays]:
@@ -141,7 +147,7 @@ class Batch:
         """Return the arrays of a record, the same ones for all that were sent it."""
         if id(record) not in self._made:
             if type(record) is not ArrayRecord:
-                raise ValueError(f"a {self.requests.kind} message needs an array record {name!r}")
+                raise ValueError(f"a {self.kind} message needs an array record {name!r}")
             self._made[id(record)] = from_record(record)
         return self._made[id(record)]
 
@@ -188,10 +194,6 @@ class Batch:
                 hook.before(self)
         return self
 
-    def train(self) -> Outcomes:
-        """Do the local work of a round."""
-        return self.side.train(self.jobs(), self.round)
-
     @property
     def rows(self) -> list[ClientRow]:
         """The clients one by one."""
@@ -209,7 +211,7 @@ class Batch:
         some = (
             contexts.select(rows) if isinstance(contexts, Clients) else [contexts[i] for i in rows]
         )
-        part = Batch(self.requests.select(rows), some, self.__dict__.get("side"))
+        part = Batch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
         self._parts.append(part)
         return part
 

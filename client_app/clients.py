@@ -28,7 +28,7 @@ class VirtualContext(Context):
     def __init__(
         self, node: int, number: int, of: int, run_config: dict[str, Any], changed: set[int]
     ) -> None:
-        place = {"partition-id": number, "num-partitions": of}
+        place: dict[str, Any] = {"partition-id": number, "num-partitions": of}
         super().__init__(1, node, place, RecordDict(), run_config)
         self.memory: dict[str, Any] = {}
         self._changed = changed

@@ -1,250 +1,208 @@
-"""What a client answers about the model and the data of another app, by its hooks."""
+"""The client half in an app that is not ours: its model, its data, its loss and its train function.
 
+:class:`OwnSide` is what hooks and handlers see of such an app; :func:`local_data` gives the app's
+train function what the methods of the run want it to train on.
+"""
+
+import json
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from ..core.learning.batches import batch_seed
-from ..core.learning.fisher import fisher_diagonal, trainable_shapes
-from ..core.learning.gradient_rows import sample_rows
-from ..core.learning.model_arrays import load_arrays, read_arrays
-from ..core.tasks.splits import Split
-from ..core.wire import sparse
-from ..core.wire.arrays import flat_change, from_record
-from ..core.wire.changes import LACKS_BASE
-from ..core.wire.keys import (
-    LOSS,
-    LOSSES,
-    METRICS,
-    NUM_EXAMPLES,
-    PAYLOAD,
-    REFERENCE,
-    ROUND,
-    SIMILARITY,
-    SUPPORT,
-    WANTS,
-)
-from ..core.wire.records import entries
-from ..core.wire.supports import encode_support, model_tag
-from ..selectors.data_selectors.budgets import budget_count
-from ..selectors.data_selectors.coreset import choose_coreset
-from ..selectors.data_selectors.uniform import uniform
-from ..selectors.similarities.index_overlap import top_k_support
-from ..selectors.similarities.power_norm import Reference
-from .device.held_models import HeldModel, hold, received_models
-from .device.state import ClientState
-from .hooks.coresets import fingerprint
-from .identity import client_key
-from .request import message_config
+from ..core.config import ConfigError, RunConfig, read_config
+from ..core.learning.job import Outcomes
+from ..core.learning.train_settings import train_settings
+from ..core.tasks import ClientData, Split
+from ..core.tasks.own_app import AppProblem, as_split
+from ..core.tasks.task import OwnTask
+from ..core.wire.arrays import from_record, to_record
+from ..core.wire.keys import ARRAYS, CORESET, NUM_EXAMPLES, TRAIN_LOSS
+from ..core.wire.records import attach, entries, filled, records_of
+from .batch import Batch
+from .device.packing import Packing
+from .hooks.base import ClientHook
+from .side import ClientSide, hooks_of
 
-_KEPT = "coreset"
-_BATCH = 512
-Arrays = dict[str, NDArray[Any]]
+_log = logging.getLogger("forager")
+_at_work: ContextVar["OwnSide | None"] = ContextVar("at_work", default=None)
+
+Data = TypeVar("Data")
 
 
-class Hooks:
-    """The model, the data and the loss of an app."""
+class AppFailed(Exception):
+    """The app's train function answered with an error."""
+
+    def __init__(self, reply: Message) -> None:
+        super().__init__(reply.error.reason)
+        self.reply = reply
+
+
+class OwnSide(ClientSide):
+    """The model, the data and the loss of an app, and the settings that the server sent.
+
+    Parameters
+    ----------
+    settings : str
+        The run config, as JSON.
+    problem : AppProblem, optional
+        The app's model and loss. Without it only methods work that look at nothing but updates.
+    data : callable, optional
+        Takes the context and returns what the client trains on.
+    trains : bool
+        Whether Forager trains, in place of the app's train function.
+    """
 
     def __init__(
         self,
-        model: nn.Module | Callable[[], nn.Module],
-        data: Callable[[Context], Any],
-        loss: Callable[[Tensor, Tensor], Tensor] | None,
-        **settings: float,
+        settings: str,
+        problem: AppProblem | None,
+        data: Callable[[Context], Any] | None,
+        trains: bool,
     ) -> None:
-        self.model: nn.Module = model if isinstance(model, nn.Module) else model()
-        self._data = data
-        self.loss = loss or functional.cross_entropy
-        self.settings = settings
+        self.app, self._data, self.trains = problem, data, trains
+        config = read_config(json.loads(settings or "{}"))
+        if problem is None:
+            self.config, self.note = config, ""
+        else:
+            super().__init__(config)
+        self.train_app: Callable[[Message], Message] | None = None
+        self.context: Context | None = None  # of the message that is answered
+        self.batch: Batch | None = None
+        self.was_given_data = False
 
-    def data(self, context: Context) -> Split:
-        """Return the client's samples as tensors."""
-        return as_split(self._data(context))
+    def _load_task(self, config: RunConfig) -> OwnTask:
+        assert self.app is not None
+        self._own = OwnTask(config.task_spec(), self.app)
+        return self._own
 
-    def size(self, context: Context) -> int:
-        """Return how many samples the client has."""
-        return len(self.data(context))
+    @cached_property
+    def hooks(self) -> list[ClientHook]:
+        """The client halves of the run's methods, as far as this client has what they need."""
+        hooks = hooks_of(self.config)
+        return hooks if self.app is not None else [hook for hook in hooks if hook.of_updates]
 
-    def rng(self, context: Context, number: int) -> np.random.Generator:
-        """Return a generator that is the same whenever the client asks for it again."""
-        seed = batch_seed(int(self.settings["seed"]), client_key(context), number)
-        return np.random.default_rng(seed)
+    def state_name(self, run: str) -> str:
+        """Return the run."""
+        return run
 
+    def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
+        """Return what the app says that the client holds."""
+        if self._data is None:
+            raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
+        return [self._own.take(as_split(self._data(context))) for context in contexts]
 
-def as_split(data: Any) -> Split:
-    """Return data as one tensor of inputs and one of labels.
+    @cached_property
+    def packing(self) -> Packing:
+        """How samples are stored, as the client's own show."""
+        if self.context is not None:
+            self.holdings([self.context])
+        return Packing.of(self.task)
 
-    >>> as_split(([[1.0], [2.0]], [0, 1])).x.shape
-    torch.Size([2, 1])
-    """
-    if isinstance(data, DataLoader):
-        data = data.dataset
-    if isinstance(data, Split):
-        return data
-    if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[0], tuple):
-        x, y = data
-    elif isinstance(data, Dataset) or hasattr(data, "__getitem__"):
-        items = [data[i] for i in range(len(data))]
-        if not items or not isinstance(items[0], tuple | list) or len(items[0]) != 2:
-            kind = type(items[0]).__name__ if items else "nothing"
-            raise ValueError(f"client_mod(data=...): expected pairs (input, label), got {kind}")
-        x = torch.stack([torch.as_tensor(item[0]) for item in items])
-        y = torch.as_tensor([int(item[1]) for item in items])
-    else:
-        raise ValueError(
-            f"client_mod(data=...): expected inputs and labels, a data set or a data loader, "
-            f"got {type(data).__name__}"
+    def unscaled(self, context: Context) -> ClientData:
+        """Return what the client holds: nothing is scaled here."""
+        return self.holdings([context])[0]
+
+    def train(self, batch: Batch) -> Outcomes:
+        """Let the app's train function work, or the trainer of the run where the app wants it."""
+        if self.trains:
+            return super().train(batch)
+        if self.config.objective != "sgd":
+            raise ConfigError(
+                f"objective = {self.config.objective!r} changes how the model is trained: let "
+                "Forager train, by forager.client_mod(model=..., data=..., trains=True)"
+            )
+        assert self.train_app is not None
+        message = batch.requests[0]
+        if ARRAYS not in entries(message.content):  # the client holds it
+            attach(message, ARRAYS, to_record(batch.models[0]))
+        self.batch, self.was_given_data = batch, False
+        token = _at_work.set(self)
+        try:
+            reply = self.train_app(message)
+        finally:
+            _at_work.reset(token)
+            self.batch = None
+        if reply.has_error():
+            raise AppFailed(reply)
+        return self._outcomes(batch, reply)
+
+    def _outcomes(self, batch: Batch, reply: Message) -> Outcomes:
+        """Take in what the app's train function replied."""
+        metrics = records_of(reply.content, MetricRecord)
+        models = records_of(reply.content, ArrayRecord)
+        if len(metrics) != 1 or len(models) != 1:
+            found = f"{len(models)} array records and {len(metrics)} metric records"
+            raise ValueError(f"the train function replied with {found}; one of each is needed")
+        batch.metrics = {name: [value] for name, value in entries(metrics[0]).items()}
+        for name, record in entries(reply.content).items():
+            if type(record) is ConfigRecord:
+                batch.put(name, 0, record)
+        told = entries(metrics[0])
+        if batch.counts_for[0] is not None and self.was_given_data:
+            batch.metrics[NUM_EXAMPLES] = [batch.counts_for[0]]
+        if not self.was_given_data and any(hook.chooses_data for hook in self.hooks):
+            self._say_that_all_was_used(batch)
+        settings, examples = train_settings(self.config, batch.round), told.get(NUM_EXAMPLES, 1)
+        steps = settings.steps or settings.epochs * -(-int(examples) // settings.batch_size)
+        stack = {name: array[None] for name, array in from_record(models[0]).items()}
+        return Outcomes(stack, [float(told.get(TRAIN_LOSS, 0.0))], [int(examples)], [steps])
+
+    def _say_that_all_was_used(self, batch: Batch) -> None:
+        _log.warning(
+            "the server chooses what clients train on, but the train function did not call "
+            "forager.local_data(message, data): it trained on all its data"
         )
-    x, y = torch.as_tensor(x), torch.as_tensor(y)
-    if len(x) != len(y) or not len(y):
-        raise ValueError(f"client_mod(data=...): {len(x)} inputs and {len(y)} labels")
-    return Split(x.float() if x.is_floating_point() else x, y.long())
+        if CORESET in batch.records:
+            size = len(batch.holdings[0].train)
+            all_of_it = {"round": 0, "size": size, "seconds": 0.0}
+            batch.records[CORESET] = [filled(ConfigRecord, all_of_it)]
 
 
-def subset(data: Any, positions: Sequence[int]) -> Any:
-    """Return some samples of data, in the form that the data have.
+def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
+    """Return what to train on: a coreset, what a stream left, or the data themselves.
 
-    >>> subset((torch.arange(4), torch.arange(4)), [1, 3])[0].tolist()
-    [1, 3]
+    For your train function, between loading the data and training on them.
+
+    Parameters
+    ----------
+    message : Message
+        The training message.
+    data : pair of arrays or tensors, data set, or data loader
+        What the ``data`` function of :func:`forager.client_mod` returns; what comes back has the
+        same form.
+    weights : bool (default: False)
+        Whether to return triples of input, label and weight; the weight is 1 where all are equal.
     """
+    side = _at_work.get()
+    if side is None or side.batch is None:
+        return data
+    side.was_given_data = True
+    chosen = any(hook.chooses_data for hook in side.hooks)
+    if not chosen and not weights:
+        return data
+    samples, own = side.batch.data[0], side.batch.weights[0]
+    assert isinstance(samples, Split)
+    columns = [samples.x, samples.y]
+    if weights:
+        columns.append(torch.ones(len(samples)) if own is None else torch.from_numpy(own))
+    given: Data = _like(data, columns)
+    return given
+
+
+def _like(data: Any, columns: Sequence[torch.Tensor]) -> Any:
+    """Return tensors in the form that data have."""
     if isinstance(data, DataLoader):
         return DataLoader(
-            Subset(data.dataset, list(positions)),
+            TensorDataset(*columns),
             batch_size=data.batch_size,
             shuffle=isinstance(data.sampler, RandomSampler),
-            collate_fn=data.collate_fn,
         )
     if isinstance(data, tuple | list) and len(data) == 2:
-        return tuple(part[list(positions)] for part in data)
-    return Subset(data, list(positions))
-
-
-def summary(hooks: Hooks, message: Message, context: Context) -> RecordDict:
-    """Return the similarity or the loss that the server asks for."""
-    asked, data = entries(message_config(message)), hooks.data(context)
-    wants = str(asked[WANTS])
-    (model,) = received_models([message], [context])
-    if model is None:
-        return _metrics(data, {LACKS_BASE: 1})
-    arrays = from_record(model.record)
-    if wants == LOSS:
-        value = _loss(hooks, arrays, data)
-    elif wants == SIMILARITY:
-        change = _proxy_change(hooks, arrays, data, hooks.rng(context, int(asked[ROUND])))
-        value = _similarity(hooks, asked, model, change)
-    else:
-        raise ValueError(f"{WANTS} = {wants!r}: expected {SIMILARITY} or {LOSS}")
-    hold(model, context)
-    return _metrics(data, {wants: value})
-
-
-def losses(hooks: Hooks, message: Message, context: Context) -> RecordDict:
-    """Return the loss of each model in a message, in the order of their names."""
-    data = hooks.data(context)
-    models = {n: r for n, r in entries(message.content).items() if isinstance(r, ArrayRecord)}
-    found = [_loss(hooks, from_record(models[name]), data) for name in sorted(models)]
-    return _metrics(data, {LOSSES: found})
-
-
-def support(hooks: Hooks, message: Message, context: Context) -> RecordDict:
-    """Return which parameters matter most to the client after a little training."""
-    data, asked = hooks.data(context), entries(message_config(message))
-    models = [r for r in entries(message.content).values() if isinstance(r, ArrayRecord)]
-    if models:
-        arrays = from_record(models[0])
-        _proxy_change(hooks, arrays, data, hooks.rng(context, int(asked[ROUND])))
-    importance = fisher_diagonal(hooks.model, hooks.loss, data.x, data.y)
-    shapes = trainable_shapes(hooks.model)
-    count = max(1, round(hooks.settings["support_share"] * importance.size))
-    content = _metrics(data, {})
-    if importance.any():
-        indices = top_k_support(importance, count)
-        payload = encode_support(indices, importance.size, model_tag(shapes))
-        content[SUPPORT] = ConfigRecord({PAYLOAD: payload})
-    return content
-
-
-def choose(
-    hooks: Hooks,
-    context: Context,
-    state: ClientState,
-    arrays: Arrays,
-    targets: NDArray[Any] | None,
-    *,
-    budget: float,
-    server_round: int,
-) -> dict[str, Any]:
-    """Return the coreset to train on: a new one if there are targets, else the one that was kept.
-
-    A client that has none trains on a random subset of the same size, the same in every round.
-    """
-    data = hooks.data(context)
-    size = len(data) if budget == 1 else budget_count(budget, len(data))
-    kept: dict[str, Any] | None = state.get(_KEPT)
-    if kept is not None and kept["data"] != fingerprint(data):
-        kept = None  # the data are no longer those that it was chosen from
-    if targets is not None:
-        rows = sample_rows(hooks.model, arrays, data, "distance", per_class=True)
-        labels, rng = data.y.numpy(), hooks.rng(context, server_round)
-        chosen = choose_coreset("distance", rows, labels, size, targets=targets, rng=rng)
-        if len(chosen):
-            indices = chosen.indices.astype(np.int64)
-            kept = {"indices": indices, "round": server_round, "data": fingerprint(data)}
-    if kept is None:
-        state.pop(_KEPT, None)
-        return {"indices": uniform(len(data), size, hooks.rng(context, 0)), "round": 0}
-    state[_KEPT] = kept
-    return {"indices": kept["indices"], "round": int(kept["round"])}
-
-
-def _proxy_change(
-    hooks: Hooks, arrays: Arrays, data: Split, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Return how a few mini-batches of SGD change the model, which is left as they left it."""
-    settings, model = hooks.settings, hooks.model
-    load_arrays(model, arrays)
-    model.train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    size = min(int(settings["batch_size"]), len(data))
-    for _ in range(int(settings["batches"])):
-        places = torch.from_numpy(rng.choice(len(data), size, replace=False))
-        value = hooks.loss(model(data.x[places]), data.y[places]).mean()
-        gradients = torch.autograd.grad(value, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.sub_(gradient, alpha=settings["learning_rate"])
-    return flat_change(arrays, {**arrays, **read_arrays(model)})
-
-
-def _similarity(
-    hooks: Hooks, asked: dict[str, Any], model: HeldModel, change: NDArray[np.float32]
-) -> float:
-    if REFERENCE in asked:
-        update = sparse.decode(asked[REFERENCE], size=change.size)
-    elif model.difference is not None:
-        update = model.difference
-    else:
-        raise ValueError(f"{REFERENCE}: the last global update is missing")
-    return float(Reference(update, hooks.settings["power"]).similarity(change))
-
-
-@torch.no_grad()
-def _loss(hooks: Hooks, arrays: Arrays, data: Split) -> float:
-    load_arrays(hooks.model, arrays)
-    hooks.model.eval()
-    total = 0.0
-    for start in range(0, len(data), _BATCH):
-        x, y = data.x[start : start + _BATCH], data.y[start : start + _BATCH]
-        total += float(hooks.loss(hooks.model(x), y).mean()) * len(y)
-    return total / len(data)
-
-
-def _metrics(data: Split, values: dict[str, Any]) -> RecordDict:
-    return RecordDict({METRICS: MetricRecord({NUM_EXAMPLES: len(data), **values})})
+        return tuple(columns)
+    return TensorDataset(*columns)

@@ -1,20 +1,19 @@
 """What hooks and handlers know of the app that they work in: its model, data, loss and settings.
 
-They are written once, against :class:`ClientSide`. This app's own tasks are one such side
-(:class:`TaskSide`); the functions of anybody else's app are another
-(:class:`~client_app.own_app.OwnSide`).
+They are written once, against :class:`ClientSide`, which is of this app's own tasks. The functions
+of anybody else's app are another such side: :class:`~client_app.own_app.OwnSide`.
 """
 
 import logging
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from flwr.app import Context
 
 from ..core.config import RunConfig, read_config
 from ..core.config.reading import SharedConfig
-from ..core.learning.job import Job, Outcomes
+from ..core.learning.job import Outcomes
 from ..core.learning.model_arrays import check_trainable
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.placement import device_or_cpu
@@ -25,6 +24,8 @@ from ..core.methods.catalogue import chosen, methods
 from ..core.tasks import ClientData, Task, load_task
 from ..core.tasks.metrics import Metric
 from ..core.tasks.problems import Problem
+from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
+from .batch import Batch
 from .clients import Clients
 from .device.packing import Packing
 from .hooks.base import ClientHook
@@ -33,75 +34,41 @@ from .identity import client_data
 _log = logging.getLogger("forager")
 
 
-class ClientSide(Protocol):
-    """The model, the data, the loss and the settings of an app."""
+class ClientSide:
+    """The model, the data, the loss and the settings of a run, found once per process.
 
-    @property
-    def config(self) -> RunConfig:
-        """The run config: settings of all methods."""
+    Parameters
+    ----------
+    config : RunConfig
+        The settings of all methods.
 
-    @property
-    def hooks(self) -> Sequence[ClientHook]:
-        """The client halves of the methods of the run, in the order in which they act."""
-
-    @property
-    def trainer(self) -> Trainer:
-        """The model, the loss, and a loop that trains it.
-
-        To be asked for after the data: a device knows the model's shape from nothing else.
-        """
-
-    @property
-    def problem(self) -> Problem:
-        """What is learned."""
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes, or of strata."""
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        """What models are judged by."""
-
-    @property
-    def packing(self) -> Packing:
-        """How samples are stored."""
-
-    @property
-    def note(self) -> str:
-        """What the server should know of the device."""
-
-    def state_name(self, run: str) -> str:
-        """Return what clients keep the state of a run under: it is of use for one model only."""
-
-    def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
-        """Return what each client holds, the truth about its labels included where it is known."""
-
-    def unscaled(self, context: Context) -> ClientData:
-        """Return what a client holds, as it was read."""
-
-    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
-        """Do the local work of a round."""
-
-
-class TaskSide:
-    """A task of this app; what all clients of a run share, found once per process."""
+    Attributes
+    ----------
+    note : str
+        What the server should know of the device.
+    """
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.task: Task = load_task(config.task_spec())
+        self.task: Task = self._load_task(config)
         self._device, self.note = device_or_cpu(config.device)
         if self.note:
             _log.warning(self.note)
 
+    def _load_task(self, config: RunConfig) -> Task:
+        return load_task(config.task_spec())
+
     @cached_property
     def hooks(self) -> list[ClientHook]:
-        """The client halves of the run's methods."""
+        """The client halves of the run's methods, in the order in which they act."""
         return hooks_of(self.config)
 
     @cached_property
     def trainer(self) -> Trainer:
-        """The trainer of the run's model, on the device of the run or node."""
+        """The model, the loss and a loop that trains it, on the device of the run or node.
+
+        To be asked for after the data: a device knows the model's shape from nothing else.
+        """
         model, local = self.task.build_model(), self.config.local
         check_trainable(model)
         return Trainer(model.to(self._device), local.trainer, local.threads, self.problem)
@@ -117,7 +84,7 @@ class TaskSide:
         """What is learned."""
         return self.task.problem
 
-    @property
+    @cached_property
     def num_classes(self) -> int:
         """Number of classes, or of strata."""
         return self.task.num_classes
@@ -127,17 +94,20 @@ class TaskSide:
         """What models are judged by."""
         return self.task.metrics
 
-    @property
+    @cached_property
     def packing(self) -> Packing:
         """How samples are stored."""
         return Packing.of(self.task)
 
     def state_name(self, run: str) -> str:
-        """Return the run and the model."""
+        """Return what clients keep the state of a run under: it is of use for one model only."""
         return f"{run}: {self.config.task} {self.config.model} {self.config.net.hidden}"
 
     def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
-        """Return each client's partition, or what its device brings."""
+        """Return what each client holds, the truth about its labels included where it is known.
+
+        That is its partition, or what its device brings.
+        """
         if isinstance(contexts, Clients):
             return self.task.all_client_data(contexts.numbers, contexts.total)
         return [client_data(context, self.task) for context in contexts]
@@ -146,10 +116,27 @@ class TaskSide:
         """Return what a client holds, as it was read."""
         return client_data(context, self.task.unscaled())
 
-    def train(self, jobs: Sequence[Job], server_round: int) -> Outcomes:
-        """Train by the run's objective."""
-        settings = train_settings(self.config, server_round)
-        return Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+    def train(self, batch: Batch) -> Outcomes:
+        """Train by the run's objective, and note the metrics."""
+        jobs, settings = batch.jobs(), train_settings(self.config, batch.round)
+        check_frozen(batch)
+        outcomes = Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+        batch.metrics[NUM_EXAMPLES] = [
+            trained if told is None else told
+            for trained, told in zip(outcomes.num_examples, batch.counts_for, strict=True)
+        ]
+        batch.metrics[TRAIN_LOSS] = outcomes.losses
+        return outcomes
+
+
+def check_frozen(batch: Batch) -> None:
+    """Refuse to work on a model whose frozen part is not the server's."""
+    expected = batch.told.get(FROZEN)
+    if expected is not None and expected != batch.side.trainer.frozen:
+        raise ValueError(
+            "the parameters that are not trained differ between server and client: both must "
+            "build the model from the same weights (task, model, seed, pretrained files)"
+        )
 
 
 def hooks_of(config: RunConfig) -> list[ClientHook]:
@@ -158,12 +145,12 @@ def hooks_of(config: RunConfig) -> list[ClientHook]:
 
 
 @lru_cache(maxsize=4)
-def task_side(config: RunConfig) -> TaskSide:
+def task_side(config: RunConfig) -> ClientSide:
     """Return the side of a run config; one per process."""
-    return TaskSide(config)
+    return ClientSide(config)
 
 
-def side_of(context: Context, scale: object = "") -> TaskSide:
+def side_of(context: Context, scale: object = "") -> ClientSide:
     """Return the side of a client's run, by the numbers that inputs are scaled by, if any came.
 
     The device to train on may be the node's own.

@@ -3,7 +3,7 @@
 In a checkout and in a Flower bundle the folders stand beside this one; in a wheel, below it. Either
 way they are imported under one name, as in ``forager.strategies`` or ``forager.selectors``.
 
-What an app of your own needs is here: ``from forager import CosAge, Selection, client_mod``. It is
+What an app of your own needs is here: ``from forager import client_mod, strategy``. It is
 imported when it is first used, so that a device does not load what only servers need.
 """
 
@@ -18,7 +18,8 @@ if not (_HERE / "core").is_dir():
     __path__.append(str(_HERE.parent))
 
 if TYPE_CHECKING:
-    from .client_app.mod import client_mod, coreset
+    from .client_app.mod import client_mod
+    from .client_app.own_app import local_data
     from .selectors.client_selectors.age import OldestFirst
     from .selectors.client_selectors.base import Candidates, ClientSelector
     from .selectors.client_selectors.cosage import CosAge
@@ -29,16 +30,14 @@ if TYPE_CHECKING:
     from .selectors.client_selectors.round_robin import RoundRobin
     from .selectors.client_selectors.uniform import Uniform
     from .server_app.callbacks.base import Callback
-    from .strategies.library import Auxo, Cohorts, Coresets, Selection
+    from .server_app.library import run
+    from .strategies.library import strategy
 
 _SELECTORS = "selectors.client_selectors"
 _PLACES = {
-    "Auxo": "strategies.library",
     "Callback": "server_app.callbacks.base",
     "Candidates": f"{_SELECTORS}.base",
     "ClientSelector": f"{_SELECTORS}.base",
-    "Cohorts": "strategies.library",
-    "Coresets": "strategies.library",
     "CosAge": f"{_SELECTORS}.cosage",
     "LocalLoss": f"{_SELECTORS}.local_loss",
     "MostDissimilar": f"{_SELECTORS}.dissimilarity",
@@ -46,18 +45,16 @@ _PLACES = {
     "Oort": f"{_SELECTORS}.oort",
     "PowerOfChoice": f"{_SELECTORS}.power_of_choice",
     "RoundRobin": f"{_SELECTORS}.round_robin",
-    "Selection": "strategies.library",
     "Uniform": f"{_SELECTORS}.uniform",
     "client_mod": "client_app.mod",
-    "coreset": "client_app.mod",
+    "local_data": "client_app.own_app",
+    "run": "server_app.library",
+    "strategy": "strategies.library",
 }
 __all__ = [
-    "Auxo",
     "Callback",
     "Candidates",
     "ClientSelector",
-    "Cohorts",
-    "Coresets",
     "CosAge",
     "LocalLoss",
     "MostDissimilar",
@@ -65,10 +62,11 @@ __all__ = [
     "Oort",
     "PowerOfChoice",
     "RoundRobin",
-    "Selection",
     "Uniform",
     "client_mod",
-    "coreset",
+    "local_data",
+    "run",
+    "strategy",
 ]
 
 

@@ -24,12 +24,14 @@ from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
 from ..core.tasks.metric_text import check_metrics
 from ..core.tasks.metrics import Metric
+from ..core.tasks.own_app import PREFIX
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation.federation import Federation
+from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
@@ -78,7 +80,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         check_simulated(config)
     own_callbacks = load_callbacks(config.callbacks)
     task, model = _checked_task(config)
-    federation = _federation(config, task.metrics)
+    federation = _federation(config, task.metrics, run_config)
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
     folder, state = _new_or_resumed(config)
     if state is not None and known_scale(state["config"]):
@@ -135,8 +137,13 @@ def _checked_task(config: RunConfig) -> tuple[Task, Any]:
     return task, model
 
 
-def _federation(config: RunConfig, metrics: Sequence[Metric]) -> Federation:
+def _federation(
+    config: RunConfig, metrics: Sequence[Metric], run_config: dict[str, Any]
+) -> Federation:
+    foreign = config.task.startswith(PREFIX)  # clients of another app
     return Federation(
+        route="train" if foreign else "query",
+        settings=for_clients(run_config) if foreign else "",
         deadline=min(config.round.question_deadline, config.round.deadline),
         identify_timeout=min(60.0, config.round.deadline),
         allowed=config.clients.names(),

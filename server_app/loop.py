@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..core.log.events import Aggregated, Evaluated, RolledBack, RoundFinished, RunFinished
 from ..core.wire.arrays import from_record, to_record
-from ..core.wire.keys import FROZEN, RUN, SCALE, TRAIN_LOSS
+from ..core.wire.keys import FROZEN, RUN, SCALE, SETTINGS, TRAIN_LOSS
 from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..core.wire.versions import why_nobody_connects
@@ -371,7 +371,9 @@ class Loop:
 
     def _message_config(self) -> ConfigRecord:
         """Return what every message says: which run it is of, and what the model builds on."""
-        said = {RUN: self.federation.run, FROZEN: self.plan.frozen, SCALE: self.federation.scale}
+        clients = self.federation
+        said = {RUN: clients.run, FROZEN: self.plan.frozen, SCALE: clients.scale}
+        said[SETTINGS] = clients.settings
         return ConfigRecord({key: value for key, value in said.items() if value})
 
     def _evaluate_on_clients(self) -> None:

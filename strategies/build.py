@@ -1,5 +1,6 @@
 """From a config to a stack of layers."""
 
+from collections.abc import Callable
 from functools import partial
 
 from flwr.serverapp.strategy import Strategy
@@ -20,8 +21,12 @@ _EACH_MODEL = ("privacy", "client-selector", "data-selector", "objective")
 _WHOLE_RUN = ("privacy", "uplink")
 
 
-def build_strategy(config: RunConfig, federation: Federation | None = None) -> Layer:
-    """Return the stack that a config describes.
+def build_strategy(
+    config: RunConfig,
+    federation: Federation | None = None,
+    single: Callable[[RunConfig, Federation], Layer] | None = None,
+) -> Layer:
+    """Return the stack that a config describes; ``single`` makes what trains one model.
 
     >>> from ..core.config import read_config
     >>> build_strategy(read_config({"uplink": "top-k", "aggregator": "fedyogi"})).describe()
@@ -30,7 +35,7 @@ def build_strategy(config: RunConfig, federation: Federation | None = None) -> L
     axes, federation = config.axes(), federation or Federation()
     for method in chosen(axes):
         check_model(method, config)
-    make = partial(single_model_stack, config, federation)
+    make = partial(single or single_model_stack, config, federation)
     cohorts = methods("cohorts")[config.cohorts]
     stack: Layer = load(cohorts.outer)(make, config) if cohorts.outer else make()
     stack = Quarantine.of_run(stack, config)
@@ -40,11 +45,13 @@ def build_strategy(config: RunConfig, federation: Federation | None = None) -> L
     return stack
 
 
-def single_model_stack(config: RunConfig, federation: Federation) -> Layer:
+def single_model_stack(
+    config: RunConfig, federation: Federation, aggregator: Layer | None = None
+) -> Layer:
     """Return what trains one model: who is chosen, on what they train, how it is aggregated."""
-    aggregator = load(methods("aggregator")[config.aggregator].core)
+    make = load(methods("aggregator")[config.aggregator].core)
     equal = config.weighting == "uniform"
-    stack: Strategy = aggregator(config, equal_weights=equal, federation=federation)
+    stack: Strategy = aggregator or make(config, equal_weights=equal, federation=federation)
     if config[Aggregation].buffer:
         stack = Buffer(stack, config[Aggregation].staleness)
     if config.fine_tune.epochs:

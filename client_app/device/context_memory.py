@@ -41,7 +41,7 @@ def remember(context: Context, name: str, content: tree.Tree) -> None:
 def recall(context: Context, name: str) -> tree.Tree:
     """Return the tree of a name; an empty one if there is none."""
     if isinstance(context, VirtualContext):
-        return context.memory.get(name, {})
+        return dict(context.memory.get(name, {}))
     record = record_at(context.state, name, ArrayRecord)
     layout = record_at(context.state, f"{name}-layout", ConfigRecord)
     if record is None or layout is None:

@@ -13,6 +13,7 @@ belong to the run.
 import json
 import zlib
 from collections.abc import Generator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ode import Ode, ode_settings
-from ...core.tasks import Split
+from ...core.tasks import Samples, Split
 from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from ...core.wire.keys import ESTIMATE, PLAN
@@ -47,7 +48,7 @@ _BOUNDLESS = 2**62
 class Look(NamedTuple):
     """Samples that a device looks at, with the model and in the direction that it has."""
 
-    data: Split
+    data: Samples
     model: Arrays
     direction: NDArray[np.float32] | None
 
@@ -89,7 +90,7 @@ class StreamDevice:
         elif isinstance(self.rule, OdeSelector):
             self.rule.assign(None)  # the plan was another run's
 
-    @property
+    @cached_property
     def _made_for(self) -> str:
         """What the stored samples are of use for, as JSON."""
         stream, classes = self.stream, self.row.side.num_classes
@@ -143,7 +144,7 @@ class StreamDevice:
         self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
         self.store.retain(self.rule.kept)
-        self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
+        self.rule.discard([key for key in self.rule.kept.tolist() if key not in self.store])
 
     def _follow(self, guidance: dict[str, Any]) -> None:
         self.running.load_state_dict(guidance["running"])

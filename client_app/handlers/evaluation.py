@@ -12,7 +12,7 @@ from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
 from ..batch import Arrays, Batch
 from ..device.held_models import with_held_models
-from .training import check_frozen
+from ..side import check_frozen
 
 
 @with_held_models

@@ -16,6 +16,8 @@ _SECTION = "affinity"
 class AffinityRecords(PerClientHook):
     """Learn from the server's feedback, remember, and say what cohorts suit this client."""
 
+    of_updates = True
+
     def before_one(self, row: ClientRow) -> None:
         """Take in the feedback that came with the message."""
         told = row.sent(AFFINITY)

@@ -22,6 +22,7 @@ class ClientHook:
 
     chooses_data = False  # whether it also acts where a client only gives a sample of its training
     holds_data = False  # whether what it chooses is all that the client holds
+    of_updates = False  # whether it looks at nothing but models and what the client keeps
 
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""

@@ -20,12 +20,14 @@ class LocalNoise(PerClientHook):
     On a device the noise is unpredictable. In simulation it is seeded, so that runs repeat.
     """
 
+    of_updates = True
+
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Dp]
 
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Return the models with their changes clipped and noise added."""
-        del batch.metrics[TRAIN_LOSS]  # it would reveal what the noise hides
+        batch.metrics.pop(TRAIN_LOSS, None)  # it would reveal what the noise hides
         return super().after(batch, outcomes)
 
     def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:

@@ -21,6 +21,8 @@ from .base import ClientHook
 class UpdateSimilarity(ClientHook):
     """Add the similarity of a client's update to its reply, if the message asks for it."""
 
+    of_updates = True
+
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Compare the updates with the last one of the global model."""
         column = batch.requests.column(CONFIG)
@@ -65,4 +67,4 @@ def similarities(
             given = sparse.decode(given, size=changes.shape[1])
         own = changes if len(some) == len(batch) else changes[some]
         found[some] = Reference(given, summary.power, summary.form).similarities(own)
-    return found[list(places)].tolist()
+    return [float(value) for value in found[list(places)]]

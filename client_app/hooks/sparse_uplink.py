@@ -20,6 +20,7 @@ class SparseUpdate(ClientHook):
     What is left out is added to the next update (error feedback; Stich et al., 2018).
     """
 
+    of_updates = True
     error_feedback = True
 
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
@@ -28,11 +29,11 @@ class SparseUpdate(ClientHook):
             return outcomes
         changes = outcomes.changes(batch.models)
         k = max(1, round(float(batch.told[DENSITY]) * changes.shape[1]))
-        if self.error_feedback:
-            _add_residuals(batch, changes)
-        payloads = sparse.encode_rows(changes, k, str(batch.told[VALUES]))
-        if self.error_feedback:
-            _keep_residuals(batch, changes, payloads)
+        left = _with_residuals(batch, changes) if self.error_feedback else None
+        payloads = sparse.encode_rows(changes, k, str(batch.told[VALUES]), left)
+        if left is not None:
+            for row, residual in zip(batch.rows, left, strict=True):
+                row.state[_SECTION] = residual.copy()
         batch.records[SPARSE] = [filled(ConfigRecord, {PAYLOAD: own}) for own in payloads]
         batch.sends_update = True
         return outcomes
@@ -44,14 +45,10 @@ class ForgetfulUpdate(SparseUpdate):
     error_feedback = False
 
 
-def _add_residuals(batch: Batch, changes: NDArray[np.float32]) -> None:
+def _with_residuals(batch: Batch, changes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Add what was left out before to the changes; return a copy."""
     for row, change in zip(batch.rows, changes, strict=True):
         residual = row.state.get(_SECTION)
         if residual is not None and residual.size == change.size:
             change += residual
-
-
-def _keep_residuals(batch: Batch, changes: NDArray[np.float32], payloads: list[bytes]) -> None:
-    left = changes - sparse.decode_rows(payloads, changes.shape[1])
-    for row, residual in zip(batch.rows, left, strict=True):
-        row.state[_SECTION] = residual.copy()
+    return changes.copy()

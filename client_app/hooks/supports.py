@@ -106,14 +106,14 @@ class SupportTeller(ClientHook):
 
     def counts(self, importance: Floats) -> Indices | int:
         """Return K, for all rows or each: the share of parameters that is set, or as usual."""
-        size = importance.shape[1]
+        size = int(importance.shape[1])
         if self.settings.share:
             return max(1, round(self.settings.share * size))
         return self.usual(importance, max(1, round(self.settings.most * size)))
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return K where no share is set: one in twenty, and enough to compare small models by."""
-        return max(round(_SHARE * importance.shape[1]), min(_FEWEST, most))
+        return max(round(_SHARE * int(importance.shape[1])), min(_FEWEST, most))
 
     def layers(self, batch: Batch) -> list[int] | None:
         """Return the sizes of the layers, if the support is to be filled layer by layer."""

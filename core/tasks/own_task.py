@@ -26,6 +26,7 @@ from torch import Tensor
 
 from .errors import TaskError, invalid, one_line
 from .lazy import LazySplit
+from .own_app import PREFIX, registered
 from .problems import Problem
 from .spec import TaskSpec
 from .splits import ClientData, Samples, ServerData, Split, generator, hold_out
@@ -35,6 +36,8 @@ def own_problem(task: str) -> Problem | None:
     """Return the problem that ``module:attribute`` names; None if it names something else."""
     if ":" not in str(task) or task.startswith("hf:"):
         return None
+    if task.startswith(PREFIX):
+        return registered(task)
     found = find_attribute(task)
     if isinstance(found, type) and issubclass(found, Problem):
         try:
@@ -136,6 +139,11 @@ class OwnData:
             raise TaskError(f"{self._name('server_data')} leaves no sample to test on")
         select = everything.select
         return ServerData(select(torch.from_numpy(held)), select(torch.from_numpy(rest)))
+
+    def take(self, train: Samples) -> ClientData:
+        """Return what a client brings itself, to train on; its shape is then known."""
+        self._device = train
+        return self._client(train, train.select(torch.arange(0)))
 
     def client_data(self, client: int, clients: int) -> ClientData:
         """Return what a client trains and tests on."""

@@ -32,6 +32,7 @@ from .splits import (
     ClientCache,
     ClientData,
     Indices,
+    Samples,
     ServerData,
     Split,
     generator,
@@ -515,3 +516,7 @@ class OwnTask(Task):
 
     def _make_device(self, path: str) -> ClientData:
         return self._source.device_data(path)
+
+    def take(self, train: Samples) -> ClientData:
+        """Return what a client brings itself as its data."""
+        return self._source.take(train)

@@ -57,7 +57,7 @@ ESTIMATE = "estimate"
 # A question to a client whose app has train functions only: a training message with this record
 QUESTION = "question"
 KIND = "kind"
-BUDGET = "coreset-budget"  # entry of CONFIG: samples to train on; up to 1, a share of all
+SETTINGS = "settings"  # entry of CONFIG for such clients: the run config as JSON
 
 # Kinds of messages beside Flower's own "train" and "evaluate"
 IDENTIFY = "query.identify"

@@ -84,17 +84,31 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
     return encode_rows(array[None], k, values)[0]
 
 
-def encode_rows(updates: NDArray[Any], k: int, values: str = "float32") -> list[bytes]:
-    """Encode many updates, the rows of a matrix, each as :func:`encode` does."""
+def encode_rows(
+    updates: NDArray[Any], k: int, values: str = "float32", rest: Floats | None = None
+) -> list[bytes]:
+    """Encode many updates, the rows of a matrix, each as :func:`encode` does.
+
+    What they say is subtracted from ``rest``, if it is given.
+
+    >>> rest = np.float32([[0.5, -3.0, 0.0, 2.0]])
+    >>> messages = encode_rows(rest.copy(), k=1, rest=rest)
+    >>> rest
+    array([[0.5, 0. , 0. , 2. ]], dtype=float32)
+    """
     if values not in _CONTENT_OF:
         raise ValueError(f"values must be one of {sorted(_CONTENT_OF)}, got {values!r}")
     content, rows = _CONTENT_OF[values], _checked_updates(updates)
     size, count = rows.shape[1], _checked_k(k, rows.shape[1])
     messages: list[bytes] = []
     step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-    for part in (rows[start : start + step] for start in range(0, len(rows), step)):
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
         indices = _top_k(part, count)
-        kept = _cast(part[np.arange(len(part))[:, None], indices], _DTYPE_OF[content])
+        places = np.arange(len(part))[:, None], indices
+        kept = _cast(part[places], _DTYPE_OF[content])
+        if rest is not None:
+            rest[start : start + step][places] -= kept
         pairs = zip(kept, pack_index_rows(indices, size), strict=True)
         messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
     return messages

@@ -9,7 +9,8 @@ from forager.selectors.client_selectors.base import draw
 from forager.tools.engine.app_grid import AppGrid
 from torch import nn
 
-from forager import Candidates, ClientSelector, Selection, client_mod
+import forager
+from forager import Candidates, ClientSelector, client_mod
 
 
 class RestedByLoss(ClientSelector):
@@ -59,7 +60,8 @@ def train(message, context):
 def main() -> None:
     """Run four rounds in this process."""
     torch.manual_seed(0)
-    strategy = Selection(FedAvg(fraction_train=0.5, fraction_evaluate=0.0), RestedByLoss())
+    fedavg = FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
+    strategy = forager.strategy("fedavg", fedavg, model=net, selector=RestedByLoss())
     told = []
     strategy.federation.journal = told.append
     strategy.start(

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from ...core.log.events import Event, LeftOut, Quarantined
 from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
-from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, WANTS
+from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, SETTINGS, WANTS
 from ...core.wire.records import filled
 from ...core.wire.replies import Replies, Row, tables_in
 from ...core.wire.requests import Requests
@@ -73,6 +73,8 @@ class Federation:
         Whether clients are to keep the model of every message, so that the next can be a change.
     route : str (default: "query")
         How questions reach clients: see :mod:`strategies.federation.questions`.
+    settings : str (default: "")
+        The run config as JSON, for clients of another app, which have none.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Federation:
         metrics: Sequence[Metric] = (ACCURACY,),
         keep_models: bool = False,
         route: Route = "query",
+        settings: str = "",
     ) -> None:
         self.roster = Roster(route)
         self.deadline = deadline
@@ -99,6 +102,7 @@ class Federation:
         self.journal: Journal = silent
         self.ledger = Ledger()
         self.scale = ""  # what clients scale their inputs by, if the run does
+        self.settings = settings
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
         self._cohort: str | None = None
@@ -275,6 +279,8 @@ class Federation:
             settings[RUN] = self.run
         if self.scale:
             settings[SCALE] = self.scale
+        if self.settings:
+            settings[SETTINGS] = self.settings
         return filled(RecordDict, {**content, CONFIG: filled(ConfigRecord, settings)})
 
     def _rests(self, node: int, server_round: int) -> bool:

@@ -21,7 +21,7 @@ from ...core.methods.catalogue import methods
 from ...core.methods.coreset import Coreset, CoresetMethod
 from ...core.tasks import Samples, load_task
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.keys import CORESET, TARGETS
+from ...core.wire.keys import CORESET, NUM_EXAMPLES, TARGETS
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply, CoresetTold
@@ -125,10 +125,17 @@ class Coresets(Layer):
             self.federation.note(self._summary(server_round, self._told))
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what clients say of their coresets."""
+        """Take out what clients say of their coresets.
+
+        Those that cannot have one, as clients of another app, count as training on all their data.
+        """
 
         def read(row: Row) -> None:
-            told = CoresetTold.read(row.config(CORESET), "coreset")
+            said = row.config(CORESET)
+            if said is None and not self.federation.roster.can_answer(row.node, CORESET):
+                size = int(row.metrics[NUM_EXAMPLES])  # which was checked
+                said = {"round": 0, "size": size, "seconds": 0.0}
+            told = CoresetTold.read(said, "coreset")
             if told.round > server_round:
                 raise BadReply(f"a coreset of round {told.round}, in round {server_round}")
             key = self.federation.key(row.node)

@@ -154,6 +154,11 @@ class Selection(Layer):
         """What is known of the clients, by all layers and cohorts."""
         return self.federation.memory
 
+    def use(self, selector: ClientSelector) -> None:
+        """Choose by another rule from now on."""
+        self.selector = selector
+        self._readers = readers(selector.needs, self.survey.bounded, 0)
+
     def limit(self, count: int) -> None:
         """Let the next round train this many clients."""
         self.count = count
@@ -241,7 +246,19 @@ class Selection(Layer):
         return kept_nodes(eligible, ~often)
 
     def _filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
-        """Add those not chosen for longest where a question left too few to choose from."""
+        """Add those not chosen for longest where a question left too few to choose from.
+
+        Clients that cannot answer, as those of another app, compete by their age alone: of a
+        round's places they get the share that they have of the clients.
+        """
+        wanted = [name for name in ASKED if name in self.selector.needs]
+        can_answer = self.federation.roster.can_answer
+        mute = [n for n in nodes if not all(can_answer(n, name) for name in wanted)]
+        places = min(count, round(count * len(mute) / len(nodes))) if mute else 0
+        if places:
+            ages = self.memory.values(self.federation.keys(mute), "age")
+            by_age = [mute[i] for i in oldest(ages, places, self._rng)]
+            picked = [node for node in picked if node not in by_age][: count - places] + by_age
         taken = set(picked)
         rest = [n for n in nodes if n not in taken]
         if len(picked) >= count or not rest:

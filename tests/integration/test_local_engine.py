@@ -15,6 +15,7 @@ from flwr.app import Message, MetricRecord
 from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS
+from forager.core.wire.replies import Arrivals
 from forager.server_app.loop import RunFailed
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
@@ -278,12 +279,12 @@ def poison(monkeypatch, spoil):
     """Let ``spoil`` change the replies of client 0."""
     honest = local_grid.answer
 
-    def answer(kind, messages, contexts):
-        replies = list(honest(kind, messages, contexts))
+    def answer(requests, contexts):
+        replies = list(honest(requests, contexts))
         for i, context in enumerate(contexts):
-            if kind == "train" and context.node_config["partition-id"] == 0:
-                replies[i] = spoil(replies[i], messages[i])
-        return replies
+            if requests.kind == "train" and context.node_config["partition-id"] == 0:
+                replies[i] = spoil(replies[i], requests[i])
+        return Arrivals.of(replies)
 
     monkeypatch.setattr(local_grid, "answer", answer)
 

@@ -41,7 +41,7 @@ class _Contexts(Mapping[int, Context]):
     def __init__(self, nodes: NumberedNodes, run_config: SharedConfig) -> None:
         self._nodes = nodes
         self._run_config = run_config
-        self._made: dict[int, Context] = {}
+        self._made: dict[int, VirtualContext] = {}
         self.changed: set[int] = set()  # nodes that keep something
 
     def __getitem__(self, node: int) -> Context:
@@ -56,7 +56,8 @@ class _Contexts(Mapping[int, Context]):
 
     def forget(self) -> None:
         """Let clients keep nothing."""
-        self._made.clear()
+        for context in self._made.values():
+            context.memory.clear()
         self.changed.clear()
 
     def __iter__(self) -> Iterator[int]:

@@ -99,7 +99,9 @@ class PartitionStream:
         if burst < 1:
             raise invalid("burst", burst, "a whole number of at least 1")
         self._ids = (seed, partition_id)
-        self._phase = int(generator(seed, "burst", partition_id).integers(burst))
+        self._phase = 0
+        if burst > 1:
+            self._phase = int(generator(seed, "burst", partition_id).integers(burst))
         self._clock = RoundClock()
         self._given = 0
 

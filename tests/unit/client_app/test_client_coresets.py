@@ -11,7 +11,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.batch import Batch
 from forager.client_app.hooks.coresets import ChosenCoreset
 from forager.client_app.hooks.skyline import CleanOnly
-from forager.client_app.side import TaskSide
+from forager.client_app.side import ClientSide
 from forager.core.config import read_config
 from forager.core.learning.features import features_of
 from forager.core.learning.gradient_rows import sample_rows, server_targets
@@ -47,7 +47,7 @@ class Client:
         self.arrays = read_arrays(TASK.build_model())
         self.node = {"partition-id": 0, "num-partitions": 6}
         self.unknown_to_server = -1
-        self.trainer = TaskSide(self.config).trainer
+        self.trainer = ClientSide(self.config).trainer
         self.problem = TASK.problem
 
     def request(self, number: int, *, guided: bool = False, kind: str = "train") -> Any:

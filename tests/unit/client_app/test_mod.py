@@ -1,5 +1,6 @@
 """The mod by itself: what it answers about an app's model and data, and what it adds to replies."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.own_app import as_split, subset
 from forager.core.learning.fisher import trainable_shapes
+from forager.core.tasks.own_app import as_split
 from forager.core.wire.keys import (
     ANSWERS,
     ASK_LOSSES,
@@ -20,6 +21,7 @@ from forager.core.wire.keys import (
     LOSS,
     LOSSES,
     PAYLOAD,
+    SETTINGS,
     SUMMARY,
     SUPPORT,
     WANTS,
@@ -113,7 +115,8 @@ def test_your_own_loss_may_be_per_sample(context: Context) -> None:
 
 
 def test_a_support_is_of_the_model(context: Context) -> None:
-    answer = FULL(asked(ASK_SUPPORT, arrays=arrays()), context, never)
+    told = json.dumps({"strategy": "ios", "ios.share": 0.1})
+    answer = FULL(asked(ASK_SUPPORT, {SETTINGS: told}, arrays=arrays()), context, never)
     shapes = trainable_shapes(make_model())
     size = sum(int(np.prod(shape)) for shape in shapes.values())
     found = decode_support(answer.content[SUPPORT][PAYLOAD], size, model_tag(shapes))
@@ -140,17 +143,35 @@ def test_without_hooks_a_question_about_data_names_them(context: Context) -> Non
 def test_a_train_function_that_ignores_its_coreset_is_found_out(
     context: Context, said: list[str]
 ) -> None:
-    reply = FULL(train_message(**{"coreset-budget": 0.2}), context, train)
+    told = {SETTINGS: json.dumps({"data-selector": "gcfl", "coreset.budget": 0.2})}
+    reply = FULL(train_message(**told), context, train)
     assert dict(reply.content["coreset"])["size"] == 30
-    assert any("forager.coreset(message, data)" in line for line in said)
+    assert any("forager.local_data(message, data)" in line for line in said)
 
     def uses(message: Message, context: Context) -> Message:
-        x, y = forager.coreset(message, (X, Y))
+        x, y = forager.local_data(message, (X, Y))
         assert len(x) == len(y) == 6
         return train(message, context)
 
-    reply = FULL(train_message(**{"coreset-budget": 0.2}), context, uses)
+    reply = FULL(train_message(**told), context, uses)
     assert dict(reply.content["coreset"])["size"] == 6
+
+
+def test_what_is_chosen_has_the_form_of_the_data(context: Context) -> None:
+    told = {SETTINGS: json.dumps({"data-selector": "gcfl", "coreset.budget": 0.2})}
+    loader = DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True)
+    seen: list[Any] = []
+
+    def uses(message: Message, context: Context) -> Message:
+        seen.append(forager.local_data(message, loader))
+        seen.append(forager.local_data(message, TensorDataset(X, Y), weights=True))
+        return train(message, context)
+
+    FULL(train_message(**told), context, uses)
+    chosen, weighted = seen
+    assert (len(chosen.dataset), chosen.batch_size) == (6, 8)
+    assert [len(item) for item in weighted] == [3] * 6
+    assert forager.local_data(train_message(), loader) is loader  # outside of a run
 
 
 def test_data_come_in_many_forms() -> None:
@@ -159,9 +180,6 @@ def test_data_come_in_many_forms() -> None:
         split = as_split(data)
         assert torch.equal(split.x, X)
         assert torch.equal(split.y, Y)
-    assert len(subset(loader, [3, 1]).dataset) == 2
-    assert subset(loader, [3, 1]).batch_size == 8
-    assert subset((X, Y), [3, 1])[1].tolist() == [0, 1]
     with pytest.raises(ValueError, match="expected pairs"):
         as_split([{"image": 1}, {"image": 2}, {"image": 3}])
     with pytest.raises(ValueError, match="30 inputs and 3 labels"):

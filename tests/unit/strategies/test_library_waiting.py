@@ -6,8 +6,8 @@ from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import FedAvg
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import CLIENT, CLIENT_KEY
-from forager.selectors.client_selectors.uniform import Uniform
-from forager.strategies import Selection, library
+from forager.strategies import library
+from torch import nn
 
 KEYS = ["0", "1", "2"]
 
@@ -29,7 +29,8 @@ def test_who_waits_for_nobody_is_told_which_versions_can_connect(
             grid.nodes.update(FakeGrid(KEYS).nodes)
 
     monkeypatch.setattr(library.time, "sleep", sleep)
-    strategy = Selection(FedAvg(min_available_nodes=3), Uniform())
+    net = nn.Sequential(nn.Linear(2, 2))
+    strategy = library.strategy("fedavg", FedAvg(min_available_nodes=3), model=net)
     messages = list(strategy.configure_train(1, to_record(small_model()), ConfigRecord({}), grid))
     assert len(messages) == len(KEYS)
     assert seconds == late
