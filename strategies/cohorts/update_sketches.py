@@ -69,8 +69,8 @@ class Signal:
 
     def sketch(self, arrays: Arrays) -> NDArray[np.float64]:
         """Return the sketch of the float arrays looked at."""
-        rows: NDArray[np.float64] = self.sketches({n: a[None] for n, a in arrays.items()})
-        return rows[0]
+        sketch: NDArray[np.float64] = self.sketches({n: a[None] for n, a in arrays.items()})[0]
+        return sketch
 
     def sketches(self, stacks: Arrays) -> NDArray[np.float64]:
         """Return the sketches of the float arrays looked at, one per row of the stacks."""

@@ -16,6 +16,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from ...core.backoff import rest
 from ...core.log.events import Event, LeftOut, Quarantined
 from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
@@ -35,7 +36,6 @@ from .questions import Route, question
 from .roster import Roster
 
 _log = logging.getLogger("forager")
-_LONGEST_REST = 64  # most rounds for which a silent client is left alone
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it
 _MOST_STRIKES = 10_000  # clients whose bad replies are counted
 _SHOWN, _MOST_NAMED = 5, 100  # clients in one line of the log, and in one event
@@ -197,16 +197,6 @@ class Federation:
             raise BadReply("nobody asked for it")
         return assignment.model
 
-    def cohort_of(self, node_id: int) -> str | None:
-        """Return the cohort whose model a client was sent last; None if there are no cohorts."""
-        assignment = self.ledger.of_node(node_id)
-        return None if assignment is None else assignment.cohort
-
-    def sent_round(self, node_id: int) -> int:
-        """Return the round in which a client was sent its model."""
-        assignment = self.ledger.of_node(node_id)
-        return 0 if assignment is None else assignment.round
-
     def ask(
         self,
         grid: Grid,
@@ -294,8 +284,7 @@ class Federation:
                 self._rests_until.pop(key, None)
         elif key in self._misses or len(self._misses) < _MOST_STRIKES:
             self._misses[key] += 1
-            rest = min(_LONGEST_REST, 2 ** (self._misses[key] - 1))
-            self._rests_until[key] = server_round + 1 + rest
+            self._rests_until[key] = server_round + 1 + rest(self._misses[key])
 
     def sound(self, server_round: int, replies: Replies, wrong: Mapping[int, str]) -> Replies:
         """Return the rows that can be used; set the others aside, by the reasons given."""

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.backoff import rest
+
 _WEIGHT = 0.3  # of the newest observation in the means
 _LATE = 2.0  # times the seconds waited that a late reply counts for
-_LONGEST_REST = 64  # most rounds for which a client is left alone
 _FRESH = 16  # rounds that a client expected to be late is left out for
 _MOST = 10_000  # clients that are remembered
 
@@ -68,8 +69,7 @@ class ResponseTimes:
         self._observe(key, _LATE * waited, 1.0, server_round)
         self._guesses[key] = before
         self._in_a_row[key] += 1
-        rest = min(_LONGEST_REST, 2 ** (self._in_a_row[key] - 1))
-        self._rests_until[key] = server_round + 1 + rest
+        self._rests_until[key] = server_round + 1 + rest(self._in_a_row[key])
 
     def failed(self, key: str, server_round: int) -> None:
         """Learn that a client answered with an error, which says nothing of its speed."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.backoff import rest
 from .roster import key_order
 
 AWAY = 50
@@ -18,7 +19,6 @@ AWAY = 50
 
 _MOST_AWAY = 10_000  # clients that are remembered while they are away
 _WEIGHT = 0.2  # of the newest report in the average, once there are a few
-_LONGEST_REST = 64  # most rounds until an empty stream is asked for again
 _MOST_TIMES = 10.0  # the usual velocity that one client may count for
 
 Profile = dict[str, Any]
@@ -94,8 +94,7 @@ class StreamProfiles:
                 self._empty.pop(key, None)
             else:
                 times = self._empty.get(key, [0, 0])[0] + 1
-                rest = min(_LONGEST_REST, 2 ** min(times - 1, 10))
-                self._empty[key] = [times, server_round + rest]
+                self._empty[key] = [times, server_round + rest(times)]
 
     def velocities(self) -> dict[str, list[float]]:
         """Return how fast labels come to clients where some do; nobody counts for many others.

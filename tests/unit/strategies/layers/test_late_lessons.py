@@ -199,4 +199,4 @@ def test_a_cohort_that_is_gone_learns_nothing() -> None:
     assert evidence.of_round(1)[0] == KEYS[:5]
     layer.hear(2, late_of((message, assignment)))
     assert evidence.of_round(1)[0] == KEYS
-    assert layer.federation.cohort_of(505) == "0"
+    assert layer.federation.ledger.of_node(505).cohort == "0"  # type: ignore[union-attr]
