@@ -125,16 +125,22 @@ def pack_index_rows(rows: Indices, size: int) -> list[bytes]:
     others = rows[~edges]
     positions = others if form == Form.MEMBERS else _complements(others, size)
     header = _FORM.pack(form, min(k, size - k))
-    coded = iter(encode_positions(positions))
-    return [
-        _edge_part(row) if by_edges else header + next(coded)
-        for row, by_edges in zip(rows, edges.tolist(), strict=True)
-    ]
+    coded, by_edges = iter(encode_positions(positions)), iter(_edge_parts(rows[edges]))
+    return [next(by_edges) if edge else header + next(coded) for edge in edges.tolist()]
 
 
-def _edge_part(indices: Indices) -> bytes:
-    edges = _edges(indices)
-    return _FORM.pack(Form.EDGES, edges.size) + encode_positions(edges[None])[0]
+def _edge_parts(rows: Indices) -> list[bytes]:
+    """Write index parts by the edges of their runs; those of as many edges together."""
+    found: dict[int, bytes] = {}
+    alike: dict[int, list[int]] = {}
+    edges = [_edges(row) for row in rows]
+    for number, own in enumerate(edges):
+        alike.setdefault(own.size, []).append(number)
+    for count, numbers in alike.items():
+        header = _FORM.pack(Form.EDGES, count)
+        coded = encode_positions(np.stack([edges[number] for number in numbers]))
+        found |= {number: header + body for number, body in zip(numbers, coded, strict=True)}
+    return [found[number] for number in range(len(rows))]
 
 
 def unpack_indices(part: memoryview, size: int, k: int) -> Indices:
@@ -147,17 +153,21 @@ def unpack_index_rows(parts: Sequence[memoryview], size: int, k: int) -> list[In
     """Read the index parts of many sets of ``k`` indices below ``size``."""
     found: dict[int, Indices] = {}
     usual: dict[int, list[int]] = {Form.MEMBERS: [], Form.ABSENT: []}
+    edged: dict[int, list[int]] = {}  # by how many edges
     for number, part in enumerate(parts):
         if len(part) < _FORM.size:
             raise MalformedUpdate("the index part is missing")
         form, count = _FORM.unpack_from(part)
         if form == Form.EDGES:
-            (edges,) = decode_positions([part[_FORM.size :]], count, size + 1)
-            found[number] = _fill_runs(edges, k)
+            edged.setdefault(count, []).append(number)
         elif (form, count) in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
             usual[form].append(number)
         else:
             raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
+    for count, numbers in edged.items():
+        coded = [parts[number][_FORM.size :] for number in numbers]
+        for number, edges in zip(numbers, decode_positions(coded, count, size + 1), strict=True):
+            found[number] = _fill_runs(edges, k)
     for form, numbers in usual.items():
         if numbers:
             count = k if form == Form.MEMBERS else size - k

@@ -25,7 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .subsets import MAX_SIZE, Indices, MalformedUpdate, pack_index_rows, unpack_indices
+from .subsets import (
+    MAX_SIZE,
+    Indices,
+    MalformedUpdate,
+    pack_index_rows,
+    unpack_index_rows,
+    unpack_indices,
+)
 
 _MAGIC = b"FRGS"
 _SIGNED_MAGIC = b"FRGP"
@@ -156,8 +163,29 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
     MalformedSupport
         If the bytes are not a support at all.
     """
-    opened = _opened(data, _MAGIC, size, tag)
-    return _unpacked(opened, opened.body)
+    return decode_supports([data], size, tag)[0]
+
+
+def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indices]:
+    """Decode many supports of a model, each as :func:`decode_support` does.
+
+    One that is malformed spoils all: :func:`decode_support` says which.
+    """
+    opened = [_opened(data, _MAGIC, size, tag) for data in messages]
+    found: dict[int, Indices] = {}
+    alike: dict[int, list[int]] = {}  # by their number of indices
+    for number, own in enumerate(opened):
+        if own.encoding == Encoding.ENTROPY:
+            alike.setdefault(own.k, []).append(number)
+        else:
+            found[number] = _unpacked(own, own.body)
+    for k, numbers in alike.items():
+        try:
+            rows = unpack_index_rows([opened[number].body for number in numbers], size, k)
+        except MalformedUpdate as error:
+            raise MalformedSupport(str(error)) from error
+        found |= zip(numbers, rows, strict=True)
+    return [found[number] for number in range(len(messages))]
 
 
 def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:

@@ -23,9 +23,10 @@ class _Terms:
     addition, and the sum is the same to the last bit as that of adding one by one.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], expected: int = 128) -> None:
         size = math.prod(shape)
-        self._rows = np.empty((max(2, min(128, _TERMS // max(1, size))), *shape))
+        at_once = max(2, min(expected + 1, 128, _TERMS // max(1, size)))
+        self._rows = np.empty((at_once, *shape))
         self._filled = 0
         self._scalar = size == 1
 
@@ -97,7 +98,7 @@ class RunningMean:
             self._dtypes[name] = stack.dtype
             if stack.dtype.kind == "f":
                 if name not in self._terms:
-                    self._terms[name] = _Terms(stack.shape[1:])
+                    self._terms[name] = _Terms(stack.shape[1:], len(stack))
                 self._terms[name].add_stack(stack, column)
             else:
                 largest = stack.max(axis=0)

@@ -29,7 +29,7 @@ class Ask(Protocol):
         self,
         keys: Sequence[str],
         kind: str,
-        models: Mapping[str, ArrayRecord],
+        models: Mapping[str, ArrayRecord] | Callable[[str], ArrayRecord],
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
@@ -55,7 +55,8 @@ class Scene:
     ask : callable
         ``ask(keys, kind, models, settings, read)`` sends clients a message of that kind and returns
         what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
-        ValueError are set aside.
+        ValueError are set aside. ``models`` are sent to all by their names, or say which one each
+        client is sent.
     note : callable
         Writes an event.
     """

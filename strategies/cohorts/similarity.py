@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
-from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
+from ...core.wire.keys import HISTOGRAM, STEPS, SUMMARY, WANTS
 from ...core.wire.replies import Row
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..similarities.client_similarity import client_similarity, matrix_event
@@ -78,17 +78,19 @@ class SimilarityRule(CohortRule):
         """Ask the clients that have never reported, or not since the last clustering."""
         old = scene.round - self.every
         stale = {key for key in scene.keys if self.fresh.get(key, old) <= old}
-        by_model: dict[str, list[str]] = {}
-        for key, cohort in zip(scene.keys, self.place(scene), strict=True):
-            if key in stale:
-                by_model.setdefault(cohort, []).append(key)
+        where = dict(zip(scene.keys, self.place(scene), strict=True))
         settings: dict[str, int | str] = {STEPS: 0}
         if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
-        for cohort, keys in by_model.items():
-            model = scene.models[cohort]
-            hear = partial(self._heard, model)
-            scene.ask(keys, self.similarity.question, {ARRAYS: model}, settings, hear)
+
+        def model_of(key: str) -> ArrayRecord:
+            return scene.models[where[key]]
+
+        def hear(key: str, row: Row) -> None:
+            self.hear_one(key, row, model_of(key))
+
+        asked = [key for key in scene.keys if key in stale]
+        scene.ask(asked, self.similarity.question, model_of, settings, hear)
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""

@@ -17,7 +17,7 @@ from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
-from ...core.wire.keys import CONFIG, NUM_EXAMPLES
+from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, filled
 from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
 from ...core.wire.requests import Requests
@@ -352,11 +352,20 @@ class Cohorts(Layer):
         server_round: int,
         keys: Sequence[str],
         kind: str,
-        models: Mapping[str, ArrayRecord],
+        models: Mapping[str, ArrayRecord] | Callable[[str], ArrayRecord],
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
-        asked, content = [nodes[key] for key in keys], {**models, CONFIG: settings}
+        content: dict[str, Any] | Callable[[int], dict[str, Any]]
+        if callable(models):
+            contents: dict[int, dict[str, Any]] = {}  # most clients are sent the same as others
+
+            def content(node: int) -> dict[str, Any]:
+                model = models(self.federation.key(node))
+                return contents.setdefault(id(model), {ARRAYS: model, CONFIG: settings})
+        else:
+            content = {**models, CONFIG: settings}
+        asked = [nodes[key] for key in keys]
         answers = self.federation.ask(grid, server_round, kind, asked, content)
 
         def by_key(row: Row) -> Any:
