@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
-from ..core.learning.fisher import fisher_diagonal
+from ..core.learning.fisher_diagonals import fisher_diagonals
 from ..core.learning.job import Job
-from ..core.learning.model_arrays import load_arrays, read_arrays
+from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer
@@ -32,7 +32,7 @@ from ..selectors.similarities.cosine import cosine_matrix
 from ..selectors.similarities.euclidean import euclidean_matrix
 from ..selectors.similarities.gram import centred_cosines, gram_matrix
 from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
-from ..selectors.similarities.importance_average import ImportanceAverage
+from ..selectors.similarities.importance_average import averaged
 from ..selectors.similarities.index_overlap import (
     centred_overlap_matrix,
     choose_k,
@@ -96,31 +96,26 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     data = [task.client_data(i, config.num_clients).train for i in range(clients)]
     model = task.build_model()
     trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
-    averages, received = (
-        [ImportanceAverage(config[Ios].ema) for _ in data] for _ in ("trained", "received")
-    )
+    beta, loss = config[Ios].ema, functional.cross_entropy
+    size = sum(parameter.numel() for parameter in model.parameters())
+    averages = received = np.zeros((clients, size), dtype=np.float32)
     for number in range(1, rounds + 1):
         jobs = [
             Job(arrays, held, batch_seed(config.seed, str(i), number))
             for i, held in enumerate(data)
         ]
         outcomes = trainer.train(jobs, train_settings(config, number), Plain(config))
-        load_arrays(model, arrays)
-        for average, held in zip(received, data, strict=True):
-            average.update(fisher_diagonal(model, functional.cross_entropy, held.x, held.y))
-        latest = []
-        for average, held, outcome in zip(averages, data, outcomes, strict=True):
-            load_arrays(model, outcome.arrays)
-            latest.append(fisher_diagonal(model, functional.cross_entropy, held.x, held.y))
-            average.update(latest[-1])
+        at_start = fisher_diagonals(model, loss, [arrays] * clients, data)
+        latest = fisher_diagonals(model, loss, [own.arrays for own in outcomes], data)
+        received, averages = averaged(received, at_start, beta), averaged(averages, latest, beta)
         before, trained = arrays, [outcome.arrays for outcome in outcomes]
         means = {name: np.mean([t[name] for t in trained], axis=0) for name in arrays}
         arrays = {name: mean.astype(arrays[name].dtype) for name, mean in means.items()}
     start = flat_floats(before)
     return Collected(
-        [average.value for average in averages],
-        latest,
-        [average.value for average in received],
+        list(averages),
+        list(latest),
+        list(received),
         [flat_floats(t) - start for t in trained],
         [flat_floats(t) for t in trained],
         histograms_of(data, task.num_classes),

@@ -105,6 +105,9 @@ def own_app_config(
     settings: Settings, model: Model, data: Any, loss: Callable[[Any, Any], Any] | None
 ) -> dict[str, Scalar]:
     """Return the flat run config of an app's own task."""
+    given = sorted({"task", "model"} & _flat(settings).keys())
+    if given:
+        raise ValueError(f"settings: {', '.join(given)}: the task and the model are your app's own")
     problem = AppProblem(model, data, loss)
     name = register(problem)
     load_task.cache_clear()  # another model of this name may have been there

@@ -77,6 +77,14 @@ def received_models(batch: Batch) -> list[HeldModel | None]:
     return models
 
 
+def arrays_of(models: Iterable[HeldModel]) -> list[dict[str, NDArray[Any]]]:
+    """Return the arrays of models, one and the same dict for those of one tag."""
+    first: dict[str, dict[str, NDArray[Any]]] = {}
+    return [
+        first.setdefault(model.tag, model.arrays) if model.tag else model.arrays for model in models
+    ]
+
+
 def _changed(held: HeldModel, tag: str, change: object) -> HeldModel | None:
     """Return the model that a change makes of the held one; None if it is not the one meant."""
     try:
@@ -127,7 +135,7 @@ def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[
         if able:
             some = batch.select(able) if lacking else batch
             known = [model for model in models if model is not None]
-            some.models = [model.arrays for model in known]
+            some.models = arrays_of(known)
             done = Arrivals.of(handle(some))
             for row, model in zip(able, known, strict=True):
                 hold(model, batch.contexts[row])

@@ -20,7 +20,7 @@ from ...core.wire.changes import LACKS_BASE
 from ...core.wire.keys import HISTOGRAM, LOSS, NUM_EXAMPLES, SIMILARITY, WANTS
 from ...core.wire.replies import Replies
 from ..batch import Batch
-from ..device.held_models import HeldModel, hold, received_models
+from ..device.held_models import HeldModel, arrays_of, hold, received_models
 from ..hooks.similarity import similarities
 
 
@@ -48,7 +48,7 @@ def _about_models(batch: Batch, wants: str) -> list[float | None]:
     if not able:
         return values
     some = batch if len(able) == len(batch) else batch.select(able)
-    some.models = [model.arrays for model in known]
+    some.models = arrays_of(known)
     # Nothing is closed: a question changes nothing that the client keeps, but the model.
     found = _losses(some) if wants == LOSS else _similarities(some, known)
     for row, model, value in zip(able, known, found, strict=True):

@@ -141,8 +141,6 @@ class ImportantIndices(SupportTeller):
         if self.trains and outcomes is not None:
             models = [own.arrays for own in outcomes]
         measured = self._importance(batch, models)
-        if not np.isfinite(measured).all():
-            raise ValueError("importance: expected finite numbers")
         past = [row.state.get(_SECTION, {"rounds": 0, "average": None}) for row in batch.rows]
         nothing = np.zeros(measured.shape[1], dtype=np.float32)
         before = [nothing if own["average"] is None else own["average"] for own in past]

@@ -299,6 +299,8 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         forager.strategy({"strategy": "gcfl", "coreset.budget": 1.5}, model=net)
     with pytest.raises(ValueError, match=r"gcfl.*server"):
         forager.strategy("gcfl", model=net)
+    with pytest.raises(ValueError, match="model: the task and the model are your app's own"):
+        forager.strategy({"model": "mlp"}, model=net)
     with pytest.raises(ValueError, match="trains=True needs a model"):
         forager.client_mod(trains=True)
     with pytest.raises(ValueError, match="give both or neither"):

@@ -45,6 +45,7 @@ class Moon(Plain):
         """Return whether the model is a chain, whose head's gradients are written out by hand."""
         return chain
 
+    @torch.inference_mode(False)  # in which parameters of some devices cannot be read
     def per_sample(self, model: nn.Module, jobs: Sequence[Job]) -> torch.Tensor | None:
         """Return rows of 1 and d; of 0 and zeros where the client has no previous model."""
         told = [PREVIOUS in job.carried for job in jobs]
