@@ -1,7 +1,7 @@
 """``forager resume``: continue a run that was stopped."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,12 +9,16 @@ from .options import (
     RunArgument,
     RunConfigOption,
     RunsOption,
+    TrustOption,
     errors_in_words,
     examples,
     read_overrides,
     run_folder,
 )
 from .run import start
+
+if TYPE_CHECKING:
+    from ...core.config import Scalar
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,6 +38,7 @@ def resume(
     local: Annotated[
         bool, typer.Option("--local", help="In this process, without Flower.")
     ] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Continue a run from its last checkpoint, with the same settings.
 
@@ -41,6 +46,7 @@ def resume(
     """
     from ...core.config import ConfigError
     from ...server_app.run_folder import RunFolder
+    from ..trust import check_trusted
 
     with errors_in_words():
         folder = run_folder(run, runs)
@@ -49,7 +55,13 @@ def resume(
                 f"{folder} has no checkpoint to resume from: it was stopped before its first round "
                 "ended, or checkpoint.every was 0. Start it again with forager run"
             )
-        same = RunFolder(folder).read_config().get("overrides") or {}
-        same = {key: value for key, value in same.items() if key != "output-dir"}
         asked = read_overrides(run_config)
+        same = _settings(RunFolder(folder).read_config().get("overrides"))
+        check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
         start({**same, **asked, "resume-from": str(folder)}, local=local)
+
+
+def _settings(saved: object) -> dict[str, "Scalar"]:
+    """Return the keys that a run was started with, as its folder has them."""
+    known = saved if isinstance(saved, dict) else {}
+    return {key: value for key, value in known.items() if key != "output-dir"}
