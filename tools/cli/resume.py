@@ -1,7 +1,7 @@
 """``forager resume``: continue a run that was stopped."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,6 @@ from .options import (
     run_folder,
 )
 from .run import start
-
-if TYPE_CHECKING:
-    from ...core.config import Scalar
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,12 +53,7 @@ def resume(
                 "ended, or checkpoint.every was 0. Start it again with forager run"
             )
         asked = read_overrides(run_config)
-        same = _settings(RunFolder(folder).read_config().get("overrides"))
+        saved = RunFolder(folder).read_config().get("overrides", {})
+        same = {key: value for key, value in saved.items() if key != "output-dir"}
         check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
         start({**same, **asked, "resume-from": str(folder)}, local=local)
-
-
-def _settings(saved: object) -> dict[str, "Scalar"]:
-    """Return the keys that a run was started with, as its folder has them."""
-    known = saved if isinstance(saved, dict) else {}
-    return {key: value for key, value in known.items() if key != "output-dir"}

@@ -25,9 +25,9 @@ def own_code(config: Mapping[str, object], app: Path) -> list[str]:
     """Return the patterns of modules beside an app's ``pyproject.toml`` that a run config names.
 
     >>> import tempfile
-    >>> app = Path(tempfile.mkdtemp())
-    >>> (app / "mine.py").touch()
-    >>> own_code({"task": "mine:Task", "model": "installed:build"}, app)
+    >>> with tempfile.TemporaryDirectory() as app:
+    ...     Path(app, "mine.py").touch()
+    ...     own_code({"task": "mine:Task", "model": "installed:build"}, Path(app))
     ['/mine.py']
     """
     names = dict.fromkeys(module.partition(".")[0] for module in own_modules(config))
