@@ -14,6 +14,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 FORAGER := $(BIN)/python -m forager.tools.cli
 STAMP := $(VENV)/installed
+LOCKED := device server dev
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes --no-deps
 PACKAGES := core strategies client_app server_app tools benchmarks
 # The package as a wheel has it: the type checker and the import linter go by the file system
 NAMED := $(CURDIR)/.cache/import-name
@@ -32,7 +34,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean lock audit
 export CONFIG
 
 help: ## List the targets
@@ -41,28 +43,31 @@ help: ## List the targets
 
 venv: $(STAMP) ## Create .venv and install the pinned dependencies; again only when they change
 
-# Of pip's list of 130 packages the large downloads are shown, which are what takes time.
+# Packages are those of locks/, whose hashes pip checks; `make lock` writes them anew. PyTorch is its CPU
+# build where pip is told of an index or a folder that has it, else that of the package index.
+# Of pip's list of 170 packages the large downloads are shown, which are what takes time.
 # The last step writes a .pth file, a line of Python that runs whenever the environment's Python
 # starts. It sets defaults for Flower's environment variables (tools/flower/env.py says which
 # and why), so that a plain `.venv/bin/flwr run .` keeps its state in this folder and installs
 # nothing, with or without `source .venv/bin/activate`.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(wildcard locks/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is too old: Python 3.11 or newer is needed (make venv PYTHON=python3.11)'; exit 1; }
-	@if test -e $@; then echo 'Updating $(VENV): pyproject.toml or constraints.txt has changed.'; else \
+	@if test -e $@; then echo 'Updating $(VENV): pyproject.toml or locks/ has changed.'; else \
 		echo 'Setting up $(VENV): PyTorch, Flower, Ray and what they need. Some minutes, mostly downloads; only this once.'; fi
 	@echo '  1/3 making the environment'
 	@mkdir -p $(VENV) && date +%s > $(VENV)/began
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo '  2/3 fetching and installing packages'
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
-		--constraint constraints.txt --editable '.[dev,simulation,backbone,tensorboard,prometheus]' 2> $(VENV)/pip.log \
+	@torch=torch-cpu; $(INSTALL) --quiet --dry-run -r locks/torch-cpu.txt > $(VENV)/pip.log 2>&1 || torch=torch; \
+	$(INSTALL) -r locks/$$torch.txt $(LOCKED:%=-r locks/%.txt) 2> $(VENV)/pip.log \
 		| while IFS= read -r line; do \
 			if [[ $$line =~ Downloading\ ([A-Za-z0-9_.]+)-.*[(]([0-9]{2,}[.0-9]*\ MB)[)] ]]; then \
 				echo "      $${BASH_REMATCH[1]} ($${BASH_REMATCH[2]})"; \
 			elif [[ $$line == 'Installing collected packages:'* ]]; then \
 				words=($$line); echo "      installing $$(( $${#words[@]} - 3 )) packages"; fi; done \
 		|| { tail -n 20 $(VENV)/pip.log; echo 'the installation failed; all of it: $(VENV)/pip.log'; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo '  3/3 settings for Flower in this folder'
 	@$(BIN)/python -m forager.tools.flower.env
 	@touch $@
@@ -152,11 +157,21 @@ clean: stop ## Remove the environment and all caches; results in runs/ stay
 include docker/docker.mk
 
 wheel: $(STAMP) ## Build the wheel of the library, forager-fl, into dist/
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
 test-wheel: $(STAMP) ## Install the wheel elsewhere and run the app of docs/library.md on it by `flwr run`
 	$(BIN)/python -m pytest tests/wheel
+
+lock: $(STAMP) ## Write locks/ anew: versions of constraints.txt, with hashes from the package index
+	@$(BIN)/python locks/write.py
+
+AUDIT := .cache/audit
+
+audit: $(STAMP) ## List all packages (dist/sbom.json); look for known holes in them and for secrets in our files
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r locks/audit.txt
+	@$(AUDIT)/bin/python locks/audit.py $(BIN)/python
 
 # Flower's newest version over the packages of $(VENV), in an environment of its own.
 NEWEST := .cache/newest

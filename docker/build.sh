@@ -45,5 +45,8 @@ elif test -n "${TORCH_INDEX+set}"; then
     arguments+=(--build-arg "TORCH_INDEX=$TORCH_INDEX")
 fi
 
+test -z "${TORCH:-}" || arguments+=(--build-arg "TORCH=$TORCH")
+
+say "The base image is $(docker image inspect --format '{{range .RepoDigests}}{{.}}{{else}}{{.Id}}{{end}}' "$base"): BASE_IMAGE pins it"
 say "Building $image (some minutes the first time)"
 docker build "${arguments[@]}" --file docker/Dockerfile --tag "$image" .

@@ -14,6 +14,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 
 from connection import DeployedCli, connect
 from forager.core.config import ConfigError, Scalar, default_config, read_config
@@ -22,6 +23,7 @@ from forager.core.log.events import RunFinished, read_event
 from forager.server_app.run_folder import RunFolder
 from forager.tools.flower.cli import FlowerError, RunStatus
 from forager.tools.flower.env import PROJECT
+from forager.tools.flower.packing import copy_to_pack, own_code, travels
 from forager.tools.flower.run import FAILED, REFUSED, show_progress
 from forager.tools.report import summary_table
 from forager.tools.report.history import History
@@ -140,12 +142,20 @@ def follow(flower: DeployedCli, run_id: str) -> RunStatus:
     return status
 
 
+def submit(flower: DeployedCli, run_config: dict[str, Scalar]) -> str:
+    """Hand over the app with the modules that the config names; return the run's id."""
+    own = own_code(run_config, PROJECT)
+    print(travels(own), end="", flush=True)
+    with TemporaryDirectory() as place:
+        return flower.submit(copy_to_pack(PROJECT, Path(place, "app"), own), run_config)
+
+
 def start(flower: DeployedCli, run_config: dict[str, Scalar]) -> int:
     """Submit and follow, again where Flower lost the run; return the exit code."""
     folder = run_folder(run_config)
     while True:
         before = last_checkpoint(folder)
-        run_id = flower.submit(PROJECT, run_config)
+        run_id = submit(flower, run_config)
         print(f"run {run_id}, results in {folder}", flush=True)
         status = follow(flower, run_id)
         if status.succeeded:

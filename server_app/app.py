@@ -44,7 +44,7 @@ from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop, Plan
 from .parallel_pull import SideBySide
 from .post import Post
-from .resume import check_same_run
+from .resume import check_same_run, restore
 from .run_folder import RunFolder
 from .title import run_title
 
@@ -118,7 +118,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         prepare=scale_inputs if config.data.scale == STANDARD else None,
     )
     if state is not None:
-        loop.load_state(state)
+        restore(loop, state, config.resume_from)
+        folder.truncate_after(loop.round)
     folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
@@ -225,9 +226,7 @@ def _new_or_resumed(config: RunConfig) -> tuple[RunFolder, dict[str, Any] | None
         return RunFolder.create(config.output_dir, config.run_name), None
     path, state = load_checkpoint(config.resume_from)
     check_same_run(state["config"], config)
-    folder = RunFolder.open(path)
-    folder.truncate_after(int(state["round"]))
-    return folder, state
+    return RunFolder.open(path), state
 
 
 def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..core.config import ConfigError, RunConfig
 from ..core.tasks import Task
 from ..core.tasks.scaling import check_inputs
-from ..core.tasks.spec import FOUND, NONE
+from ..core.tasks.spec import FEWEST_TO_SCALE, FOUND, NONE
 from ..strategies.federation.input_scaling import ask_for_scaling
 from .loop import Loop, RunFailed
 from .post import Post
@@ -55,7 +55,7 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
     RunFailed
         If too few answer for as long as the run waits for anything.
     """
-    started, hopeless, needed = time.monotonic(), 0, config.round.min_replies
+    started, hopeless, least = time.monotonic(), 0, config.round.min_replies
     _wait_for_clients(loop.grid)
     while True:
         scaling, count = ask_for_scaling(
@@ -65,12 +65,13 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
             seed=config.seed,
             weight_factor=config.quarantine.weight_factor,
         )
-        if scaling is not None and count >= needed:
+        if scaling is not None and count >= least:
             _log.info("inputs are scaled by means and spreads that %d clients reported", count)
             return scaling.text()
         last, waited = loop.grid.last, time.monotonic() - started
         failed = {} if last is None else last.failed
         hopeless = hopeless + 1 if last is not None and last.errors == last.sent else 0
+        needed = max(least, FEWEST_TO_SCALE)
         problem = f"data.scale: {count} clients reported mean and spread, {needed} are needed"
         if failed:
             client, reason = next(iter(failed.items()))

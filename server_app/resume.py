@@ -1,10 +1,13 @@
-"""Check that a run may continue another."""
+"""Check that a run may continue another, and continue it."""
 
 from typing import Any
+
+from flwr.app import ArrayRecord
 
 from ..core.config import RunConfig
 from ..core.tasks.spec import FOUND, STANDARD
 from .callbacks.checkpoint import CheckpointError
+from .loop import Loop
 
 # Keys that may differ between a run and its continuation: they do not change what a round computes.
 _FREE_KEYS = {
@@ -35,6 +38,23 @@ def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
         raise CheckpointError(
             f"resume-from = {config.resume_from!r}: that run differs: {'; '.join(different)}"
         )
+
+
+def restore(loop: Loop, state: dict[str, Any], where: str) -> None:
+    """Let a loop go on from a state; :class:`CheckpointError` if it is not of such a run."""
+    model = _form(loop.arrays)
+    try:
+        loop.load_state(state)
+    except Exception as error:  # of any layer, whatever a stranger has put in its place
+        raise CheckpointError(
+            f"resume-from = {where!r}: its state cannot be used: {type(error).__name__}: {error}"
+        ) from error
+    if _form(loop.arrays) != model:
+        raise CheckpointError(f"resume-from = {where!r}: its model has other arrays than this run")
+
+
+def _form(arrays: ArrayRecord) -> dict[str, object]:
+    return {name: (tuple(array.shape), array.dtype) for name, array in arrays.items()}
 
 
 def _as_set(saved: dict[str, Any]) -> dict[str, Any]:

@@ -204,9 +204,12 @@ class RunFolder:
             config = json.loads(self.config_path.read_bytes())
         except FileNotFoundError:
             return {}
-        except ValueError as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunFolderError(f"{self.config_path} is not a JSON file: {error}") from error
-        return config if isinstance(config, dict) else {}
+        overrides = config.get("overrides", {}) if isinstance(config, dict) else None
+        if not isinstance(overrides, dict) or not is_flat({**config, **overrides, "overrides": ""}):
+            raise RunFolderError(f"{self.config_path} is not the config of a run")
+        return dict(config)
 
     def append_event(self, event: Mapping[str, Any]) -> bool:
         """Add one line to `events.jsonl`; a line is on its way to the disk when this returns.
@@ -261,6 +264,15 @@ class RunFolder:
         self.write_text("events.jsonl", b"".join(map(_line, kept)).decode())
 
 
+def is_flat(config: Mapping[str, Any]) -> bool:
+    """Return whether all values are numbers or texts, as in a run config.
+
+    >>> is_flat({"task": "digits", "learning-rate": 0.1}), is_flat({"task": ["digits"]})
+    (True, False)
+    """
+    return all(type(value) in _PLAIN or type(value) is float for value in config.values())
+
+
 def to_plain(value: Any) -> Any:
     """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null.
 
@@ -302,7 +314,7 @@ def parsed_event(line: bytes) -> Event | None:
     """Return the event of a line, or None if the line holds none."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None
 

@@ -9,23 +9,26 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
 from ..core.config import read_config
-from ..core.tasks import TaskError, load_task
+from ..core.tasks import TaskError, TaskSpec, load_task
 from ..core.tasks.datasets.raw import model_inputs as model_inputs
 from ..core.tasks.errors import CONFIG_KEYS
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
 from ..core.tasks.scaling import Scaling, scaling_of
-from ..core.tasks.spec import TaskSpec
 from ..server_app.run_folder import RunFolder, RunFolderError
+from .trust import check_trusted
 
 _BATCH = 1024
 
 
-def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "") -> nn.Module:
+def load_model(
+    run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "", trust: bool = False
+) -> nn.Module:
     """Return the trained model of a run, in evaluation mode; it scales inputs if the run did.
 
     Parameters
@@ -36,11 +39,13 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         Shape of one input, as in ``x.shape[1:]``.
     cohort : str
         Name of a cohort whose own model is wanted, where there are some.
+    trust : bool (default: False)
+        Whether to import modules that the run's config names: a task or a model of your own.
 
     Raises
     ------
     RunFolderError
-        If the folder holds no such model.
+        If the folder holds no such model, or names code and is not trusted.
     """
     folder = RunFolder(run)
     path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
@@ -50,8 +55,8 @@ def load_model(run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "
         )
         there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
         raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
-    arrays = load_file(path)
-    spec = read_config(_settings(folder.read_config())).task_spec()
+    arrays = _arrays(path)
+    spec = _spec(folder, trust)
     try:
         task = load_task(spec)
         model, expected = task.build_model(), task.input_shape
@@ -94,11 +99,10 @@ class ScaledInputs(nn.Module):
         return self.scaling.apply(inputs)
 
 
-def problem_of_run(run: str | Path) -> Problem:
+def problem_of_run(run: str | Path, *, trust: bool = False) -> Problem:
     """Return what a run learned; classification if its data are not here."""
-    spec = read_config(_settings(RunFolder(run).read_config())).task_spec()
     try:
-        return load_task(spec).problem
+        return load_task(_spec(RunFolder(run), trust)).problem
     except TaskError:
         return Classification()
 
@@ -114,6 +118,19 @@ def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
     names = sorted({"objective", *(CONFIG_KEYS.get(f.name, f.name) for f in fields(TaskSpec))})
     known = {name: saved[name] for name in names if name in saved}
     return {"moon.projection": 0, **known}  # runs that do not say had none
+
+
+def _spec(folder: RunFolder, trust: bool) -> TaskSpec:
+    saved = folder.read_config()
+    check_trusted(folder.path, {key: saved.get(key, "") for key in ("task", "model")}, trust)
+    return read_config(_settings(saved)).task_spec()
+
+
+def _arrays(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise RunFolderError(f"{path} is damaged, or not a model: {error}") from error
 
 
 def predict(

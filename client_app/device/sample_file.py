@@ -29,6 +29,7 @@ _TABLES = [
     "about (name TEXT PRIMARY KEY, value)",
 ]
 _COLUMNS = "place, key, label, form, x, checksum"
+_PAGE = 4096  # bytes, SQLite's own default
 _JOURNAL = "-journal"  # what SQLite calls the file that undoes an unfinished change
 # Codes that say nothing about the content of the file; all others do.
 _NOT_DAMAGE = {
@@ -86,7 +87,8 @@ class SampleFile:
                 if _is_new(file):  # the first write was not finished
                     return Content([], {})
                 made_for = _made_for(file)
-                content = self._sound(file) if made_for == self.made_for else None
+                ours = made_for == self.made_for or self._has_one_of_ours(file)
+                content = self._sound(file) if ours else None
         except (_Damaged, ValueError, TypeError) as error:
             return self._rescue(error)
         if content is None:
@@ -152,6 +154,7 @@ class SampleFile:
         try:
             with closing(sqlite3.connect(self.path, isolation_level=None)) as file:
                 file.text_factory = bytes  # a damaged text need not be one
+                file.execute(f"PRAGMA page_size = {_PAGE}")
                 file.execute("PRAGMA journal_mode = DELETE")
                 # Every change is on the disk, the folder's entry included, when it is reported.
                 file.execute("PRAGMA synchronous = EXTRA")
@@ -164,6 +167,8 @@ class SampleFile:
                 raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from error
             if code in _NOT_DAMAGE:
                 raise OSError(f"{self.path}: {error}") from error
+            raise _Damaged(f"{self.path}: {error}") from error
+        except UnicodeDecodeError as error:  # in what SQLite says of a damaged name
             raise _Damaged(f"{self.path}: {error}") from error
 
     def _sound(self, file: sqlite3.Connection) -> Content:
@@ -182,12 +187,16 @@ class SampleFile:
             rows.append(row)
         return Content(rows, _memo(file))
 
+    def _has_one_of_ours(self, file: sqlite3.Connection) -> bool:
+        """Return whether a sample is for the same use, whatever the damaged name of it may say."""
+        found = file.execute(f"SELECT {_COLUMNS} FROM samples LIMIT 1").fetchone()
+        return found is not None and self._row(*found) is not None
+
     def _rescue(self, error: Exception) -> Content:
         """Return what can still be read of a damaged file, and write it to a new one."""
         found: dict[int, tuple[int, Row]] = {}
         memo: tree.Tree = {}
-        with closing(sqlite3.connect(self.path, isolation_level=None)) as file:
-            file.text_factory = bytes
+        with closing(_with_new_first_page(self.path.read_bytes())) as file:
             for row, place in _readable(file):
                 sample = self._row(place, *row)
                 if sample is not None:
@@ -228,6 +237,23 @@ def _form(x: NDArray[Any]) -> bytes:
     b'["<f4", 2, 3]'
     """
     return json.dumps([x.dtype.str, *x.shape]).encode()
+
+
+def _with_new_first_page(data: bytes) -> sqlite3.Connection:
+    """Open a copy of a damaged file with the first page as :meth:`SampleFile.write` makes it.
+
+    The page tells where the tables are, the same in every such file: without it all rows are lost.
+    """
+    file, pages = sqlite3.connect(":memory:", isolation_level=None), len(data) // _PAGE
+    file.text_factory = bytes
+    file.execute(f"PRAGMA page_size = {_PAGE}")
+    for table in _TABLES:
+        file.execute(f"CREATE TABLE {table}")
+    first = bytearray(file.serialize()[:_PAGE])
+    first[28:32] = pages.to_bytes(4, "big")  # where SQLite keeps the size of the file
+    if pages > 1:
+        file.deserialize(bytes(first) + data[_PAGE : pages * _PAGE])
+    return file
 
 
 def _is_new(file: sqlite3.Connection) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
-from ..tasks.spec import NONE, STANDARD
+from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .with_buffer import problems_of_buffer
 
@@ -30,7 +30,7 @@ def impossible(config: RunConfig) -> list[str]:
 
 
 def check_simulated(config: RunConfig) -> None:
-    """Refuse what only real nodes have.
+    """Refuse what only real nodes have, and what so few cannot do.
 
     >>> from .reading import read_config
     >>> check_simulated(read_config({"clients.tags": "gpu"}))
@@ -41,6 +41,11 @@ def check_simulated(config: RunConfig) -> None:
         raise ConfigError(
             f"run config: clients.tags = {config.clients.tags!r}: simulated clients have no tags; "
             "name them in clients.allowed, such as '0,1,2'"
+        )
+    if config.data.scale == STANDARD and config.num_clients < FEWEST_TO_SCALE:
+        raise ConfigError(
+            f"run config: data.scale = {STANDARD!r} with num-clients = {config.num_clients}: at "
+            f"least {FEWEST_TO_SCALE} must report, or one could mislead all; use {NONE!r}"
         )
 
 

@@ -11,6 +11,7 @@ from .errors import invalid, unknown
 # that scales: a config is read without torch.
 NONE, STANDARD = "none", "standard"
 FOUND = f"{STANDARD}:"
+FEWEST_TO_SCALE = 3  # clients that must report theirs: of two, nobody knows which one is wrong
 
 
 @dataclass(frozen=True)

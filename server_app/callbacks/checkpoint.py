@@ -9,10 +9,12 @@ from typing import Any
 from ...core.log.events import CheckpointSaved
 from ...core.storage import tree
 from ..loop import Loop
+from ..run_folder import is_flat
 from .base import Callback
 
 _log = logging.getLogger("forager")
 _KIND = "checkpoint"
+_MOST_ROUNDS = 10**6
 _NAME = re.compile(r"round-(\d+)\.safetensors")
 
 
@@ -119,6 +121,12 @@ def load_earlier(folder: Path, server_round: int) -> dict[str, Any] | None:
     return None
 
 
+def _is_of_a_run(state: dict[str, Any]) -> bool:
+    number, config = state.get("round"), state.get("config")
+    numbered = isinstance(number, int) and 0 <= number <= _MOST_ROUNDS
+    return numbered and isinstance(config, dict) and is_flat(config)
+
+
 def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
     """Return the run folder and the state to resume from.
 
@@ -135,7 +143,7 @@ def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
     for file in files:
         try:
             state = tree.load(file, _KIND)
-            if not isinstance(state.get("round"), int) or not isinstance(state.get("config"), dict):
+            if not _is_of_a_run(state):
                 raise tree.TreeError(f"{file}: no round or no config in it")
         except (tree.TreeError, OSError) as error:
             problems.append(f"{file.name}: {error}")

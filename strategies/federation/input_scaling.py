@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...core.log.events import InputsScaled
 from ...core.tasks.scaling import Scaling
+from ...core.tasks.spec import FEWEST_TO_SCALE
 from ...core.tasks.splits import generator
 from ...core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, SPREAD
 from ...core.wire.replies import Row
@@ -23,7 +24,6 @@ from ...core.wire.schemas import BadReply, MomentsTold
 from .federation import Federation
 
 _MOST_ASKED = 1000  # clients are enough to know the scale of a feature
-_FEW = 3  # with fewer answers there is no way to know who is wrong
 _FAR = 100.0  # times the usual deviation: another unit, or a lie
 _BOUND = 10.0  # times the usual deviation that a client may count for
 
@@ -49,7 +49,7 @@ class Implausible(NamedTuple):
 def ask_for_scaling(
     federation: Federation, grid: Grid, *, width: int, seed: int, weight_factor: float
 ) -> tuple[Scaling | None, int]:
-    """Ask connected clients; return the scaling, None if nobody's report can be used, and how many.
+    """Ask connected clients; return the scaling, None if too few reports fit, and how many do.
 
     Parameters
     ----------
@@ -72,6 +72,8 @@ def ask_for_scaling(
     for key in federation.keys(nodes):  # who cannot say this may train all the same
         federation.heard(key, 0, answered=True)
     told = federation.readable(0, answers, lambda row: read_moments(row, width))
+    if len(told) < FEWEST_TO_SCALE:
+        return None, len(told)
     kept, implausible = plausible(told)
     for client, reason in implausible:
         federation.set_aside(0, client, reason)
@@ -99,8 +101,6 @@ def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Imp
     >>> len(kept), others[0].client, others[0].reason[:46]
     (10, 10, 'inputs unlike those of other clients: feature ')
     """
-    if len(told) < _FEW:
-        return dict(told), []
     middle, usual = _usual(list(told.values()))
     kept, implausible = {}, []
     for client, report in told.items():
@@ -132,9 +132,9 @@ def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Number
     (array([3.]), array([2.236]))
     """
     middle, usual = _usual(reports)
-    most = _BOUND * usual if len(reports) >= _FEW else np.full_like(usual, np.inf)
+    most = _BOUND * usual
     counts = np.array([report.count for report in reports])
-    if weight_factor and len(reports) >= _FEW:
+    if weight_factor:
         counts = np.minimum(counts, weight_factor * np.median(counts))
     weights = (counts / counts.sum())[:, None]
     apart = np.clip([report.mean - middle for report in reports], -most, most)

@@ -174,12 +174,55 @@ def test_a_device_without_docker_is_confined_too():
         assert f"LoadCredential={name}:/etc/forager/{name}" in lines
 
 
-def test_the_image_holds_every_folder_that_is_imported():
-    needed = {"forager", "core", "tools", "server_app", "client_app", "strategies", "selectors"}
+def in_the_image(path: str) -> bool:
+    """Return whether .dockerignore lets a file through: the last line that fits it decides."""
+    included = True
+    for line in (PROJECT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!").removeprefix("**/")
+        parts = path.split("/")
+        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        anywhere = line.startswith("**/")
+        if any(
+            Path(name).match(pattern) and (anywhere or name.count("/") == pattern.count("/"))
+            for name in above
+        ):
+            included = line.startswith("!")
+    return included
+
+
+def test_the_image_holds_what_runs_and_nothing_else_from_the_project_folder():
+    needed = ["forager", "core", "tools", "server_app", "client_app", "strategies", "selectors"]
     assert all((PROJECT / folder).is_dir() for folder in needed)
-    left_out = {line.strip("/") for line in (PROJECT / ".dockerignore").read_text().split("\n")}
-    assert not needed & left_out
-    assert "!docker/lean" in (PROJECT / ".dockerignore").read_text().splitlines()
+    assert all(in_the_image(f"{folder}/deep/module.py") for folder in needed)
+    names = (
+        "pyproject.toml",
+        "LICENSE",
+        "README.md",
+        "docker/submit.py",
+        "docker/lean/flwr-clientapp",
+    )
+    assert all(map(in_the_image, names))
+    others = (
+        "patients.csv",
+        "train.npz",
+        "my_secrets.py",
+        "notes.md",
+        "data/x.npz",
+        ".env",
+        ".git/config",
+    )
+    others += (
+        "docker/.env",
+        "docker/Dockerfile",
+        "runs/one/config.json",
+        "tests/x.py",
+        "core/__pycache__/x.pyc",
+    )
+    assert [name for name in others if in_the_image(name)] == []
+    listed = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert all(
+        in_the_image(pattern.strip("/").replace("*", "x")) for pattern in listed["fab-include"]
+    )
     assert "COPY . /app" in (DOCKER / "Dockerfile").read_text()
 
 

@@ -83,3 +83,26 @@ def test_only_the_server_side_reaches_the_control_port() -> None:
         name for name, pod in pods().items() if pod["metadata"]["labels"].get("side") == "server"
     }
     assert labelled == {"superlink", "serverapp", "enrol", "submit"}
+
+
+def test_every_path_that_a_program_is_given_is_mounted() -> None:
+    mounted: dict[str, set[str]] = {}
+    for name, pod in pods().items():
+        for container in pod["spec"]["containers"]:
+            places = {mount["mountPath"] for mount in container["volumeMounts"]}
+            mounted[name] = places
+            given = [*container["command"], *container["args"]]
+            given += [str(each.get("value", "")) for each in container.get("env", [])]
+            for path in re.findall(r"(?<![\w./:])/[a-z]+", " ".join(given)):
+                # What a run config names is read by the ServerApp.
+                where = mounted["serverapp"] if name == "submit" else places
+                assert path in {"/app", *where}, (name, path)
+    (submit,) = pods()["submit"]["spec"]["containers"]
+    assert "data.path='/data/test.npz'" in submit["args"][-1]
+
+
+def test_the_servers_test_data_are_where_compose_has_them() -> None:
+    services = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
+    assert any(volume.endswith(":/data:ro") for volume in services["serverapp"]["volumes"])
+    (container,) = pods()["serverapp"]["spec"]["containers"]
+    assert {"name": "data", "mountPath": "/data", "readOnly": True} in container["volumeMounts"]

@@ -113,3 +113,8 @@ def test_what_cannot_be_scaled_is_refused(settings: dict[str, Any]) -> None:
             read_config({**default_config(), "privacy": privacy, "data.scale": "standard"})
     with pytest.raises(ConfigError, match=r"data\.scale = 'Standard'.*none or standard"):
         read_config({"data.scale": "Standard"})
+
+
+def test_two_clients_are_too_few_to_find_a_scale(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"data\.scale = 'standard' with num-clients = 2"):
+        run_local({**settings, "num-clients": 2, "data.scale": "standard"})

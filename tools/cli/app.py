@@ -48,12 +48,7 @@ for _name in _COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code.
-
-    Modules of the user's own are found in the current folder, as with ``python -m``.
-    """
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    """Run a command; return its exit code."""
     try:
         app(args=None if arguments is None else list(arguments), prog_name="forager")
     except SystemExit as end:

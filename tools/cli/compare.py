@@ -56,7 +56,9 @@ def compare(
     Differences are paired over seeds and have 95 % intervals. Hopeless ones are stopped early.
     """
     from ..experiments.compare.command import main
+    from ..trust import find_own_modules
 
+    find_own_modules()
     arguments = [part for text in run_config or [] for part in ("-c", text)]
     arguments += ["--strategies", *(strategies or ["all"])]
     arguments += ["--seeds", str(seeds), "--budget", budget]

@@ -27,6 +27,9 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="[RUN]", help="A run's folder; the newest in runs/ by default.")
 ]
 RunsOption = Annotated[Path, typer.Option("--runs", help="The folder that holds runs.")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Run code that the run's config.json names.")
+]
 
 
 def examples(*lines: tuple[str, str]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, RunsOption, errors_in_words, examples, run_folder
+from .options import REFUSED, RunsOption, TrustOption, errors_in_words, examples, run_folder
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
@@ -32,6 +32,7 @@ def predict(
     ] = None,
     cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
     runs: RunsOption = Path("runs"),
+    trust: TrustOption = False,
 ) -> None:
     """Predict new samples with model.safetensors of a run."""
     import zipfile
@@ -40,6 +41,7 @@ def predict(
 
     from ..predict import class_counts, load_model, model_inputs, problem_of_run
     from ..predict import predict as answer
+    from ..trust import find_own_modules
 
     try:
         with np.load(data) as file:
@@ -53,9 +55,11 @@ def predict(
         raise typer.Exit(REFUSED)
     with errors_in_words():
         folder = run_folder(run, runs)
-        problem = problem_of_run(folder)
+        if trust:
+            find_own_modules()
+        problem = problem_of_run(folder, trust=trust)
         inputs = model_inputs(arrays[name], str(data), tokens=problem.tokens)
-        model = load_model(folder, inputs.shape[1:], cohort=cohort)
+        model = load_model(folder, inputs.shape[1:], cohort=cohort, trust=trust)
     predicted, scores = answer(model, inputs, problem)
     targets = arrays.get(name.replace("x", "y"))
     if problem.has_classes:

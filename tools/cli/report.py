@@ -30,8 +30,8 @@ def report(
 
     with errors_in_words():
         folder = RunFolder.open(run_folder(run, runs))
-    write_rounds_csv(folder)
-    page = write_report(folder)
+        write_rounds_csv(folder)
+        page = write_report(folder)
     print(summary_table(folder))
     if open_it and not webbrowser.open(page.resolve().as_uri()):
         print("no browser was found: copy the path of the report into yours")

@@ -9,6 +9,7 @@ from .options import (
     RunArgument,
     RunConfigOption,
     RunsOption,
+    TrustOption,
     errors_in_words,
     examples,
     read_overrides,
@@ -34,6 +35,7 @@ def resume(
     local: Annotated[
         bool, typer.Option("--local", help="In this process, without Flower.")
     ] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Continue a run from its last checkpoint, with the same settings.
 
@@ -41,6 +43,7 @@ def resume(
     """
     from ...core.config import ConfigError
     from ...server_app.run_folder import RunFolder
+    from ..trust import check_trusted
 
     with errors_in_words():
         folder = run_folder(run, runs)
@@ -49,7 +52,8 @@ def resume(
                 f"{folder} has no checkpoint to resume from: it was stopped before its first round "
                 "ended, or checkpoint.every was 0. Start it again with forager run"
             )
-        same = RunFolder(folder).read_config().get("overrides") or {}
-        same = {key: value for key, value in same.items() if key != "output-dir"}
         asked = read_overrides(run_config)
+        saved = RunFolder(folder).read_config().get("overrides", {})
+        same = {key: value for key, value in saved.items() if key != "output-dir"}
+        check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
         start({**same, **asked, "resume-from": str(folder)}, local=local)

@@ -68,7 +68,9 @@ def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> No
     """Train with these keys set, and end the command with the run's exit code."""
     from ..flower.env import app_folder
     from ..flower.plan import plan
+    from ..trust import find_own_modules
 
+    find_own_modules()
     folder = None if local else app_folder()
     if not local:
         missing = _missing(folder)
@@ -101,12 +103,14 @@ def _in_this_process(overrides: dict[str, Scalar]) -> int:
     from ..flower.env import command_name
     from ..flower.run import short, suggestions
     from ..report import summary_table
+    from ..trust import trust_option
 
     result = run_local(overrides, quiet=False)
     print(f"\n{summary_table(RunFolder.open(result.folder))}")
     if result.reason == "interrupted":
         if any(result.folder.glob("checkpoints/*.safetensors")):
-            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local")
+            trust = trust_option(overrides)
+            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local{trust}")
         return _INTERRUPTED
     print(f"\n{suggestions(overrides, result.folder)}")
     return 0

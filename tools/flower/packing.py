@@ -2,19 +2,50 @@
 
 ``flwr run`` looks at every file below a folder before it decides what to pack. In a checkout most
 of the 80,000 files are those of the environment, and looking at them takes 5 seconds of computing.
+
+What travels to every client is what ``fab-include`` in ``pyproject.toml`` lists. The copy's list
+also has the modules of the user's own that the run config names, and no others.
 """
 
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from ...core.config.own_code import own_modules
 
 _KINDS = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")  # that Flower takes
 _ALSO = (".gitignore", "LICENSE")
 _LEFT_OUT = ("__pycache__", "build", "comparisons", "dist", "runs", "site", "sweeps")
 _LARGEST = 10 * 1024 * 1024  # bytes; Flower's limit of the whole bundle
+_LIST = "fab-include = ["
 
 
-def copy_to_pack(app: Path, place: Path) -> Path:
+def own_code(config: Mapping[str, object], app: Path) -> list[str]:
+    """Return the patterns of modules beside an app's ``pyproject.toml`` that a run config names.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as app:
+    ...     Path(app, "mine.py").touch()
+    ...     own_code({"task": "mine:Task", "model": "installed:build"}, Path(app))
+    ['/mine.py']
+    """
+    names = dict.fromkeys(module.partition(".")[0] for module in own_modules(config))
+    files = [f"/{name}.py" for name in names if (app / f"{name}.py").is_file()]
+    return files + [f"/{name}/**/*.py" for name in names if (app / name).is_dir()]
+
+
+def travels(own: Sequence[str]) -> str:
+    r"""Return the line that says which of the user's own files every client gets.
+
+    >>> travels(["/mine.py"])
+    'Every client gets, beside the app itself: mine.py\n'
+    """
+    names = ", ".join(pattern.strip("/") for pattern in own)
+    return f"Every client gets, beside the app itself: {names}\n" if own else ""
+
+
+def copy_to_pack(app: Path, place: Path, own: Sequence[str] = ()) -> Path:
     """Copy what Flower may pack of an app; return the copy.
 
     Parameters
@@ -23,6 +54,8 @@ def copy_to_pack(app: Path, place: Path) -> Path:
         The project folder.
     place : Path
         The copy, which is made. Flower accepts letters, digits and hyphens in its name.
+    own : sequence of str
+        Patterns of files to be packed beside those that the app lists.
     """
     for where, folders, files in os.walk(app):
         here = Path(where)
@@ -32,6 +65,10 @@ def copy_to_pack(app: Path, place: Path) -> Path:
                 copy = place / file.relative_to(app)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
+    settings = place / "pyproject.toml"
+    listed = "".join(f'"{pattern}", ' for pattern in own)
+    text = settings.read_text(encoding="utf-8").replace(_LIST, f"{_LIST}{listed}", 1)
+    settings.write_text(text, encoding="utf-8")
     return place
 
 

@@ -3,12 +3,12 @@
 import os
 import socket
 import sys
-import tomllib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_config
+from ...core.config.own_code import own_modules
 from ...core.tasks import load_task
 from ...server_app.run_folder import RunFolderError, new_name
 from ...server_app.title import run_title
@@ -103,29 +103,16 @@ def _check_cluster(address: str) -> None:
 
 def _check_own_code(config: RunConfig, app: Path) -> None:
     """Refuse modules that this process can import and Flower's processes cannot."""
-    within = [Path(sys.prefix), Path(sys.base_prefix), *_packed(app)]
+    within = [Path(sys.prefix), Path(sys.base_prefix), app]
     within += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    for key, value in (("task", config.task), ("model", config.model)):
-        module, colon, _ = value.partition(":")
-        if not colon or not module or module == "frozen":
-            continue
+    for module, setting in own_modules(config.flat()).items():
         found = find_spec(module.partition(".")[0])
         place = Path(found.origin).resolve() if found and found.origin else None
-        if not place or place.parent == app.resolve():
-            continue
-        if not any(place.is_relative_to(folder.resolve()) for folder in within):
+        if place and not any(place.is_relative_to(folder.resolve()) for folder in within):
             raise ConfigError(
-                f"{key} = {value!r}: {place} does not travel with the app. Copy it to {app} (a "
-                "folder needs a line in fab-include of its pyproject.toml), install it, or add "
-                "--local to run in this process"
+                f"{setting}: {place} does not travel with the app. Copy it to {app}, install it, "
+                "or add --local to run in this process"
             )
-
-
-def _packed(app: Path) -> list[Path]:
-    """Return the folders of the app that Flower packs."""
-    text = (app / "pyproject.toml").read_text(encoding="utf-8")
-    patterns = tomllib.loads(text)["tool"]["flwr"]["app"].get("fab-include", ["./"])
-    return [app / pattern.partition("/")[0] for pattern in patterns if pattern.partition("/")[0]]
 
 
 def _absolute(path: str) -> str:

@@ -22,11 +22,12 @@ from ..report import summary_table, write_report
 from ..report.formatting import run_command
 from ..report.history import History
 from ..report.story import ended_well
+from ..trust import trust_option
 from .announcement import announce, note_end, withdraw
 from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
-from .packing import copy_to_pack
+from .packing import copy_to_pack, own_code, travels
 from .plan import Plan
 from .processes import Program, ProgramError, answers, free_port
 
@@ -167,8 +168,10 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
             if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else it was started by nohup
                 signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
             announce(run.folder)
+            own = own_code(run.run_config, app)
             print(
                 f"{run.title}: {run.num_clients} simulated clients on {run.place}\n"
+                f"{travels(own)}"
                 f"Watch it in a browser: {command_name()} watch --web\n"
                 "Flower takes some 15 seconds to start, and the first round starts the clients:",
                 flush=True,
@@ -176,7 +179,7 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
             steps.begin("starting Flower's server")
             with simulation(home, run.folder, run.cluster) as flower:
                 steps.begin("packing the app and handing it over")
-                packed = copy_to_pack(app, home / "app")
+                packed = copy_to_pack(app, home / "app", own)
                 run_id = flower.submit(packed, run.run_config, run.federation)
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
@@ -255,7 +258,8 @@ def _interrupted(run: Plan, home: Path, reason: str) -> int:
     note_end(run.folder, "interrupted", reason)
     if any(run.folder.glob("checkpoints/*.safetensors")):
         write_report(RunFolder.open(run.folder))
-        print(f"To go on: {command_name()} resume {short(run.folder)}", file=sys.stderr)
+        how = f"{command_name()} resume {short(run.folder)}{trust_option(run.run_config)}"
+        print(f"To go on: {how}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     return INTERRUPTED
 

@@ -221,6 +221,22 @@ def test_a_damaged_file_never_gives_garbage_and_never_fails_for_ever(
     assert untouched > 100
 
 
+def test_no_sample_is_lost_by_a_bit_outside_of_the_samples(
+    in_memory: Path, written: bytes, said: list[str]
+) -> None:
+    """The first page says where the tables are, another what the samples are for."""
+    used = [*range(112), *(at for at in range(112, 4096) if written[at])]
+    purpose = written.index(b"made-for", 4096)
+    for at in [*used, *range(purpose, purpose + 40)]:
+        for bit in (0, 5, 7):
+            data = bytearray(written)
+            data[at] ^= 1 << bit
+            folder = in_memory / f"{at}-{bit}"
+            folder.mkdir()
+            (folder / "samples").write_bytes(data)
+            assert set(content(disk(folder))) == {1, 2, 3, 4, 6}, (at, bit, said)
+
+
 def test_what_can_be_read_of_a_damaged_file_is_kept(tmp_path: Path, said: list[str]) -> None:
     store, big = disk(tmp_path, capacity=50), np.ones((1, 3000), dtype=np.float32)
     for key in range(50):

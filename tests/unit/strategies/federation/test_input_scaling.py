@@ -1,5 +1,6 @@
 """Mean and spread of all clients' inputs, from what each reports of its own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,14 @@ def report(data: Any) -> dict[str, Any]:
     }
 
 
-def ask(liars: dict[str, dict[str, Any]]) -> tuple[Scaling | None, Notes, Federation]:
+def ask(
+    liars: dict[str, dict[str, Any]], keys: Sequence[str] = KEYS
+) -> tuple[Scaling | None, Notes, Federation]:
     def behave(message: Message, key: str, look: int = 0) -> list[Message]:
         said = {**report(samples(key)), **liars.get(key, {})}
         return [answer(message, {METRICS: MetricRecord(said)})]
 
-    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, behave))
+    grid = FakeGrid(keys, dict.fromkeys(keys, behave))
     federation, notes = Federation(), Notes()
     federation.journal = notes
     found, _ = ask_for_scaling(federation, grid, width=2, seed=0, weight_factor=10.0)
@@ -77,6 +80,16 @@ def test_one_liar_is_set_aside_and_changes_little(lie: dict[str, Any]) -> None:
     assert [event.client for event in notes.of(Quarantined)] == ["2"]
     np.testing.assert_allclose(found.spread, honest.spread, rtol=0.3)
     assert federation.awake([federation.roster._holders["2"]], 1)  # it may train
+
+
+def test_of_two_clients_none_is_believed() -> None:
+    """One of two that lies would ruin the inputs of both; of three it is set aside."""
+    lie = {MEAN: [1e9, 0.0]}
+    assert ask({}, KEYS[:2])[0] is None
+    assert ask({"1": lie}, KEYS[:2])[0] is None
+    found, notes, _ = ask({"1": lie}, KEYS[:3])
+    assert found is not None
+    assert [event.client for event in notes.of(Quarantined)] == ["1"]
 
 
 def test_a_liar_below_the_limit_is_bounded() -> None:

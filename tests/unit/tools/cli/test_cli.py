@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
-from forager.tools.cli.options import read_overrides
+from forager.tools.cli.options import REFUSED, read_overrides
 from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
 from forager.tools.flower.env import PROJECT, app_folder
 from typer.testing import CliRunner
@@ -98,7 +98,9 @@ def test_from_a_new_task_to_a_prediction(place: Path, capsys: pytest.CaptureFixt
     assert re.search(r"^rounds +3$", said, re.MULTILINE)
     assert len(re.findall(r"^  .*(?:report --open|demo|compare) ?.*$", said, re.MULTILINE)) == 3
 
-    assert main(["resume", "first", "--local", "-c", "num-server-rounds=4"]) == 0
+    assert main(["resume", "first", "--local", "-c", "num-server-rounds=4"]) == REFUSED
+    assert "--trust" in capsys.readouterr().err  # the folder names code: ask first
+    assert main(["resume", "first", "--local", "--trust", "-c", "num-server-rounds=4"]) == 0
     assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
     assert main(["report"]) == 0
     assert (place / "runs" / "first" / "report.html").exists()
@@ -109,7 +111,7 @@ def test_from_a_new_task_to_a_prediction(place: Path, capsys: pytest.CaptureFixt
     data = moons.load()
     np.savez("new.npz", x=data["x_test"], y=data["y_test"])
     capsys.readouterr()
-    assert main(["predict", "latest", "new.npz", "--out", "answers.npz"]) == 0
+    assert main(["predict", "latest", "new.npz", "--out", "answers.npz", "--trust"]) == 0
     said = capsys.readouterr().out
     last = json.loads((place / "runs/first/events.jsonl").read_text().splitlines()[-1])
     assert last["event"] == "run-finished"
@@ -120,7 +122,7 @@ def test_from_a_new_task_to_a_prediction(place: Path, capsys: pytest.CaptureFixt
         assert answers["classes"].shape == (400,)
         np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=1e-5)
     np.savez("wide.npz", x=np.zeros((3, 5), np.float32))
-    assert main(["predict", "latest", "wide.npz"]) == 2
+    assert main(["predict", "latest", "wide.npz", "--trust"]) == 2
     assert "does not fit inputs of shape (5,)" in capsys.readouterr().err
 
 

@@ -28,15 +28,21 @@ def test_a_module_beside_the_settings_travels(app: Path) -> None:
     assert "mine" in refused(app, "beside:build")  # it was called, so it was let through
 
 
-def test_a_folder_travels_only_if_it_is_listed(app: Path) -> None:
+def test_a_folder_beside_the_settings_travels_too(app: Path) -> None:
     (app / "infolder").mkdir()
-    (app / "infolder" / "__init__.py").write_text("def build():\n    raise ValueError('mine')\n")
-    told = refused(app, "infolder:build")
-    assert "model = 'infolder:build'" in told
-    assert "does not travel with the app" in told
-    assert "fab-include" in told
-    settings = app / "pyproject.toml"
-    line = '"forager/**/*.py",'
-    settings.write_text(settings.read_text().replace(line, f'{line} "infolder/*.py",'))
-    assert "does not travel" not in refused(app, "infolder:build")
+    (app / "infolder" / "__init__.py").write_text("def build(*_):\n    raise ValueError('mine')\n")
+    assert "mine" in refused(app, "infolder:build")
     sys.modules.pop("infolder", None)
+
+
+@pytest.mark.parametrize("key", ["task", "model", "optimiser.name", "callbacks"])
+def test_a_module_elsewhere_does_not(
+    app: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "faraway.py").touch()
+    monkeypatch.syspath_prepend(elsewhere)
+    with pytest.raises(ConfigError) as caught:
+        plan({"task": "blobs", key: "faraway:build"}, app)
+    assert f"{key} = 'faraway:build'" in str(caught.value)
+    assert "does not travel with the app" in str(caught.value)

@@ -1,0 +1,38 @@
+"""Whose code a command runs: the user's own, and that of a run's folder only if it is trusted."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..core.config.own_code import own_modules
+from ..server_app.run_folder import RunFolderError
+
+
+def check_trusted(folder: Path, config: Mapping[str, object], trust: bool) -> None:
+    """Refuse what a run's folder says if it names modules to import, unless it is trusted.
+
+    >>> check_trusted(Path("theirs"), {"task": "mine:Task"}, trust=False)
+    Traceback (most recent call last):
+    forager...RunFolderError: theirs/config.json names code that would run: task = 'mine:Task'. ...
+    """
+    named = own_modules(config)
+    if named and not trust:
+        raise RunFolderError(
+            f"{folder / 'config.json'} names code that would run: {', '.join(named.values())}. If "
+            "you know it, add --trust (in Python, trust=True)"
+        )
+
+
+def find_own_modules() -> None:
+    """Let modules in the current folder be imported: after all others, so that they shadow none."""
+    if "" not in sys.path:
+        sys.path.append("")
+
+
+def trust_option(config: Mapping[str, object]) -> str:
+    """Return what has to be added to a command that goes on with a run of this config.
+
+    >>> trust_option({"task": "mine:Task"}), trust_option({"task": "digits"})
+    (' --trust', '')
+    """
+    return " --trust" if own_modules(config) else ""
