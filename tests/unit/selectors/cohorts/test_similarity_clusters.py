@@ -3,7 +3,6 @@ import warnings
 import numpy as np
 import pytest
 from forager.selectors.cohorts.similarity_clusters import similarity_clusters
-from sklearn.cluster import AffinityPropagation
 
 
 def blocks(*sizes: int, noise: float = 0.05) -> np.ndarray:
@@ -57,25 +56,3 @@ def test_what_is_no_similarity_is_refused() -> None:
             similarity_clusters(bad)
     with pytest.raises(ValueError, match="damping"):
         similarity_clusters(np.eye(3), damping=0.2)
-
-
-@pytest.mark.parametrize(("groups", "clients"), [(2, 40), (5, 150), (30, 300)])
-def test_is_the_affinity_propagation_of_scikit_learn(groups: int, clients: int) -> None:
-    """In single precision and with a shorter wait, but with the same clusters."""
-    rng = np.random.default_rng(clients)
-    points = rng.normal(size=(groups, 9))[rng.integers(groups, size=clients)]
-    points += 0.7 * rng.normal(size=points.shape)
-    similarity = 1e3 - np.sum((points[:, None] - points[None, :]) ** 2, axis=2)
-    preference = float(np.median(similarity[~np.eye(clients, dtype=bool)]))
-    theirs = AffinityPropagation(preference=preference, affinity="precomputed", random_state=0)
-    theirs.fit(similarity)
-    ours = similarity_clusters(similarity)
-    assert ours.labels.tolist() == theirs.labels_.tolist()
-    assert ours.exemplars.tolist() == theirs.cluster_centers_indices_.tolist()
-
-
-def test_clients_that_are_equally_good_exemplars_do_not_swing() -> None:
-    similarity = blocks(40, 40, 20, noise=0.0)
-    found = similarity_clusters(similarity)
-    assert found.converged
-    assert found.labels.tolist() == [0] * 40 + [1] * 40 + [2] * 20
