@@ -124,7 +124,7 @@ class SplitTestRule(CohortRule):
             return regrouping
         if server_round >= self.rounds and not self.last_split:
             reasons = self._report["reasons"].values()
-            _log.info("no cohort was split: %s", "; ".join(reasons) or "nobody took part")
+            _log.info("split-test did not split: %s", "; ".join(reasons) or "nobody took part")
         return None
 
     def hear_late(

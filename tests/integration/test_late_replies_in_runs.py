@@ -101,7 +101,7 @@ def test_what_is_on_its_way_when_a_run_is_stopped_comes_after_it_is_resumed(slow
 OPEN: dict[str, dict[str, Any]] = {
     "random": {},
     "top-k": {"client-selector": "cosage", "uplink": "top-k", "aggregator": "fedyogi"},
-    "auxo": {"cohorts": "auxo", "cohort.first-split": 2, "cohort.min-participants": 2},
+    "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
     "by wire": {"local.check-wire": True, "downlink": "changes"},
 }
 

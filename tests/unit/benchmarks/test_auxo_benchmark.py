@@ -41,7 +41,7 @@ def test_every_cell_is_a_config_of_its_own(setting: str) -> None:
 
 def test_methods_are_compared_with_the_same_without_cohorts() -> None:
     for cell, one in BASELINE.items():
-        own = ("cohort", "auxo-paper.")
+        own = ("cohort", "auxo.")
         with_cohorts = {k: v for k, v in METHODS[cell].items() if not k.startswith(own)}
         if cell != "split-test, indices only":
             assert with_cohorts == METHODS[one]

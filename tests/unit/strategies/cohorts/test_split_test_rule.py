@@ -23,8 +23,8 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
 from forager.core.wire.replies import Row
 from forager.strategies.build import single_model_stack
-from forager.strategies.cohorts.split_test import SplitTestRule
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
+from forager.strategies.cohorts.split_test import SplitTestRule
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.layers.base import Layer
@@ -176,7 +176,9 @@ def test_a_restart_remembers_who_is_where_and_when_the_last_split_was() -> None:
 
 def test_a_run_without_groups_says_why_nothing_was_split(caplog: pytest.LogCaptureFixture) -> None:
     keys = [str(number) for number in range(30)]
-    rule = SplitTestRule(read_config({"cohorts": "split-test", "num-clients": 30, "num-server-rounds": 4}))
+    rule = SplitTestRule(
+        read_config({"cohorts": "split-test", "num-clients": 30, "num-server-rounds": 4})
+    )
     rng = np.random.default_rng(0)
     always = rng.normal(size=(30, 8))
     with caplog.at_level(logging.INFO, logger="forager"):
@@ -191,7 +193,9 @@ def test_a_run_without_groups_says_why_nothing_was_split(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize(("clients", "least"), [(5, 1), (10, 1), (30, 3), (200, 20)])
 def test_defaults_scale_with_the_participants(clients: int, least: int) -> None:
-    config = read_config({"cohorts": "split-test", "num-clients": 400, "clients-per-round": clients})
+    config = read_config(
+        {"cohorts": "split-test", "num-clients": 400, "clients-per-round": clients}
+    )
     rule = SplitTestRule(config).core.rule
     assert (rule.participants, rule.first_round, rule.rounds) == (least, 1, 2)
 
@@ -278,7 +282,9 @@ def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: b
     assert layer.own_start == expected
 
 
-@pytest.mark.parametrize("key", ["split-test.parts", "split-test.split-rounds", "auxo.min-participants"])
+@pytest.mark.parametrize(
+    "key", ["split-test.parts", "split-test.split-rounds", "auxo.min-participants"]
+)
 def test_no_part_at_all_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} = 0: input should be greater than or equal to 1"):
         read_config({key: 0})
