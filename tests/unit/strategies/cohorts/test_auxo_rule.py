@@ -47,9 +47,7 @@ EAGER = {
 def rule_of(**settings: int | float) -> AuxoRule:
     """A rule that splits as soon as it sees groups, and whose clients do not explore."""
     chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
-    return AuxoRule(
-        read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()})
-    )
+    return AuxoRule(read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()}))
 
 
 def two_ways(keys: Sequence[str]) -> CohortSignals:
