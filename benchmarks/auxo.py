@@ -52,10 +52,10 @@ COMMON: Changes = {
 }
 # The paper's defaults are for hundreds of participants and of rounds.
 PAPER: Changes = {
-    "cohorts": "auxo-paper",
-    "auxo-paper.first-clustering": 5,
-    "auxo-paper.first-split": 10,
-    "auxo-paper.min-participants": 5,
+    "cohorts": "auxo",
+    "auxo.first-clustering": 5,
+    "auxo.first-split": 10,
+    "auxo.min-participants": 5,
 }
 PLANTED: dict[str, Changes] = {
     "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},
@@ -69,38 +69,38 @@ AGGREGATION: dict[str, Changes] = {
     "fedprox": {"objective": "prox", "prox.mu": 0.1},
     "qfedavg": {"aggregator": "qfedavg"},
 }
-AUXO: Changes = {"cohorts": "auxo"}
+AUXO: Changes = {"cohorts": "split-test"}
 METHODS: dict[str, Changes] = {
     **AGGREGATION,
-    **{f"auxo ({name})": AUXO | changes for name, changes in AGGREGATION.items()},
-    **{f"auxo-paper ({name})": PAPER | changes for name, changes in AGGREGATION.items()},
-    "auxo, indices only": {**AUXO, "similarity": "index-overlap", "ios.samples": 64},
+    **{f"split-test ({name})": AUXO | changes for name, changes in AGGREGATION.items()},
+    **{f"auxo ({name})": PAPER | changes for name, changes in AGGREGATION.items()},
+    "split-test, indices only": {**AUXO, "similarity": "centred-overlap", "ios.samples": 64},
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl"},
     "flexcfl": {"cohorts": "flexcfl"},
     "fl+hc": {"cohorts": "fl-hc"},
 }
 BASELINE = {  # of each method with cohorts, the same without
-    f"{auxo} ({name})": name for auxo in ("auxo", "auxo-paper") for name in AGGREGATION
-} | dict.fromkeys(["auxo, indices only", "ifca", "cfl", "flexcfl", "fl+hc"], "fedavg")
+    f"{auxo} ({name})": name for auxo in ("split-test", "auxo") for name in AGGREGATION
+} | dict.fromkeys(["split-test, indices only", "ifca", "cfl", "flexcfl", "fl+hc"], "fedavg")
 SENSITIVITY: dict[str, Changes] = {
     "no cohorts": {"cohorts": "none"},
-    "auxo-paper": {},
-    "clusters from round 0": {"auxo-paper.first-clustering": 0},
-    "clusters from round 15": {"auxo-paper.first-clustering": 15, "auxo-paper.first-split": 20},
-    "split from round 5": {"auxo-paper.first-split": 5},
-    "split from round 20": {"auxo-paper.first-split": 20},
-    "split from round 30": {"auxo-paper.first-split": 30},
-    "split exponent 1": {"auxo-paper.split-exponent": 1.0},
-    "at most 2 parts": {"auxo-paper.parts": 2},
-    "at most 3 parts": {"auxo-paper.parts": 3},
-    "at most 8 parts": {"auxo-paper.parts": 8},
+    "auxo": {},
+    "clusters from round 0": {"auxo.first-clustering": 0},
+    "clusters from round 15": {"auxo.first-clustering": 15, "auxo.first-split": 20},
+    "split from round 5": {"auxo.first-split": 5},
+    "split from round 20": {"auxo.first-split": 20},
+    "split from round 30": {"auxo.first-split": 30},
+    "split exponent 1": {"auxo.split-exponent": 1.0},
+    "at most 2 parts": {"auxo.parts": 2},
+    "at most 3 parts": {"auxo.parts": 3},
+    "at most 8 parts": {"auxo.parts": 8},
 }
 DELTA = 1e-5  # the default of dp.delta
 
 
 def _with_and_without(name: str, changes: Changes) -> dict[str, Changes]:
-    return {f"fedavg, {name}": {"cohorts": "none", **changes}, f"auxo, {name}": changes}
+    return {f"fedavg, {name}": {"cohorts": "none", **changes}, f"split-test, {name}": changes}
 
 
 def privacy(rounds: int) -> dict[str, Changes]:
@@ -128,8 +128,7 @@ def varied(setting: str, rounds: int) -> dict[str, Changes]:
         return privacy(rounds)
     if setting == "lost":
         lost: dict[str, Changes] = {
-            f"auxo-paper, {share:.0%} lost": {"records-lost": share}
-            for share in (0.0, 0.05, 0.1, 0.2)
+            f"auxo, {share:.0%} lost": {"records-lost": share} for share in (0.0, 0.05, 0.1, 0.2)
         }
         return {"no cohorts": {"cohorts": "none"}, **lost}
     shares = (0.0, 0.05, 0.1, 0.15)

@@ -18,7 +18,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
 from ..selectors.cohorts.affinity import Affinity
-from ..selectors.cohorts.auxo_paper import AuxoPaper
+from ..selectors.cohorts.auxo import Auxo
 from ..selectors.cohorts.matching import Claims, RequestCache, choose_leaves
 from ..selectors.cohorts.projection import Projection
 from ..selectors.cohorts.split import SplitRule
@@ -65,10 +65,10 @@ def weighted_mean(models: list[Layers]) -> Layers:
     return mean
 
 
-def with_four_leaves(keys: list[str], sketches: NDArray[np.float64]) -> AuxoPaper:
+def with_four_leaves(keys: list[str], sketches: NDArray[np.float64]) -> Auxo:
     """Return cohorts that were split in four by one round of these participants."""
     rule = SplitRule(first_round=0, rounds=1, participants=1)
-    auxo = AuxoPaper(parts=_LEAVES, rule=rule, first_cluster_round=0, retry=10**9)
+    auxo = Auxo(parts=_LEAVES, rule=rule, first_cluster_round=0, retry=10**9)
     if not auxo.observe("0", keys, sketches, [None] * len(keys)).children:
         raise ValueError("the groups of this workload should be told apart")
     return auxo

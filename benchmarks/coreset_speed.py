@@ -156,7 +156,7 @@ def epoch_costs(
         return float(len(chosen))
 
     ways = {"an epoch on all samples": epoch}
-    for name in ("gcfl", "gradmatch", "nearest", "agreement", "crust"):
+    for name in ("gcfl", "gradmatch", "nearest", "crust"):
         method = methods("data-selector")[name]
         assert isinstance(method, CoresetMethod)
         ways[name] = partial(choose, method.rule)

@@ -59,7 +59,7 @@ SETTINGS: dict[str, dict[str, Scalar]] = {
 # Section IV: SGD of one epoch with momentum 0.9, learning rate 0.01, batches of 64; 10 % of the
 # head sent
 PAPER: dict[str, Scalar] = {
-    "strategy": "cosage-paper",
+    "strategy": "cosage",
     "task": "npz",
     "model": "softmax",
     "partition": "shards",

@@ -53,19 +53,18 @@ METHODS: dict[str, Settings] = {
     "facility-location": {"data-selector": "facility-location"},
     "crust": {"data-selector": "crust"},
     "gradmatch": {"data-selector": "gradmatch"},
+    "trusted": {"data-selector": "trusted"},
     "gcfl": {"data-selector": "gcfl"},
-    "gcfl-paper": {"data-selector": "gcfl-paper"},
-    "gcfl-paper, total": {"data-selector": "gcfl-paper", "coreset.residual": "total"},
-    "gcfl-paper, plain-mean": {"data-selector": "gcfl-paper", "coreset.residual": "plain-mean"},
-    "gcfl-paper, printed": {"data-selector": "gcfl-paper", "coreset.residual": "printed"},
-    "gcfl, all trusted": {"data-selector": "gcfl", "coreset.budget": 1.0},
+    "gcfl, total": {"data-selector": "gcfl", "coreset.residual": "total"},
+    "gcfl, plain-mean": {"data-selector": "gcfl", "coreset.residual": "plain-mean"},
+    "gcfl, printed": {"data-selector": "gcfl", "coreset.residual": "printed"},
+    "trusted, all trusted": {"data-selector": "trusted", "coreset.budget": 1.0},
     "nearest": {"data-selector": "nearest"},
     "random, redrawn": {"data-selector": "random", "coreset.every": 1},
-    "agreement": {"data-selector": "agreement"},
     "skyline": {"data-selector": "skyline"},
     "fedavg + fine-tuning": {"fine-tune.epochs": 1},
+    "trusted + fine-tuning": {"data-selector": "trusted", "fine-tune.epochs": 1},
     "gcfl + fine-tuning": {"data-selector": "gcfl", "fine-tune.epochs": 1},
-    "gcfl-paper + fine-tuning": {"data-selector": "gcfl-paper", "fine-tune.epochs": 1},
 }
 NOISES: dict[str, Settings] = {
     "clean": {"noise": "none"},
@@ -96,8 +95,8 @@ DEFAULT_NOISES = {
     name: ["closed-40"] for name in ("motivating", "ablations", "better", "long", "long-blobs")
 }
 LONG = [
-    *("fedavg", "random, redrawn", "gcfl-paper", "gcfl-paper, total", "gcfl-paper, printed"),
-    *("gcfl-paper, plain-mean", "nearest", "gcfl", "gcfl, all trusted"),
+    *("fedavg", "random, redrawn", "gcfl", "gcfl, total", "gcfl, printed"),
+    *("gcfl, plain-mean", "nearest", "trusted", "trusted, all trusted"),
     "skyline",
 ]
 DEFAULT_METHODS = {
@@ -107,13 +106,13 @@ DEFAULT_METHODS = {
         "fedavg",
         "random",
         "random, redrawn",
-        "gcfl-paper",
-        "nearest",
         "gcfl",
+        "nearest",
+        "trusted",
         "skyline",
     ],
-    "ablations": ["gcfl-paper", "gcfl"],
-    "better": ["gcfl-paper"],
+    "ablations": ["gcfl", "trusted"],
+    "better": ["gcfl"],
 }
 # Steps a round of a client of average size (1000 samples, --samples 10000) at a budget of 10 %
 STEPS = 4
@@ -147,11 +146,11 @@ BETTER: dict[str, Settings] = {
     "all classes at once": {"coreset.per-class": False},
     "5 a step": {"coreset.step": 5},
     "small ridge": {"coreset.ridge": 1e-3},
-    "agreement": {"data-selector": "agreement"},
-    "agreement, first choice at once": {"data-selector": "agreement", "coreset.first-round": 0},
-    "agreement, K = 5": {"data-selector": "agreement", "coreset.every": 5},
-    "agreement, K = 20": {"data-selector": "agreement", "coreset.every": 20},
-    "agreement, last look alone": {"data-selector": "agreement", "coreset.memory": 0.0},
+    "trusted": {"data-selector": "trusted"},
+    "trusted, first choice at once": {"data-selector": "trusted", "coreset.first-round": 0},
+    "trusted, K = 5": {"data-selector": "trusted", "coreset.every": 5},
+    "trusted, K = 20": {"data-selector": "trusted", "coreset.every": 20},
+    "trusted, last look alone": {"data-selector": "trusted", "coreset.memory": 0.0},
     "equal parts of the budget": {"coreset.class-budgets": "equal"},
     **{f"residual {name}": {"coreset.residual": name} for name in ("total", "plain-mean")},
     "residual printed": {"coreset.residual": "printed"},

@@ -69,7 +69,7 @@ SPLITS: dict[str, Settings] = {
 }
 SELECTORS = ("random", "aoi", "round-robin", "support-diversity", "signed-diversity")
 SIMILARITIES = (
-    *("index-overlap", "index-overlap-paper", "signed-overlap"),
+    *("centred-overlap", "index-overlap", "signed-overlap"),
     *("cosine", "euclidean", "oracle"),
 )
 COMMON: Settings = {

@@ -76,8 +76,8 @@ class Analysis:
 def analyse(path: str | Path) -> Analysis:
     """Compare the clients of a run by the supports that they sent."""
     folder = _open(path)
-    paper = _config(folder).similarity == "index-overlap-paper"
-    clients, matrix = similarities(_read(folder), centred=not paper)
+    plain = _config(folder).similarity == "index-overlap"
+    clients, matrix = similarities(_read(folder), centred=not plain)
     labels = _last_labels(folder.read_events())
     data, classes = _data(folder, clients)
     if data is None:
@@ -102,7 +102,7 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if not folder.supports_path.exists():
         raise AnalysisError(
             f"{folder.path}: holds no {folder.supports_path.name}; a finished run with similarity ="
-            " 'index-overlap' or 'index-overlap-paper' and cohorts = 'similarity' or 'neighbours'"
+            " 'centred-overlap' or 'index-overlap' and cohorts = 'similarity' or 'neighbours'"
             " leaves one"
         )
     try:

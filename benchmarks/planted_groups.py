@@ -22,7 +22,7 @@ COMMON: Changes = {
     "fraction-evaluate": 1.0,
     "checkpoint.every": 0,
 }
-METHODS = ("fedavg", "auxo-paper", "flexcfl", "auxo", "cfl, all train")
+METHODS = ("fedavg", "auxo", "flexcfl", "split-test", "cfl, all train")
 KINDS = {"turned images": "rotation", "permuted labels": "label-permutation"}
 
 
@@ -70,14 +70,16 @@ def planted_table(results: Results) -> Table:
     """Return one row per kind of groups: accuracy, cohorts against groups, and the worst tenth."""
     accuracy, worst = final("clients-accuracy-mean"), final("clients-accuracy-worst-10")
     ways = list(dict.fromkeys(cell.rpartition(": ")[0] for cell in results.cells))
-    shown = ("fedavg", "flexcfl", "auxo")
-    rows = [["groups", *METHODS, "ARI of auxo", "ARI of cfl", f"worst tenth: {', '.join(shown)}"]]
+    shown = ("fedavg", "flexcfl", "split-test")
+    rows = [
+        ["groups", *METHODS, "ARI of split-test", "ARI of cfl", f"worst tenth: {', '.join(shown)}"]
+    ]
     for way in ways:
         rows.append(
             [
                 way,
                 *(_means(results, way, [method], accuracy) for method in METHODS),
-                _means(results, way, ["auxo"], final("ari"), ".2f"),
+                _means(results, way, ["split-test"], final("ari"), ".2f"),
                 _means(results, way, [METHODS[-1]], final("ari"), ".2f"),
                 _means(results, way, shown, worst),
             ]

@@ -14,7 +14,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..tools.demos import DEMOS
 from .chromium import Tab, chromium
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -23,8 +22,15 @@ RECORDED = {
     "run": ["run", "--local", "-c", RUN],
     "compare": ["compare", "fedavg", "cosage", "--budget", "20 rounds", "--seeds", "3"],
 }
-_AUXO = DEMOS["auxo"]
-SIDE_BY_SIDE = {"one-model": _AUXO.without, "auxo": _AUXO.method}  # on the live page
+_GROUPS = (
+    "groups.kind='label-permutation' groups.count=2 partition='iid' fraction-evaluate=1.0 "
+    "data.client-test-share=0.2 num-clients=20 clients-per-round=20 num-server-rounds=40"
+)
+_SPLIT = "split-test.parts=2 split-test.first-split=5 split-test.min-participants=2"
+SIDE_BY_SIDE = {  # on the live page
+    "one-model": "strategy='fedavg'",
+    "split-test": f"strategy='split-test' {_SPLIT}",
+}
 _WIDEST = 110  # columns
 _REPORT = {"x": 0, "y": 0, "width": 1000, "height": 952, "scale": 1}
 _LIVE = {"x": 0, "y": 0, "width": 1200, "height": 685, "scale": 1}
@@ -95,7 +101,7 @@ def picture_of_report(report: Path, path: Path) -> None:
 def picture_of_live_page(folder: Path, path: Path) -> None:
     """Do two runs; save what the live page shows of them, side by side."""
     for name, keys in SIDE_BY_SIDE.items():
-        config = f"{_AUXO.config} {keys} run-name='{name}' output-dir='runs'"
+        config = f"{_GROUPS} {keys} run-name='{name}' output-dir='runs'"
         output_of(["run", "--local", "-c", config], folder)
     with _begun(["watch", "--web", *(f"runs/{name}" for name in SIDE_BY_SIDE)], folder) as server:
         assert server.stdout is not None

@@ -37,20 +37,18 @@ TARGETS = {
     "1,000,000 clients, round (s)": 0.2,
     "1,000,000 clients, checkpoint (s)": 0.5,
 }
-# The same for rounds of presets, as multiples of FedAvg's
+# The same for rounds of presets, as multiples of FedAvg's: with 1,000 clients, and with 30
+_ROUNDS = {
+    **dict.fromkeys(("cosage", "cosage-feedback"), (12.0, 2.0)),
+    **dict.fromkeys(("gcfl", "trusted"), (6.0, 1.5)),
+    **dict.fromkeys(("ode", "ode-balanced"), (10.0, 2.0)),
+    **dict.fromkeys(("auxo", "split-test"), (6.0, 1.5)),
+    **dict.fromkeys(("ios", "ios-centred"), (25.0, 2.5)),
+    "scaffold": (3.0, 1.3),
+}
 METHOD_TARGETS = {
-    "cosage, 1,000 clients": 12.0,
-    "gcfl, 1,000 clients": 6.0,
-    "ode, 1,000 clients": 10.0,
-    "auxo, 1,000 clients": 6.0,
-    "ios, 1,000 clients": 25.0,
-    "scaffold, 1,000 clients": 3.0,
-    "cosage, 30 clients": 2.0,
-    "gcfl, 30 clients": 1.5,
-    "ode, 30 clients": 2.0,
-    "auxo, 30 clients": 1.5,
-    "ios, 30 clients": 2.5,
-    "scaffold, 30 clients": 1.3,
+    **{f"{name}, 1,000 clients": most for name, (most, _) in _ROUNDS.items()},
+    **{f"{name}, 30 clients": most for name, (_, most) in _ROUNDS.items()},
     "moon, 30 clients": 3.0,
 }
 

@@ -12,6 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import check_simulated, unused_keys, unwise
+from ..core.config.moved import old_names
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -168,7 +169,9 @@ def _plan(config: RunConfig, frozen: str) -> Plan:
 
 
 def _warn(config: RunConfig, run_config: dict[str, Any]) -> None:
-    """Say what was set in vain, and what is unwise."""
+    """Say what has another name now, what was set in vain, and what is unwise."""
+    for line in old_names(run_config):
+        _warn_once(line)
     unused = unused_keys(config, run_config)
     if unused:
         _warn_once(f"set, but not used by this run: {', '.join(unused)}")

@@ -15,15 +15,16 @@ COMMON: Settings = {
 METHODS: dict[str, Settings] = {
     "fedavg": {},
     "fedyogi": {"aggregator": "fedyogi"},
-    "auxo": {"cohorts": "auxo"},
-    "auxo-paper": {"strategy": "auxo-paper"},
+    "split-test": {"cohorts": "split-test"},
+    "auxo": {"strategy": "auxo"},
     "flexcfl": {"cohorts": "flexcfl"},
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl", "client-selector": "all"},
 }
 # Cohorts that do not wait for each other: the same number of updates
 BUFFERED: Settings = {
-    **{"cohorts": "auxo", "aggregation.buffer": 5, "num-server-rounds": 80, "evaluate-every": 4}
+    **{"cohorts": "split-test", "aggregation.buffer": 5},
+    **{"num-server-rounds": 80, "evaluate-every": 4},
 }
 GROUPS: dict[str, Settings] = {
     **{
@@ -38,8 +39,8 @@ LOST = (0.0, 0.05, 0.1, 0.2)  # figure 14c
 TWO = ("turned images, 2 groups", "permuted labels, 2 groups")
 # The paper's thresholds are for hundreds of participants.
 EAGER: Settings = {
-    **{"auxo-paper.first-clustering": 2, "auxo-paper.first-split": 4},
-    "auxo-paper.min-participants": 3,
+    **{"auxo.first-clustering": 2, "auxo.first-split": 4},
+    "auxo.min-participants": 3,
 }
 # An accuracy that one model reaches in each setting, with whatever aggregator
 TARGETS = {
@@ -87,10 +88,10 @@ def speed() -> Study:
             {**common, **GROUPS[name], **METHODS[method], **_told(method, GROUPS[name])},
         )
         for name in TARGETS
-        for method in ("fedavg", "fedyogi", "flexcfl", "auxo", "auxo-paper")
+        for method in ("fedavg", "fedyogi", "flexcfl", "split-test", "auxo")
     ]
     cells += [
-        Cell(f"{name}: auxo, buffer of 5", {**common, **GROUPS[name], **BUFFERED})
+        Cell(f"{name}: split-test, buffer of 5", {**common, **GROUPS[name], **BUFFERED})
         for name in TARGETS
     ]
     setting = (
@@ -115,7 +116,7 @@ def users() -> Study:
     cells = [
         Cell(f"{name}: {method}", {**common, **own, **METHODS[method]})
         for name, own in data.items()
-        for method in ("fedavg", "fedyogi", "auxo", "auxo-paper")
+        for method in ("fedavg", "fedyogi", "split-test", "auxo")
     ]
     setting = (
         "FEMNIST (105 writers), UCI-HAR (30 users) and WISDM (51 users), MLP of 64, 15 clients per"
@@ -131,7 +132,7 @@ def text() -> Study:
         **{"num-clients": 10, "clients-per-round": 5, "num-server-rounds": 20},
         **{"evaluate-every": 5},
     }
-    cells = [Cell(method, {**common, **METHODS[method]}) for method in ("fedavg", "auxo")]
+    cells = [Cell(method, {**common, **METHODS[method]}) for method in ("fedavg", "split-test")]
     setting = "Poems, next character, a GRU, 10 clients, 5 per round, 20 rounds."
     return Study("auxo-text", "auxo", setting, tuple(cells))
 
@@ -146,7 +147,7 @@ def corrupted() -> Study:
     cells = [
         Cell(f"{share:.0%} corrupted: {method}", {**common, **METHODS[method], "corrupted": share})
         for share in CORRUPTED
-        for method in ("fedavg", "auxo")
+        for method in ("fedavg", "split-test")
     ]
     setting = "Permuted labels in 2 groups as above; some clients have random labels."
     return Study("auxo-corrupted", "auxo", setting, tuple(cells))
@@ -158,19 +159,19 @@ def forgetful() -> Study:
         **{**COMMON, "num-clients": 20, "clients-per-round": 10},
         **{"num-server-rounds": 40, "evaluate-every": 4},
     }
-    letter: Settings = {**METHODS["auxo-paper"], **EAGER}
+    eager: Settings = {**METHODS["auxo"], **EAGER}
     cells = []
     for name in TWO:
         cells.append(Cell(f"{name}: fedyogi", {**common, **GROUPS[name], **METHODS["fedyogi"]}))
         cells += [
             Cell(
                 f"{name}: {share:.0%} lost",
-                {**common, **GROUPS[name], **letter, "records-lost": share},
+                {**common, **GROUPS[name], **eager, "records-lost": share},
             )
             for share in LOST
         ]
     setting = (
-        "Planted groups as above, `auxo-paper` with low thresholds (clusters from round 2, splits"
+        "Planted groups as above, `auxo` with low thresholds (clusters from round 2, splits"
         " from round 4, 3 participants per part), so that it splits in a run of this size. Before"
         " each training a client has lost its affinity records with this probability."
     )

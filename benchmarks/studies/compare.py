@@ -6,7 +6,7 @@ from .study import Study
 
 PRESETS = (
     *("fedavg", "fedprox", "fedyogi", "scaffold", "moon"),
-    *("cosage", "gcfl", "ode", "auxo", "ios"),
+    *("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred"),
 )
 ROUNDS, EVERY = 100, 11
 COMMON: dict[str, Scalar] = {

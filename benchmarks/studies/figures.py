@@ -23,8 +23,10 @@ from .claims import ENOUGH_SEEDS, Claim, Outcome, Trial, verdict
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 # One colour for one method, whatever else is drawn
 METHOD_COLOURS = {
-    **dict.fromkeys(("cosage", "gcfl", "ode", "auxo", "index-overlap"), COLOURS[0]),
-    **dict.fromkeys(("gcfl-paper", "ode-paper", "auxo-paper", "index-overlap-paper"), COLOURS[5]),
+    **dict.fromkeys(
+        ("cosage", "trusted", "ode-balanced", "split-test", "centred-overlap"), COLOURS[0]
+    ),
+    **dict.fromkeys(("gcfl", "ode", "auxo", "index-overlap"), COLOURS[5]),
     **dict.fromkeys(("fedavg", "one model"), COLOURS[6]),
     **dict.fromkeys(("random", "reservoir"), COLOURS[1]),
     **dict.fromkeys(("aoi", "fifo", "flexcfl", "nearest", "cosine"), COLOURS[2]),

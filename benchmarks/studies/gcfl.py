@@ -10,8 +10,8 @@ Settings = dict[str, Scalar]
 METHODS: dict[str, Settings] = {
     "fedavg": {},
     "random": {"data-selector": "random", "coreset.every": 1},
+    "trusted": {"data-selector": "trusted"},
     "gcfl": {"data-selector": "gcfl"},
-    "gcfl-paper": {"data-selector": "gcfl-paper"},
     "nearest": {"data-selector": "nearest"},
     "skyline": {"data-selector": "skyline"},
 }
@@ -29,7 +29,7 @@ SPREADS: dict[str, Settings] = {
     **{f"deviation {s}": {"study.spread": s} for s in (2, 4, 8)},
     "deviations 1 to 8": {"task": "blobs"},
 }
-SHORT = ("fedavg", "random", "gcfl", "gcfl-paper")
+SHORT = ("fedavg", "random", "trusted", "gcfl")
 COMMON: Settings = {**PAPER, "study.runner": "coresets"}
 PAPER_STEPS = 16  # per round, in batches of 32 of a tenth of 5,000 images
 
@@ -109,7 +109,7 @@ def images() -> Study:
         *(Cell(f"CIFAR-10: {method}", {**common, **METHODS[method]}) for method in SHORT),
         *(
             Cell(f"CIFAR-10, {PAPER_STEPS} steps: {method}", {**more, **METHODS[method]})
-            for method in ("gcfl", "gcfl-paper")
+            for method in ("trusted", "gcfl")
         ),
     ]
     setting = (

@@ -46,7 +46,7 @@ def cohorts() -> Study:
         **{"num-server-rounds": 15, "evaluate-every": 5, "ios.samples": 128},
         **{"data.client-test-share": 0.2, "fraction-evaluate": 1.0},
     }
-    kinds = ("index-overlap", "index-overlap-paper", "signed-overlap", "cosine")
+    kinds = ("centred-overlap", "index-overlap", "signed-overlap", "cosine")
     cells = []
     for split in SPLITS:
         keys = {**common, **_split(split)}

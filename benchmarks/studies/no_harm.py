@@ -36,7 +36,7 @@ DATA: dict[str, tuple[Settings, float, float, float]] = {
 BY_USER = ("FEMNIST", "UCI-HAR", "WISDM")
 NET: Settings = {"model": "mlp", "net.hidden": 64}
 PRESETS = (
-    *("fedavg", "cosage", "cosage-paper", "auxo", "auxo-paper", "ios", "ios-paper"),
+    *("fedavg", "cosage-feedback", "cosage", "split-test", "auxo", "ios-centred", "ios"),
     *("fedprox", "scaffold", "moon", "fedyogi", "per-fedavg"),
 )
 CLIENTS: Settings = {
@@ -124,8 +124,8 @@ def coresets() -> Study:
                     f"{noise}, {name}: random",
                     {**common, "data-selector": "random", "coreset.every": 1},
                 ),
+                Cell(f"{noise}, {name}: trusted", {**common, "data-selector": "trusted"}),
                 Cell(f"{noise}, {name}: gcfl", {**common, "data-selector": "gcfl"}),
-                Cell(f"{noise}, {name}: gcfl-paper", {**common, "data-selector": "gcfl-paper"}),
             ]
             if name in ALL_SAMPLES and noise != "clean":  # ten times the work
                 cells.append(Cell(f"{noise}, {name}: fedavg", {**common}))
@@ -144,7 +144,7 @@ def streams() -> Study:
         own, spread, _, _, rate = _data(name)
         common = {**own, **spread, **STREAMS, "learning-rate": rate}
         common.pop("clients-per-round", None)
-        rules = ("reservoir", "ode", "ode-paper")
+        rules = ("reservoir", "ode-balanced", "ode")
         cells += [Cell(f"{name}: {rule}", {**common, "data-selector": rule}) for rule in rules]
     setting = (
         "A fifth of the clients per round, 10 places per client, a hundredth of a client's data"

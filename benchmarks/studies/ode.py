@@ -8,16 +8,16 @@ from .study import Study
 Settings = dict[str, Scalar]
 
 COMMON: Settings = {**PAPER, "study.runner": "streams"}
-RULES = ("reservoir", "fifo", "high-loss", "ode", "ode-paper")
+RULES = ("reservoir", "fifo", "high-loss", "ode-balanced", "ode")
 DATA: dict[str, tuple[str, Settings, int]] = {
     "activities (WISDM)": ("har", {"study.data": "wisdm", "num-clients": 51}, 300),
     "traffic": ("traffic", {"study.data": "traffic"}, 300),
     "synthetic": ("synthetic", {}, 200),
     "Fashion-MNIST": ("fashion", {"study.data": "fashion"}, 500),
 }
-SHORT = ("reservoir", "fifo", "ode", "ode-paper")
+SHORT = ("reservoir", "fifo", "ode-balanced", "ode")
 IMAGES = "Fashion-MNIST"
-LONG = {"synthetic": SHORT, IMAGES: ("reservoir", "ode", "ode-paper")}
+LONG = {"synthetic": SHORT, IMAGES: ("reservoir", "ode-balanced", "ode")}
 PLACES = (2, 5, 10, 20)
 VALUED = ("activities (WISDM)", "traffic", IMAGES)
 PARTS: dict[str, Settings] = {
@@ -26,8 +26,8 @@ PARTS: dict[str, Settings] = {
     "exact gradient": {"ode.estimator": "exact"},
 }
 COSTS: dict[str, Settings] = {
-    **{rule: METHODS[rule] for rule in ("reservoir", "high-loss", "gradient-norm", "ode")},
-    "ode, all layers": {**METHODS["ode"], "ode.layers": 0},
+    **{rule: METHODS[rule] for rule in ("reservoir", "high-loss", "gradient-norm", "ode-balanced")},
+    "ode-balanced, all layers": {**METHODS["ode-balanced"], "ode.layers": 0},
 }
 
 
@@ -75,7 +75,7 @@ def places() -> Study:
             f"{count} places: {rule}", {**_common(name), **METHODS[rule], "stream.capacity": count}
         )
         for count in PLACES
-        for rule in ("reservoir", "ode", "ode-paper")
+        for rule in ("reservoir", "ode-balanced", "ode")
     ]
     return Study("ode-places", "ode", "WISDM as above, 2 to 20 places per client.", tuple(cells))
 
@@ -84,11 +84,11 @@ def parts() -> Study:
     """Return ODE with more layers and better estimates: the paper's figure 3, and ODE-Exact."""
     name = "activities (WISDM)"
     cells = [
-        Cell(part, {**_common(name), "num-server-rounds": 100, **METHODS["ode-paper"], **changes})
+        Cell(part, {**_common(name), "num-server-rounds": 100, **METHODS["ode"], **changes})
         for part, changes in PARTS.items()
     ]
     setting = (
-        "WISDM as above, `ode-paper`, 100 rounds, with the gradients of the last layer (the"
+        "WISDM as above, `ode`, 100 rounds, with the gradients of the last layer (the"
         " simplified version, our default), of all layers, and with the exact global gradient in"
         " place of its estimate."
     )
@@ -128,7 +128,7 @@ def costs() -> Study:
         " own mean gradient and the rule's values and places, without the stored samples."
         " Looking: the most that tensors take besides during an offer. Milliseconds are of CPU"
         " on the machine that ran this. `high-loss` and `gradient-norm` look at the last layer,"
-        " as `ode` does."
+        " as `ode-balanced` does."
     )
     return Study("ode-costs", "ode", setting, tuple(cells))
 

@@ -40,17 +40,22 @@ ALIKE: Settings = {**PLANTED, "groups.kind": "none"}
 WAYS: dict[str, Settings] = {
     "one model": ALIKE,
     "median": {**ALIKE, "aggregator": "median"},
-    "auxo": {**ALIKE, "cohorts": "auxo", "auxo.first-split": 4, "auxo.min-participants": 3},
+    "split-test": {
+        **ALIKE,
+        "cohorts": "split-test",
+        "split-test.first-split": 4,
+        "split-test.min-participants": 3,
+    },
     "ifca, two models": {**ALIKE, "cohorts": "ifca", "cohort.number": 2},
     "fl-hc": {**ALIKE, "cohorts": "fl-hc", "cohort.joint-rounds": 4},
 }
 EAGER: Settings = {
-    **{**PLANTED, "cohorts": "auxo-paper", "auxo-paper.first-clustering": 2},
-    **{"auxo-paper.first-split": 4, "auxo-paper.min-participants": 3},
+    **{**PLANTED, "cohorts": "auxo", "auxo.first-clustering": 2},
+    **{"auxo.first-split": 4, "auxo.min-participants": 3},
 }
 AFFINITY: dict[str, Settings] = {
-    "auxo-paper, nobody barred": {**EAGER, "auxo-paper.lies-allowed": 1000},
-    "auxo-paper, barred after 3 lies": {**EAGER, "auxo-paper.lies-allowed": 3},
+    "auxo, nobody barred": {**EAGER, "auxo.lies-allowed": 1000},
+    "auxo, barred after 3 lies": {**EAGER, "auxo.lies-allowed": 3},
 }
 
 
@@ -102,7 +107,7 @@ def cohorts() -> Study:
     ]
     setting = (
         "Digits, softmax, 20 clients, every fifth hostile, iid, everybody in every round, 20 rounds"
-        " of 5 local epochs. Attackers turn their labels round; under `auxo-paper` clients are in"
+        " of 5 local epochs. Attackers turn their labels round; under `auxo` clients are in"
         " four planted groups, and attackers claim to fit best where they fit worst. Mean accuracy"
         " of the honest clients on their own test data, each with the model that it would use."
     )

@@ -9,19 +9,23 @@ COMMON: dict[str, Scalar] = {
     **{"evaluate-every": 1, "learning-rate": 0.1},
 }
 CELLS: dict[str, dict[str, Scalar]] = {
-    "cosage": {"strategy": "cosage", "clients-per-round": 3, "study.runner": "classes"},
-    "gcfl": {
-        **{"strategy": "gcfl", "study.runner": "coresets", "coreset.every": 2},
+    "cosage-feedback": {
+        "strategy": "cosage-feedback",
+        "clients-per-round": 3,
+        "study.runner": "classes",
+    },
+    "trusted": {
+        **{"strategy": "trusted", "study.runner": "coresets", "coreset.every": 2},
         **{"noise": "closed-set", "corruption.rate": 0.4},
     },
-    "ode": {"strategy": "ode", "study.runner": "streams", "stream.capacity": 8},
-    "auxo": {
-        **{"strategy": "auxo", "study.runner": "cohorts", "groups.kind": "label-permutation"},
+    "ode-balanced": {"strategy": "ode-balanced", "study.runner": "streams", "stream.capacity": 8},
+    "split-test": {
+        **{"strategy": "split-test", "study.runner": "cohorts", "groups.kind": "label-permutation"},
         **{"groups.count": 2, "partition": "iid", "data.client-test-share": 0.2},
         **{"fraction-evaluate": 1.0},
     },
-    "ios": {
-        **{"strategy": "ios", "study.runner": "cohorts", "data.client-test-share": 0.2},
+    "ios-centred": {
+        **{"strategy": "ios-centred", "study.runner": "cohorts", "data.client-test-share": 0.2},
         **{"fraction-evaluate": 1.0, "partition": "pathological", "split.classes-per-client": 2},
     },
 }

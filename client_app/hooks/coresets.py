@@ -19,8 +19,8 @@ from ...core.methods.coreset import CoresetMethod
 from ...core.tasks import Samples, Split
 from ...core.wire.keys import CORESET, TARGETS
 from ...core.wire.records import filled
-from ...selectors.data_selectors.agreement import draw, own_means
 from ...selectors.data_selectors.budgets import budget_count
+from ...selectors.data_selectors.confirmation import draw, own_means
 from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
 from ...selectors.data_selectors.doubt import chances
 from ...selectors.data_selectors.trust import label_evidence, remembered
@@ -29,7 +29,7 @@ from ..batch import Arrays, Batch, ClientRow
 from .base import ClientHook
 
 _KEPT = "coreset"  # section of the client's state
-_FEWEST = 10  # agreement trains on at least one in this many of the budget, trusted or not
+_FEWEST = 10  # trusted trains on at least one in this many of the budget, trusted or not
 
 Kept = dict[str, Any]
 
@@ -39,7 +39,7 @@ class ChosenCoreset(ClientHook):
 
     A rule that matches the server's gradients chooses whenever a message brings them, any other
     rule when the coreset is old enough; facility location, which looks at inputs only, chooses
-    once. Agreement keeps a pool of trusted samples, from which every round draws, and what it has
+    once. Trusted keeps a pool of trusted samples, from which every round draws, and what it has
     learned about all samples so far. A client that has no coreset (before the first choice, or
     because its data changed or nothing is known about them) trains on a random subset of the
     same size.
@@ -53,7 +53,7 @@ class ChosenCoreset(ClientHook):
         self.method, self.settings = method, config[CoresetSettings]
         self.rule, self.target = method.rule, method.target_of(self.settings)
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
-        self.redraws = self.rule == "agreement"
+        self.redraws = self.rule == "trusted"
 
     def before(self, batch: Batch) -> None:
         """Put coresets, or what stands in for them, in place of the clients' data."""

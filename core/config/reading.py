@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ..methods.catalogue import AXES, methods, presets
 from .combinations import impossible
-from .moved import what_now
+from .moved import name_now, what_now
 from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
 
 T = TypeVar("T")
@@ -112,6 +112,7 @@ def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
     for axis in ("strategy", *AXIS_DEFAULTS):
         if not isinstance(flat.get(axis, ""), str):
             problems.append(f"{axis} = {flat.pop(axis)!r}: must be a text")
+    flat |= {axis: name_now(flat[axis]) for axis in ("strategy", *AXES) if axis in flat}
     strategy = flat.get("strategy") or "fedavg"
     if strategy not in presets():
         problems.append(_unknown("strategy", strategy, list(presets())))

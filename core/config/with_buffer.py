@@ -8,7 +8,7 @@ from .run_config import RunConfig
 
 # Those that need only the replies of a round, and have been tested.
 _ALLOWED = {
-    "cohorts": ("none", "auxo", "ifca", "cfl"),
+    "cohorts": ("none", "split-test", "ifca", "cfl"),
     "objective": ("sgd", "prox"),
     "privacy": ("none", "local-dp"),
 }

@@ -72,7 +72,7 @@ _SPARSE = (
     " uplink = 'dense' or raise top-k.density"
 )
 _ROBUST: dict[str, Any] = {
-    "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-paper")}
+    "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-plain")}
 }
 _ADAPTIVE = ("learning-rate", "momentum", "tau")
 

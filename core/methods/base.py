@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -78,7 +78,9 @@ class Method:
     about : str
         What it does, in one line.
     paper : str, optional
-        Who published it.
+        Who published it; only if it runs what they published.
+    after : str, optional
+        What it is made after, if it is ours.
     default : bool (default: False)
         Whether it is used when neither the user nor a preset chooses.
     presets : mapping, optional
@@ -114,6 +116,7 @@ class Method:
     name: str
     about: str
     paper: str = ""
+    after: str = ""
     default: bool = False
     presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings: tuple[type[Settings], ...] = ()
@@ -128,6 +131,17 @@ class Method:
     releases: tuple[str, ...] = ()
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["paper", "ours", "baseline"]:
+        """Whose it is: a paper's, ours (made after a paper's), or what others are compared with."""
+        if self.paper:
+            return "paper"
+        return "ours" if self.after else "baseline"
+
+    def cited(self) -> str:
+        """Return who is to be credited, and for what."""
+        return self.paper or (f"after {self.after}" if self.after else "")
 
     def keys_read(self) -> list[str]:
         """Return the keys of the run config that it reads."""

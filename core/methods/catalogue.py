@@ -30,7 +30,7 @@ def methods(axis: str) -> Mapping[str, Method]:
     """Return the methods of an axis by name.
 
     >>> list(methods("uplink"))
-    ['dense', 'top-k', 'top-k-paper']
+    ['dense', 'top-k', 'top-k-plain']
     """
     return {method.name: method for method in all_methods() if method.axis == axis}
 
@@ -46,7 +46,7 @@ def presets() -> Mapping[str, Mapping[str, str]]:
     """Return the presets: a value for some axes under one name.
 
     >>> presets()["cosage"]
-    {'client-selector': 'cosage', 'uplink': 'top-k', 'weighting': 'uniform'}
+    {'client-selector': 'cosage', 'uplink': 'top-k-plain', 'weighting': 'uniform'}
     """
     found = {
         name: {method.axis: method.name, **others}
@@ -54,6 +54,15 @@ def presets() -> Mapping[str, Mapping[str, str]]:
         for name, others in method.presets.items()
     }
     return dict(sorted(found.items(), key=lambda item: (item[0] != "fedavg", item[0])))
+
+
+def kind_of_preset(name: str) -> str:
+    """Return whether a preset is a paper's, ours or a baseline: as the method that declares it is.
+
+    >>> kind_of_preset("cosage"), kind_of_preset("cosage-feedback"), kind_of_preset("fedavg")
+    ('paper', 'ours', 'baseline')
+    """
+    return next(method.kind for method in all_methods() if name in method.presets)
 
 
 def axis_defaults() -> dict[str, str]:

@@ -27,16 +27,16 @@ class Cohort(Settings):
     )
 
     def shared(self, cohorts: str, similarity: str, buffer: int = 0) -> str:
-        """Return what cohorts have in common in a run; papers to the letter share nothing.
+        """Return what cohorts have in common in a run; a paper's cohorts share nothing.
 
-        >>> Cohort().shared("similarity", "index-overlap"), Cohort().shared("auxo", "")
+        >>> Cohort().shared("similarity", "centred-overlap"), Cohort().shared("auxo", "")
         ('changes', 'none')
-        >>> Cohort().shared("similarity", "index-overlap-paper")
+        >>> Cohort().shared("similarity", "index-overlap")
         'none'
         """
         if self.share != "auto":
             return self.share
-        apart = cohorts != "similarity" or similarity.endswith("-paper") or buffer
+        apart = cohorts != "similarity" or similarity == "index-overlap" or buffer
         return "none" if apart else "changes"
 
     def joint_rounds_of(self, rounds: int) -> int:

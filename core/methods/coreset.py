@@ -41,7 +41,7 @@ class Coreset(Settings):
     )
     residual: Literal["mean", "total", "plain-mean", "printed"] = Field(
         default="mean",
-        description='what gcfl-paper and gradmatch still miss of the target: of the "mean" '
+        description='what gcfl and gradmatch still miss of the target: of the "mean" '
         'gradient (the paper\'s text), of the "total" (mean times budget), for the "plain-mean" of '
         'all taken to equal the target, or as "printed" in Alg. 2',
     )
@@ -70,7 +70,7 @@ class Coreset(Settings):
     )
     memory: BelowOne = Field(
         default=0.3,
-        description="weight of earlier looks in the trust that gcfl has in a label; 0 uses "
+        description="weight of earlier looks in the trust that trusted has in a label; 0 uses "
         "the last look alone",
     )
     clip: Positive = Field(
@@ -102,7 +102,7 @@ class CoresetMethod(Method):
     Parameters
     ----------
     rule : str
-        As :func:`selectors.data_selectors.coreset.choose_coreset` calls it.
+        As :func:`selectors.data_selectors.coreset.choose_coreset` calls it, or "trusted".
     target : str (default: "none")
         Whose mean gradients samples are compared with: "server", "own" or "none".
     looks_at : str (default: "gradients")
@@ -120,8 +120,7 @@ class CoresetMethod(Method):
     def needs_in(self, config: Configured) -> tuple[str, ...]:
         """Return what it needs: samples on the server if it matches their gradients."""
         data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
-        classes = ("classes",) if self.rule == "agreement" else ()
-        return (*(need for need in self.needs if need != "server data"), *data, *classes)
+        return (*(need for need in self.needs if need != "server data"), *data)
 
     def per_class_of(self, settings: Coreset) -> bool:
         """Return whether samples are compared by the neuron of their own label in a run."""

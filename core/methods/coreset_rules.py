@@ -2,6 +2,7 @@
 
 from .base import Method
 from .coreset import MATCHING_KEYS, CoresetMethod
+from .gcfl import PAPER
 
 _HEAD = ("linear head",)
 
@@ -19,6 +20,7 @@ METHODS = (
     CoresetMethod(
         name="nearest",
         about="samples whose gradients are nearest to the server's",
+        after=PAPER,
         reads=MATCHING_KEYS,
         core="selectors.data_selectors.nearest:nearest",
         rule="nearest",

@@ -21,10 +21,7 @@ METHODS = (
         name="cosage",
         about="from each bin of dissimilarity, the client that has waited longest",
         paper="FL-GSCCS: gradient-summary client selection with cosine similarity and age (CosAge)",
-        presets={
-            "cosage": {"uplink": "top-k", "weighting": "uniform"},
-            "cosage-paper": {"uplink": "top-k-paper", "weighting": "uniform"},
-        },
+        presets={"cosage": {"uplink": "top-k-plain", "weighting": "uniform"}},
         settings=(CosAge, Summary),
         core="selectors.client_selectors.cosage:CosAge",
         hook="client_app.hooks.similarity:UpdateSimilarity",

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShare
 
+PAPER = "Index-Overlap Similarity (IOS)"
 CHANGE_KEYS = ("share", "most", "per-layer")
 SUPPORT_KEYS = (*CHANGE_KEYS, "at", "ema", "samples")
 PAPER_KEYS = (*CHANGE_KEYS, "coverage", "ema", "samples")
@@ -22,12 +23,12 @@ class Ios(Settings):
     at: Literal["received", "trained"] = Field(
         default="received",
         description="the model that importance is measured at: the one that a client receives, or "
-        "the one it has after training (as in the paper)",
+        "the one it has after training (always, with index-overlap)",
     )
     share: Share = Field(
         default=0.0,
         description="share of the parameters in a support; 0 means 5 %, or 200 parameters of a "
-        "small model if ios.most allows; with index-overlap-paper as many as reach ios.coverage",
+        "small model if ios.most allows; with index-overlap as many as reach ios.coverage",
     )
     coverage: SomeShare = Field(
         default=0.9, description="share of the importance that a support covers"
@@ -75,28 +76,28 @@ METHODS = (
         axis="similarity",
         offers=("a similarity",),
         name="index-overlap",
-        about="important parameters that two clients share and not everyone has",
-        paper="after Index-Overlap Similarity (IOS)",
+        about="the share of important parameters that two clients have in common",
+        paper=PAPER,
         presets={"ios": {"cohorts": "similarity"}},
         settings=(Ios,),
-        reads=SUPPORT_KEYS,
-        core="selectors.similarities.index_overlap:centred_overlap_matrix",
+        reads=PAPER_KEYS,
+        core="selectors.similarities.index_overlap:overlap_matrix",
         layer="strategies.similarities.support_similarity:IndexOverlap.of_run",
-        hook="client_app.hooks.supports:ImportantIndices",
+        hook="client_app.hooks.supports:PaperIndices",
         sends=("indices",),
     ),
     Method(
         axis="similarity",
         offers=("a similarity",),
-        name="index-overlap-paper",
-        about="the share of important parameters that two clients have in common",
-        paper="Index-Overlap Similarity (IOS)",
-        presets={"ios-paper": {"cohorts": "similarity"}},
+        name="centred-overlap",
+        about="important parameters that two clients share and not everyone has",
+        after=PAPER,
+        presets={"ios-centred": {"cohorts": "similarity"}},
         settings=(Ios,),
-        reads=PAPER_KEYS,
-        core="selectors.similarities.index_overlap:overlap_matrix",
-        layer="strategies.similarities.support_similarity:PaperOverlap.of_run",
-        hook="client_app.hooks.supports:PaperIndices",
+        reads=SUPPORT_KEYS,
+        core="selectors.similarities.index_overlap:centred_overlap_matrix",
+        layer="strategies.similarities.support_similarity:CentredOverlap.of_run",
+        hook="client_app.hooks.supports:ImportantIndices",
         sends=("indices",),
     ),
     Method(
@@ -104,6 +105,7 @@ METHODS = (
         offers=("a similarity",),
         name="signed-overlap",
         about="the largest changes that two updates have in common, by their signs",
+        after=PAPER,
         settings=(Ios,),
         reads=CHANGE_KEYS,
         core="selectors.similarities.signed_overlap:signed_overlap_matrix",

@@ -8,8 +8,14 @@ from pydantic import Field
 from .base import Configured, Count, NonNegative, Positive, Settings
 from .stream import Stream, StreamMethod
 
-_PLAIN, _PAPER = "ode", "ode-paper"
-_OF_PAPER = {"clients_per_label": 5, "quantities": "even", "client_weights": "stored"}
+_ODE, _BALANCED = "ode", "ode-balanced"
+_PAPER = "Gong et al., 2023: To Store or Not? Online Data Selection for Federated Learning"
+_CHOICES = ("quantities", "client_weights")
+# What "auto" means, and what is not read at all
+_OWN: dict[str, dict[str, int | str]] = {
+    _ODE: {"quantities": "even", "client_weights": "stored"},
+    _BALANCED: {"quantities": "proportional", "client_weights": "velocity", "clients_per_label": 0},
+}
 
 
 class Ode(Settings):
@@ -32,21 +38,24 @@ class Ode(Settings):
     )
     coordinate: bool = Field(default=True, description="the server plans who stores which label")
     clients_per_label: Count = Field(
-        default=0, description="at most this many clients store each label; 0 means no limit"
+        default=5,
+        description="at most this many clients store each label with ode; 0 means no limit, as "
+        "with ode-balanced",
     )
     labels_per_client: Count = Field(
         default=0, description="at most this many labels per client; 0 means no limit"
     )
-    quantities: Literal["even", "balanced", "proportional", "matched"] = Field(
-        default="proportional",
-        description='how a client divides its store: "even", the remainder for its faster labels; '
-        '"balanced", the remainder for labels of which too few are stored; "proportional" to '
-        'what arrives there; "matched" to eq. 10',
+    quantities: Literal["auto", "even", "balanced", "proportional", "matched"] = Field(
+        default="auto",
+        description='how a client divides its store: "even", the remainder for its faster labels '
+        '(auto, with ode); "balanced", the remainder for labels of which too few are stored; '
+        '"proportional" to what arrives there (auto, with ode-balanced); "matched" to eq. 10',
     )
-    client_weights: Literal["stored", "velocity"] = Field(
-        default="velocity",
+    client_weights: Literal["auto", "stored", "velocity"] = Field(
+        default="auto",
         description='weight of a client in aggregation: "stored", the weights of its stored '
-        'samples (eq. 12), or "velocity", the samples that arrive there per round',
+        'samples (eq. 12; auto, with ode), or "velocity", the samples that arrive there per round '
+        "(auto, with ode-balanced)",
     )
     cover: bool = Field(
         default=True, description="a label that nobody would store takes places from another"
@@ -60,9 +69,8 @@ class Ode(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class _OdeMethod(StreamMethod):
-    """ODE, with one or the other way to read its settings."""
+    """ODE, with one or the other division of labels and weights."""
 
-    paper: str = "Gong et al., 2023: To Store or Not? Online Data Selection for Federated Learning"
     settings: tuple[type[Settings], ...] = (Stream, Ode)
     core: str = "selectors.stream_selectors.ode_selector:OdeSelector"
     needs: tuple[str, ...] = ("linear head",)
@@ -72,18 +80,20 @@ class _OdeMethod(StreamMethod):
 
 METHODS = (
     _OdeMethod(
-        name=_PLAIN,
-        about="the samples whose gradients point most along the global one",
-        presets={_PLAIN: {}},
+        name=_ODE,
+        about="the samples whose gradients point most along the global one, 5 clients per label",
+        paper=_PAPER,
+        presets={_ODE: {}},
     ),
     _OdeMethod(
-        name=_PAPER,
-        about="ODE to the letter: 5 clients per label, the remainder for each client's fast labels",
-        presets={_PAPER: {}},
+        name=_BALANCED,
+        about="likewise, labels stored and clients weighted in proportion to what arrives",
+        after=_PAPER,
+        presets={_BALANCED: {}},
         reads=tuple(
             key.partition(".")[2]
             for key in [*Stream.own_keys(), *Ode.own_keys()]
-            if key.partition(".")[2].replace("-", "_") not in _OF_PAPER
+            if key != "ode.clients-per-label"
         ),
     ),
 )
@@ -99,6 +109,7 @@ class _Run(Configured, Protocol):
 
 def ode_settings(config: _Run) -> Ode | None:
     """Return ODE's settings as a run uses them; None where data are chosen in another way."""
-    if config.data_selector == _PLAIN:
-        return config[Ode]
-    return config[Ode].model_copy(update=_OF_PAPER) if config.data_selector == _PAPER else None
+    if config.data_selector not in _OWN:
+        return None
+    given = {k: v for k, v in config[Ode] if k in _CHOICES and v != "auto"}
+    return config[Ode].model_copy(update={**_OWN[config.data_selector], **given})

@@ -1,12 +1,13 @@
 """Diversity of supports: clients that overlap least, by signatures alone."""
 
-from .ios import CHANGE_KEYS, SUPPORT_KEYS, Ios
+from .ios import CHANGE_KEYS, PAPER, SUPPORT_KEYS, Ios
 from .selector import Selector
 
 METHODS = (
     Selector(
         name="support-diversity",
         about="clients whose important parameters overlap least",
+        after=PAPER,
         settings=(Ios,),
         reads=(*SUPPORT_KEYS, "hashes"),
         core="selectors.client_selectors.support_diversity:SupportDiversity",
@@ -16,6 +17,7 @@ METHODS = (
     Selector(
         name="signed-diversity",
         about="clients whose largest changes agree least",
+        after=PAPER,
         settings=(Ios,),
         reads=(*CHANGE_KEYS, "hashes"),
         core="selectors.client_selectors.support_diversity:SupportDiversity",

@@ -22,6 +22,8 @@ _TOP_K = Method(
     axis="uplink",
     name="top-k",
     about="clients send only the largest changes, and add what is left out to the next update",
+    after="Stich, Cordonnier and Jaggi, 2018: Sparsified SGD with Memory",
+    presets={"cosage-feedback": {"client-selector": "cosage", "weighting": "uniform"}},
     settings=(TopK,),
     core="core.wire.sparse:encode",
     outer="strategies.layers.sparse_uplink:SparseUplink.of_run",
@@ -32,8 +34,10 @@ METHODS = (
     _TOP_K,
     replace(
         _TOP_K,
-        name="top-k-paper",
-        about="likewise, but what is left out is lost, as CosAge's paper has it",
+        name="top-k-plain",
+        about="likewise, but what is left out is lost",
+        after="",
+        presets={},
         hook="client_app.hooks.sparse_uplink:ForgetfulUpdate",
     ),
 )

@@ -1,70 +1,76 @@
-"""Auxo as we found it to work best: cohorts found by updates, with a place for every client.
+"""Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
 
-As in :mod:`selectors.cohorts.auxo_paper` all clients start in one cohort, the updates that they
-send anyway show who belongs together, and a cohort is split when that pays. What differs:
-
-- A cohort is split when its clients fall into groups (:mod:`selectors.cohorts.separation`), judged
-  by several rounds at once and without the noise within clients.
-- A client that was sorted stays where it is: it does not explore. Clients that no cohort knows, and
-  those that do not fit, are asked for the loss of each cohort's model. If they may not be asked, or
-  do not answer, they try one cohort after the other and stay with the best.
-- While a client is not known, it uses the mean of all models.
+Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
+Client Clustering*; :mod:`selectors.cohorts.split_test` is what we made of it. This is the server's
+side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`), and what
+a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .evidence import Evidence
+from .affinity import Affinity, Feedback
+from .exploration import exploration_rate, predicted
+from .heterogeneity import Gain
+from .lies import LieCounter, wrong_cluster, wrong_cohort
+from .matching import Claims, RequestCache, choose_leaves, grouped
+from .online import OnlineClusters, distances_to
 from .projection import unit_rows
 from .rewards import decayed, instant_reward, known_centre
-from .separation import Separation, separation
-from .split import SplitRule
-from .tree import ROOT, CohortTree, in_order
+from .split import SplitRule, SplitWatch
+from .tree import CohortTree
 
-MEAN = "mean"  # in place of a cohort: the mean of all models
-NOWHERE = ""
-
-_SEEN = 0.8  # of the clients must have been seen before they are split
-_ENOUGH = 64  # or this many
-_TRIES = 3  # rounds in a cohort before its rewards say that a client does not fit
-_UNSURE = 0.02  # losses closer than this share do not distinguish models
-_BETTER = 0.9  # of its own cohort's loss: what another must have for a client to move
-_ASK_AGAIN = 2  # rounds; doubled every time
-_MOST_ASKED = 5  # times; then the best loss counts, however close
-_KNOWN = 1_000_000  # clients that are remembered
+Floats = NDArray[np.float64]
 
 
 @dataclass
 class Leaf:
-    """What is known of one leaf besides its model."""
+    """What the server remembers of one leaf besides its model."""
 
-    evidence: Evidence = field(default_factory=Evidence)
+    clusters: OnlineClusters
+    watch: SplitWatch
     round: int = 0
-    streak: int = 0  # rounds in a row in which there were clear groups
-    parts: int = 1  # how many
 
 
 @dataclass
-class Misfit:
-    """A client without a cohort, or one that may be in the wrong one.
+class Round:
+    """One round of one leaf, while it is looked at.
 
     Attributes
     ----------
-    asked : int
-        How often it was asked.
-    again : int
-        The round from which on it may be asked again.
-    tried : dict of str to float
-        Rewards of the cohorts that it tried.
+    leaf, column : str, int
+        Its name, and its place among the leaves.
+    points : array of float, one row per participant
+        Directions of their updates.
+    claims : Claims
+        What they said before.
+    members : array of bool
+        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
+    rewards : array of float
+        Instant ones.
+    labels : array of int
+        Clusters within the leaf; -1 for none.
+    gain : Gain
+        What a split along them would gain.
     """
 
-    asked: int = 0
-    again: int = 0
-    tried: dict[str, float] = field(default_factory=dict)
+    leaf: str
+    column: int
+    points: Floats
+    claims: Claims
+    members: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    lengths: NDArray[np.float32]
+    labels: NDArray[np.intp] = field(init=False)
+    gain: Gain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = np.full(len(self.points), -1, dtype=np.intp)
+        self.gain = Gain(0.0, 0.0, 0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -73,17 +79,26 @@ class Observed:
 
     Attributes
     ----------
+    feedback : dict of str to Feedback
+        For each participant, to be sent with its next message.
     children : list of str
         What the leaf was split into; empty if it was not.
-    groups : Separation or None
-        How clearly its clients fall into groups; none if it was not looked at.
-    reason : str
-        Why it was not split.
+    gain : Gain
+        Heterogeneity before and after a split along the clusters.
+    liars : list of str
+        Whose requests contradict their updates.
+    barred : list of str
+        Who came onto the blacklist by that.
+    strange : list of str
+        Who named cohorts that never existed.
     """
 
+    feedback: dict[str, Feedback]
     children: list[str]
-    groups: Separation | None
-    reason: str
+    gain: Gain
+    liars: list[str] = field(default_factory=list)
+    barred: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
 
 
 class Auxo:
@@ -92,133 +107,116 @@ class Auxo:
     Parameters
     ----------
     parts : int
-        Most parts that a cohort is split into; 1 for never.
+        A cohort is split into at most this many parts (K); 1 for never.
     rule : SplitRule
-        In which rounds a cohort may be split, in how many rounds in a row there must be clear
-        groups, and how many participants per round each part must keep.
-    limit : float
-        Share of the variance between clients that may be within the groups.
+        When a cohort is split.
+    first_cluster_round : int
+        Round of a cohort from which on clusters are looked for.
+    exploration, decay : float
+        Of the share of clients that try another cohort; :func:`exploration_rate`.
     rate : float
         Weight of a new reward against those before.
-    asks : bool
-        Whether clients that no cohort knows wait to be asked; else they try.
+    retry : int
+        See :class:`OnlineClusters`.
+    margin, strikes : float, int
+        When a request is a lie, and how many are too many; see :mod:`selectors.cohorts.lies`.
+    capacity : int
+        Number of clients whose requests are remembered.
     seed : int
 
     Examples
     --------
-    >>> auxo = Auxo(rule=SplitRule(first_round=0, rounds=1, participants=1))
-    >>> keys, rng = [str(number) for number in range(12)], np.random.default_rng(0)
-    >>> for _ in range(2):
-    ...     updates = np.eye(5)[np.arange(12) % 2] + 0.1 * rng.normal(size=(12, 5))
-    ...     seen = auxo.observe("0", keys, updates, population=12)
-    ...     if seen.children:
-    ...         break
-    >>> seen.children, auxo.place(["0", "1", "2", "newcomer"])
-    (['0.0', '0.1'], ['0.0', '0.1', '0.0', 'mean'])
+    >>> auxo = Auxo(parts=2, rule=SplitRule(first_round=0, rounds=1, participants=2),
+    ...             first_cluster_round=0)
+    >>> auxo.match(["a", "b", "c", "d"])
+    {'0': ['a', 'b', 'c', 'd']}
+    >>> sketches = [[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> seen = auxo.observe("0", ["a", "b", "c", "d"], sketches, [None] * 4)
+    >>> seen.children, [seen.feedback[key].index for key in "abcd"]
+    (['0.0', '0.1'], [0, 1, 0, 1])
+    >>> auxo.members(["a", "b", "c", "d"])
+    {'0.0': ['a', 'c'], '0.1': ['b', 'd']}
     """
 
     def __init__(
         self,
-        parts: int = 8,
+        parts: int = 4,
         rule: SplitRule | None = None,
-        limit: float = 0.15,
+        first_cluster_round: int = 5,
+        exploration: float = 0.3,
+        decay: float = 0.99,
         rate: float = 0.2,
-        asks: bool = True,
+        retry: int = 20,
+        margin: float = 0.25,
+        strikes: int = 3,
+        capacity: int = 1_000_000,
         seed: int = 0,
     ) -> None:
-        if parts < 1 or not 0 <= limit <= 1:
-            raise ValueError(f"parts, limit: expected from 1 and 0 to 1, got {parts} and {limit}")
-        decayed(0.0, 0.0, rate)  # refuses what is not a share
-        self.parts, self.rule, self.limit = parts, rule or SplitRule(), limit
-        self.rate, self.asks, self.seed = rate, asks, seed
+        least = {"parts": (parts, 1), "first_cluster_round": (first_cluster_round, 0)}
+        for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
+            if not value >= bound:
+                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        exploration_rate(0, exploration, decay)  # refuses what is not a share
+        decayed(0.0, 0.0, rate)
+        self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry
+        self.first_cluster_round, self.rate, self.margin = first_cluster_round, rate, margin
+        self.exploration, self.decay, self.seed = exploration, decay, seed
         self.tree = CohortTree()
-        self._leaves = {ROOT: Leaf()}
-        self._homes: dict[str, str] = {}  # the leaf of each client, the one placed last at the end
-        self._fits: dict[str, tuple[float, int]] = {}  # reward there, and from how many rounds
-        self._misfits: dict[str, Misfit] = {}
+        self.lies = LieCounter(strikes)
+        self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
+        self.requests = RequestCache(capacity)
+        self._rng = np.random.default_rng(seed)
+        self._serial = 0
+
+    def _new_leaf(self, round: int = 0) -> Leaf:
+        clusters = OnlineClusters(self.parts, self.rule, self.retry)
+        return Leaf(clusters, SplitWatch(self.rule), round)
 
     def leaves(self) -> list[str]:
         """Return the cohorts that train."""
         return self.tree.leaves()
 
-    def home(self, key: str) -> str | None:
-        """Return the leaf that a client is known to belong to."""
-        return ROOT if ROOT in self._leaves else self._homes.get(key)
+    def round_of(self, leaf: str) -> int:
+        """Return how many rounds a leaf has had; it counts on from its parent's."""
+        return self._leaf(leaf).round
 
-    def place(self, keys: Sequence[str], training: bool = False, order: int = 0) -> list[str]:
-        """Return the cohort of each client.
+    def _leaf(self, leaf: str) -> Leaf:
+        if leaf not in self._leaves:
+            raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
+        return self._leaves[leaf]
 
-        Of those that no cohort knows: to evaluate, :data:`MEAN`; to train, none while they wait to
-        be asked, else the next one that they have not tried, in an order that varies.
+    def match(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return which clients train with which leaf, now and then another than their best.
+
+        Clients on the blacklist are left out.
         """
-        return [self.home(key) or self._unknown(key, training, order) for key in keys]
+        rates = [self._exploration_of(leaf) for leaf in self.leaves()]
+        return self._matched(self.lies.allowed(keys), rates, self._rng)
 
-    def _unknown(self, key: str, training: bool, order: int) -> str:
-        if not training:
-            return MEAN
-        misfit = self._misfits.get(key, Misfit())
-        if self.asks and not misfit.asked:
-            return NOWHERE
-        untried = [leaf for leaf in self.leaves() if leaf not in misfit.tried]
-        rng = np.random.default_rng([self.seed, order, *key.encode()[-8:]])
-        return untried[int(rng.integers(len(untried)))] if untried else self.leaves()[0]
+    def members(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        """Return each client's best leaf; a seeded one for clients without a preference."""
+        rates = [0.0] * len(self.leaves())
+        return self._matched(keys, rates, np.random.default_rng(self.seed))
 
-    def to_ask(self, keys: Sequence[str], round: int, most: int) -> list[str]:
-        """Return which clients to ask for the losses of all models: the unknown, then misfits."""
-        if ROOT in self._leaves:
-            return []
-        due = [key for key in keys if round >= self._misfits.get(key, Misfit()).again]
-        unknown = [key for key in due if key not in self._homes]
-        doubtful = [key for key in due if key in self._homes and self._doubtful(key)]
-        return (unknown + doubtful)[:most]
+    def _exploration_of(self, leaf: str) -> float:
+        return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
 
-    def _doubtful(self, key: str) -> bool:
-        reward, rounds = self._fits.get(key, (0.0, 0))
-        return rounds >= _TRIES and reward < 0
+    def _matched(
+        self, keys: Sequence[str], rates: list[float], rng: np.random.Generator
+    ) -> dict[str, list[str]]:
+        chosen = choose_leaves(self.requests.rewards_of(keys), rates, rng)
+        return grouped(keys, chosen, self.leaves())
 
-    def told(self, asked: Sequence[str], losses: Mapping[str, ArrayLike], round: int) -> None:
-        """Place clients by the losses they report, one per leaf; those that are silent stay.
-
-        An unknown client goes to the lowest loss if that is clearly lower than the next, or if it
-        was asked often. A client that has a cohort leaves it only for a much lower loss.
-        """
-        for key in asked:
-            misfit = self._misfits.setdefault(key, Misfit())
-            misfit.asked += 1
-            misfit.again = round + _ASK_AGAIN ** min(misfit.asked, 10)
-            values = np.asarray(losses.get(key, ()), dtype=np.float64)
-            if values.size != len(self._leaves) or not np.isfinite(values).any():
-                continue
-            ordered = np.sort(np.where(np.isfinite(values), values, np.inf))
-            best = self.leaves()[int(np.nanargmin(values))]
-            own = self._homes.get(key)
-            if own is None:
-                sure = ordered[0] < (1 - _UNSURE) * ordered[1] or misfit.asked >= _MOST_ASKED
-            else:
-                sure = ordered[0] < _BETTER * values[self.leaves().index(own)]
-            if sure and best != own:
-                self._settle(key, best)
-            elif own is not None:
-                self._fits.pop(key, None)  # it is in the right place, though not in the middle
-        while len(self._misfits) > _KNOWN:
-            del self._misfits[next(iter(self._misfits))]
-
-    def _settle(self, key: str, leaf: str) -> None:
-        self._homes.pop(key, None)
-        self._homes[key] = leaf
-        self._fits.pop(key, None)
-        if len(self._homes) > _KNOWN:
-            forgotten = next(iter(self._homes))
-            del self._homes[forgotten]
-            self._fits.pop(forgotten, None)
+    def feedback_for(self, key: str) -> Feedback | None:
+        """Return what to send to a client with its next message."""
+        return self.requests.feedback(key)
 
     def observe(
         self,
         leaf: str,
         keys: Sequence[str],
         sketches: ArrayLike,
-        population: int,
-        round: int | None = None,
+        requests: Sequence[Affinity | None],
     ) -> Observed:
         """Take in one round of a leaf, and split it if it is time.
 
@@ -229,181 +227,161 @@ class Auxo:
             The participants whose updates were aggregated.
         sketches : array of float, one row per participant
             Of their updates, in any scale, by one projection.
-        population : int
-            How many clients there are in all cohorts.
-        round : int, optional
-            The server's round, by which :meth:`observe_late` knows it; by default they are counted.
+        requests : sequence of Affinity or None
+            The records that they sent with their updates; none if a client sent nothing, and then
+            what it said last counts.
         """
-        if leaf not in self._leaves:
-            raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
-        if len(set(keys)) != len(keys):
-            raise ValueError(f"keys: expected no key twice, got {list(keys)}")
-        if not keys:
-            return Observed([], None, "nobody took part")
-        points = self._directions(leaf, sketches, len(keys))
-        mine = [self.home(key) == leaf for key in keys]
-        if ROOT not in self._leaves:
-            self._reward(leaf, keys, points, np.array(mine))
-        members = [row for row, own in enumerate(mine) if own]
-        this = self._leaves[leaf]
-        this.round += 1
-        this.evidence.add([keys[row] for row in members], points[members], round)
-        return self._judged(leaf, len(keys), population)
+        self._leaf(leaf)
+        if not keys:  # nothing was seen: no round
+            return Observed({}, [], Gain(0.0, 0.0, 0, 0.0))
+        updates = self._checked(keys, sketches, requests)
+        strange = self._hear(keys, requests)
+        this = self._round(leaf, keys, updates)
+        self._cluster(this)
+        lied = self._lied(this)
+        indices = self._leaves[leaf].clusters.indices_of(this.labels)
+        found = [
+            Feedback(leaf, float(reward), int(index), self._serial)
+            for reward, index in zip(this.rewards, indices, strict=True)
+        ]
+        self._apply(this, keys, found)
+        barred = self.lies.count(keys, lied, self._leaves[leaf].round)
+        liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
+        children = self._split_if_due(this)
+        feedback = dict(zip(keys, found, strict=True))
+        return Observed(feedback, children, this.gain, liars, barred, strange)
 
-    def observe_late(self, leaf: str, key: str, sketch: ArrayLike, round: int) -> None:
-        """Take in what a participant of an earlier round did, whose update came after it.
+    def _checked(
+        self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
+    ) -> Floats:
+        """Return the sketches as a matrix, after a look at the arguments."""
+        if len(requests) != len(keys) or len(set(keys)) != len(keys):
+            raise ValueError(f"requests: expected one per key, {len(keys)}, and no key twice")
+        rows = np.asarray(sketches, dtype=np.float64).reshape(len(keys), -1)
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("sketches: expected finite numbers")
+        known = {leaf.clusters.centroids.shape[1] for leaf in self._leaves.values()} - {0}
+        if known - {rows.shape[1]}:
+            raise ValueError(f"sketches: expected dimension {known}, got {rows.shape[1]}")
+        return rows
 
-        It is compared with the members of the leaf that took part in that round, as far as they are
-        remembered. That the leaf was not split meanwhile, and that the client was not seen in that
-        round, is checked here. The next round of the leaf judges with it.
+    def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
+        """Put requests into the cache and return who named cohorts that never existed."""
+        leaves, claims = self.leaves(), self.requests.of(keys)
+        told = [row for row, request in enumerate(requests) if request is not None]
+        if told:
+            records = [request.inherited(self.tree).records for request in requests if request]
+            columns = [[each[leaf] for leaf in leaves] for each in records]
+            claims.rewards[told] = [[record.reward for record in row] for row in columns]
+            claims.indices[told] = [[record.index for record in row] for row in columns]
+            claims.known[told] = [[record.known for record in row] for row in columns]
+        self.requests.tell(keys, claims)
+        pairs = zip(keys, requests, strict=True)
+        return [key for key, request in pairs if request and request.strange(self.tree)]
 
-        Examples
-        --------
-        >>> auxo = Auxo()
-        >>> seen = auxo.observe("0", ["a", "b"], [[1.0, 0.1], [1.0, 0.0]], population=3, round=7)
-        >>> auxo.observe_late("0", "c", [0.0, 1.0], round=7)
-        >>> auxo.observe("0", ["a"], [[1.0, 0.0]], population=3, round=8).reason
-        '1 participants per round are too few for more cohorts of 10'
+    def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
+        """Count a round and return it, with who belongs to the leaf and the rewards."""
+        claims = self.requests.of(keys)
+        self._leaves[leaf].round += 1
+        self._serial += 1
+        alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
+        fits = claims.known[:, column] & (claims.rewards[:, column] >= 0)
+        members = fits | alone
+        points = unit_rows(updates)
+        rewards = np.full(len(updates), np.nan, dtype=np.float32)
+        lengths = rewards.copy()
+        if not alone:  # line 23; by direction, as clusters are: a long update is no outlier
+            rewards[:] = _rewards_of(points, members)
+            lengths[:] = _rewards_of(updates, members)
+        return Round(leaf, column, points, claims, members, rewards, lengths)
+
+    def _cluster(self, this: Round) -> None:
+        """Find the clusters of the members; of the others none, and none in the first rounds.
+
+        Clients that just try the leaf would look like a cluster of their own.
         """
-        if leaf not in self._leaves:
-            return
-        point, evidence = self._directions(leaf, sketch, 1), self._leaves[leaf].evidence
-        peers, points = evidence.of_round(round)
-        if key in peers:
-            return
-        mine = self.home(key) == leaf
-        if peers and ROOT not in self._leaves:
-            members = np.array([True] * len(peers) + [mine])
-            reward = _rewards(np.concatenate([points, point]), members)[-1]
-            self._learn_fit(leaf, key, reward, mine)
-        if mine:
-            evidence.add([key], point, round)
+        leaf, members = self._leaves[this.leaf], this.members
+        if leaf.round >= self.first_cluster_round:
+            indices = this.claims.indices[members, this.column]
+            this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
 
-    def _directions(self, leaf: str, sketches: ArrayLike, count: int) -> NDArray[np.float64]:
-        """Return sketches as rows of length one, after a look at their dimension."""
-        points = unit_rows(np.asarray(sketches, dtype=np.float64).reshape(count, -1))
-        known = self._leaves[leaf].evidence.dimension
-        if known and known != points.shape[1]:
-            raise ValueError(f"sketches: expected dimension {known}, got {points.shape[1]}")
-        return points
+    def _lied(self, this: Round) -> NDArray[np.bool_]:
+        """Return whose request contradicts its update."""
+        claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
+        known, rewards = claims.known[:, column], claims.rewards[:, column]
+        # By lengths: where a cohort has converged, honest updates are short and point anywhere.
+        lied = wrong_cohort(this.lengths, rewards, known, self.margin)
+        if self.rule.gains(this.gain):  # else the clusters mean little
+            claimed = clusters.labels_of(claims.indices[:, column])
+            distances = distances_to(this.points, clusters.centroids)
+            lied |= wrong_cluster(distances, claimed, self.margin)
+        return np.asarray(lied & np.any(this.points != 0, axis=1))
 
-    def _reward(self, leaf: str, keys: Sequence[str], points: Any, members: Any) -> None:
-        """Learn how well participants fit."""
-        rewards = _rewards(points, members)
-        for key, reward, member in zip(keys, rewards, members.tolist(), strict=True):
-            self._learn_fit(leaf, key, reward, member)
+    def _apply(self, this: Round, keys: Sequence[str], found: Sequence[Feedback]) -> None:
+        """Update the cache as the clients will update their records, and keep the feedback."""
+        claims, own = this.claims, this.column
+        rewarded = np.isfinite(this.rewards)
+        for column, name in enumerate(self.leaves()):
+            untried = rewarded & ~claims.known[:, column] & (column != own)
+            distance = self.tree.distance(this.leaf, name)
+            claims.rewards[untried, column] = predicted(this.rewards[untried], distance, self.rate)
+        before = claims.rewards[rewarded, own]
+        claims.rewards[rewarded, own] = decayed(before, this.rewards[rewarded], self.rate)
+        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
+        claims.indices[indices >= 0, own] = indices[indices >= 0]
+        claims.known[:, own] = True
+        self.requests.tell(keys, claims)
+        self.requests.post(keys, found)
 
-    def _learn_fit(self, leaf: str, key: str, reward: float, member: bool) -> None:
-        """Learn how well a client fits; who tried all cohorts stays with the best."""
-        if member:
-            before, rounds = self._fits.get(key, (reward, 0))
-            self._fits[key] = (float(decayed(before, reward, self.rate)), rounds + 1)
-            return
-        tried = self._misfits.setdefault(key, Misfit()).tried
-        tried[leaf] = reward
-        leaves = self.leaves()
-        if key not in self._homes and all(name in tried for name in leaves):
-            self._settle(key, max(leaves, key=lambda name: tried[name]))
-
-    def _judged(self, leaf: str, participants: int, population: int) -> Observed:
-        """Split a leaf, or say why not."""
-        this, leaves = self._leaves[leaf], len(self._leaves)
-        homes = population if leaf == ROOT else list(self._homes.values()).count(leaf)
-        wanted = min(_ENOUGH, _SEEN * homes)
-        if self.parts < 2:
-            return Observed([], None, "auxo.parts = 1")
-        if this.evidence.clients < wanted:
-            seen = f"{this.evidence.clients} clients seen, at least {wanted:.0f} are needed"
-            return Observed([], None, seen)
-        # All cohorts share the participants of a round.
-        total = participants * leaves
-        most = min(self.parts, int(total / self.rule.participants) - leaves + 1)
-        if most < 2:
-            few = f"{total} participants per round are too few for more cohorts"
-            return Observed([], None, f"{few} of {self.rule.participants}")
-        found = self._leaves[leaf].evidence.differences()
-        groups = separation(found, most, self.limit, self.seed)
-        looks = 2 if groups.very_clear(self.limit) else 1  # one look is enough at the clearest
-        before = this.streak if groups.parts == this.parts else 0
-        this.streak = before + looks if groups.clear(self.limit) else 0
-        this.parts = groups.parts
-        reason = self._against(this, groups)
-        if reason:
-            return Observed([], groups, reason)
-        children = self.tree.split(leaf, groups.parts)
-        stay = dict(zip(found.keys, groups.labels.tolist(), strict=True))
-        gone = [key for key, home in self._homes.items() if home == leaf]
-        for key in gone:
-            del self._homes[key]
-        for key, label in stay.items():
-            self._settle(key, children[label])
-        del self._leaves[leaf]
-        self._leaves |= {child: Leaf(round=this.round) for child in children}
-        self._misfits.clear()  # what they tried is gone
-        return Observed(children, groups, "")
-
-    def _against(self, leaf: Leaf, groups: Separation) -> str:
-        """Return what speaks against a split, nothing if it is due."""
-        if groups.parts < 2:
-            return "too few clients to tell groups apart"
-        share = f"{groups.within:.2f} of the variance is within {groups.parts} parts"
-        if groups.within > self.limit:
-            return f"{share}, at most {self.limit:.2f} is allowed"
-        if not groups.clear(self.limit):
-            return f"{share}, chance leaves {groups.chance:.2f}: that is too close"
-        if leaf.streak < self.rule.rounds:
-            return f"clear groups for {leaf.streak} of {self.rule.rounds} rounds"
-        if not self.rule.allows(leaf.round, self.rule.participants):
-            rule = self.rule
-            return f"round {leaf.round} is not in {rule.first_round} to {rule.last_round or 'end'}"
-        return ""
+    def _split_if_due(self, this: Round) -> list[str]:
+        """Split a leaf if it is time, and return its children."""
+        leaf, parts = self._leaves[this.leaf], this.gain.parts
+        leaves = len(self._leaves)
+        left = np.count_nonzero(this.members) * leaves / (leaves + max(parts - 1, 0))
+        if not leaf.watch.due(leaf.round, this.gain, left):
+            return []
+        children = self.tree.split(this.leaf, parts, leaf.clusters.first)
+        numbers = range(leaf.clusters.first, leaf.clusters.first + parts)
+        self.requests.split(this.column, numbers)
+        del self._leaves[this.leaf]
+        self._leaves |= {child: self._new_leaf(leaf.round) for child in children}
+        return children
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of its leaves, and where clients belong."""
+        """Return the tree, what is known of its leaves and of the clients, and the generator."""
         leaves = {
             name: {
                 "round": leaf.round,
-                "streak": leaf.streak,
-                "parts": leaf.parts,
-                "evidence": leaf.evidence.state_dict(),
+                "clusters": leaf.clusters.state_dict(),
+                "watch": leaf.watch.state_dict(),
             }
             for name, leaf in self._leaves.items()
         }
-        fits = {key: [reward, rounds] for key, (reward, rounds) in self._fits.items()}
-        misfits = {key: vars(misfit) for key, misfit in self._misfits.items()}
-        state = {"tree": self.tree.state_dict(), "leaves": leaves, "homes": dict(self._homes)}
-        return state | {"fits": fits, "misfits": misfits}
+        state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
+        state |= {"cache": self.requests.state_dict(), "lies": self.lies.state_dict()}
+        return state | {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
-        strange = set(state["homes"].values()) - set(tree.leaves())
-        if set(state["leaves"]) != set(tree.leaves()) or strange:
+        columns = np.asarray(state["cache"]["rewards"]).shape[1]
+        if set(state["leaves"]) != set(tree.leaves()) or columns != len(tree.leaves()):
             raise ValueError(
                 f"state: a tree with the leaves {tree.leaves()}, but what is known is of "
-                f"{in_order(state['leaves'])} and of clients in {sorted(strange)}"
+                f"{sorted(state['leaves'])} and requests are for {columns} leaves"
             )
-        self.tree, self._leaves = tree, {}
-        for name in tree.leaves():
-            kept = state["leaves"][name]
-            leaf = Leaf(
-                round=int(kept["round"]), streak=int(kept["streak"]), parts=int(kept["parts"])
-            )
-            leaf.evidence.load_state_dict(kept["evidence"])
-            self._leaves[name] = leaf
-        self._homes = {str(key): str(leaf) for key, leaf in state["homes"].items()}
-        self._fits = {str(k): (float(r), int(n)) for k, (r, n) in state["fits"].items()}
-        self._misfits = {
-            str(key): Misfit(
-                int(kept["asked"]),
-                int(kept["again"]),
-                {str(leaf): float(reward) for leaf, reward in kept["tried"].items()},
-            )
-            for key, kept in state["misfits"].items()
+        self.tree, self._serial = tree, int(state["serial"])
+        self._leaves = {
+            name: self._new_leaf(int(s["round"])) for name, s in state["leaves"].items()
         }
+        for name, leaf in self._leaves.items():
+            leaf.clusters.load_state_dict(state["leaves"][name]["clusters"])
+            leaf.watch.load_state_dict(state["leaves"][name]["watch"])
+        self.requests.load_state_dict(state["cache"])
+        self.lies.load_state_dict(state["lies"])
+        self._rng.bit_generator.state = state["rng"]
 
 
-def _rewards(points: NDArray[np.float64], members: NDArray[np.bool_]) -> list[float]:
-    """Return the reward of each row, by its distance to the centre of the members."""
-    centre = known_centre(points, members)
-    return [float(reward) for reward in instant_reward(np.linalg.norm(points - centre, axis=1))]
+def _rewards_of(points: Floats, members: NDArray[np.bool_]) -> Floats:
+    """Return the reward of each row by its distance to the centre of the members."""
+    return instant_reward(np.linalg.norm(points - known_centre(points, members), axis=1))

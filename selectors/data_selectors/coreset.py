@@ -2,8 +2,7 @@
 
 Samples are grouped by their label, which may be wrong; each group gives its part of the budget
 (*Gradient Coreset for Federated Learning*, section 5.2, with parts in proportion to the groups
-unless equal ones are asked for). For one group of all samples, let all labels be zero. Only
-``agreement`` looks at all classes together.
+unless equal ones are asked for). For one group of all samples, let all labels be zero.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .agreement import agreeing, draw, own_means
 from .budgets import class_budgets
 from .crust import crust, neighbour_counts
 from .facility_location import cluster_sizes, facility_location
@@ -24,8 +22,7 @@ from .uniform import uniform
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-BY_CLASS = ("full", "random", "facility-location", "crust", "projection", "distance", "nearest")
-RULES = (*BY_CLASS, "agreement")
+RULES = ("full", "random", "facility-location", "crust", "projection", "distance", "nearest")
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,13 @@ def choose_coreset(
     """Return at most ``budget`` samples, chosen by a rule within each class.
 
     As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
-    their part to the others. ``agreement`` does not choose by class: how many of a class's samples
-    agree with the server decides how many there are.
+    their part to the others.
 
     Parameters
     ----------
     rule : str
         ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
-        ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL), ``nearest`` or ``agreement``.
+        ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL) or ``nearest``.
     rows : array, shape (n, d), or None
         A gradient or a feature vector per sample. Samples with values that are not finite are never
         chosen. ``full`` and ``random`` do without.
@@ -100,11 +96,11 @@ def choose_coreset(
     budget : int
         Samples in total.
     targets : array, shape (classes, d), optional
-        Mean gradient of each class, for the last four rules. A row with values that are not finite
+        Mean gradient of each class, for the last three rules. A row with values that are not finite
         means that nothing is known of the class: then, as without targets, the mean of the client's
         own rows of the class is matched.
     rng : Generator, optional
-        For ``random`` and ``agreement``.
+        For ``random``.
     settings : RuleSettings, optional
 
     Examples
@@ -121,8 +117,6 @@ def choose_coreset(
     values = _checked_rows(rule, rows)
     goals = _checked_targets(targets, values)
     classes = _checked_labels(labels, values, goals)
-    if rule == "agreement" and values is not None:
-        return _drawn(values, classes, budget, goals, rng)
     groups = _groups(classes, values)
     sizes = np.array([len(group) for group in groups.values()], dtype=np.int64)
     settings = settings or RuleSettings()
@@ -138,24 +132,6 @@ def choose_coreset(
             indices.append(group[chosen])
             weights.append(counts)
     return _sorted(np.concatenate(indices), np.concatenate(weights))
-
-
-def _drawn(
-    rows: NDArray[Any],
-    labels: NDArray[np.int64],
-    budget: int,
-    goals: Floats | None,
-    rng: np.random.Generator | None,
-) -> Coreset:
-    """Return samples drawn from those that agree with the targets, or with their own means."""
-    if rng is None:
-        raise ValueError("rng: expected a generator for the rule 'agreement', got none")
-    usable = np.flatnonzero(np.isfinite(rows).all(axis=1))
-    rows, labels = rows[usable], labels[usable]
-    goals = own_means(rows, labels) if goals is None else goals
-    samples, lacking = agreeing(rows, labels, goals, at_least=budget)
-    chosen = usable[samples[draw(lacking, budget, rng)]]
-    return Coreset(chosen, np.ones(len(chosen)))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A network that is trained for long learns wrong labels too. Then the model confi
 features that have moved to where the label is. One look at the present model cannot distinguish
 such a sample from a clean one. Four things are meant to:
 
-- **Two judges.** The server's class means say where each class lies (see ``agreement``), by clean
+- **Two judges.** The server's class means say where each class lies (``confirmation``), by clean
   samples that no client trains on. The model says how likely it finds the label beside its best
   rival, ``p / (p + rival)``. A label is trusted if neither contradicts it much. The first judge can
   be relied on early in training, the second later, class by class: its word counts by how well it
@@ -26,7 +26,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .agreement import confirmation
+from .confirmation import confirmation
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -48,7 +48,7 @@ def label_evidence(
     Parameters
     ----------
     gradients, labels, targets
-        As in :func:`selectors.data_selectors.agreement.agreeing`.
+        As in :func:`selectors.data_selectors.confirmation.confirmation`.
     rivals : array, shape (n,)
         The model's probability of the likeliest label besides the own one.
 

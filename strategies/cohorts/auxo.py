@@ -1,140 +1,116 @@
-"""Auxo on the server: cohorts found by the updates that clients send anyway.
+"""Auxo on the server.
 
-The algorithm is ``selectors.cohorts.auxo``; this hands it updates and losses, and says in the log
-and in the journal why a cohort is not split.
+The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back.
+Affinity records live with the clients: feedback goes out with a client's next training message, its
+records come back with the reply. As in the paper, over-commitment discards what comes too late: a
+late reply teaches nothing but its time (:mod:`strategies.cohorts.split_test` learns from it).
 """
 
-import logging
 import math
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from flwr.app import ArrayRecord, ConfigRecord
 
 from ...core.config import RunConfig
 from ...core.methods.auxo import AuxoSettings
+from ...core.wire.keys import AFFINITY
+from ...core.wire.records import filled
+from ...core.wire.replies import Row
+from ...core.wire.requests import Requests
+from ...core.wire.schemas import BadReply
+from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
-from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
+from .base import CohortRule, CohortSignals, Regrouping, Scene
 
-_log = logging.getLogger("forager")
+_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
 
 
 class AuxoRule(CohortRule):
-    """Cohorts that are split where there are groups, and that clients are asked about."""
+    """Algorithm 1 of Auxo as a rule of the Cohorts layer."""
+
+    own_records = (AFFINITY,)
 
     def __init__(self, config: RunConfig) -> None:
-        count, share = config.participation()
-        self.set_up(
-            config[AuxoSettings],
-            config.seed,
-            participants=count or max(1, round(share * config.num_clients)),
-            rounds=config.num_server_rounds,
-            private=config.privacy == "local-dp",
-        )
-        self._population = config.num_clients
-
-    def set_up(
-        self,
-        settings: AuxoSettings,
-        seed: int,
-        *,
-        participants: int = 10,
-        rounds: int = sys.maxsize,
-        private: bool = False,
-    ) -> None:
-        """Begin with one cohort.
-
-        Parameters
-        ----------
-        settings : AuxoSettings
-            As in the run config.
-        seed : int
-            Of what is drawn at random.
-        participants : int (default: 10)
-            Clients that train per round.
-        rounds : int (default: not known)
-            Of the run.
-        private : bool (default: False)
-            Whether clients may not be asked for losses.
-        """
-        self.participants = participants
-        self.ask_after = 0 if private else settings.ask_newcomers
+        settings = config[AuxoSettings]
         self.auxo = Auxo(
             parts=settings.parts,
             rule=SplitRule(
                 first_round=settings.first_split,
+                last_round=settings.last_split,
                 rounds=settings.split_rounds,
-                participants=settings.least_part(participants),
+                participants=settings.min_participants,
+                exponent=settings.split_exponent,
             ),
-            limit=settings.within_groups,
-            asks=self.ask_after > 0,
-            seed=seed,
+            first_cluster_round=settings.first_clustering,
+            exploration=settings.exploration,
+            strikes=settings.lies_allowed,
+            seed=config.seed,
         )
-        self.rounds = rounds
-        self.last_split = 0  # round of the server
-        self._population = participants
+        self._requests: dict[str, Affinity | None] = {}
         self._report: dict[str, Any] = {}
 
     def place(self, scene: Scene) -> list[str]:
-        """Return each client's cohort, the mean of all or none for one that is not known."""
-        return self.auxo.place(scene.keys, scene.training, scene.round)
-
-    def regroup(self, scene: Scene) -> Regrouping | None:
-        """Ask clients that no cohort knows, or that do not fit, which model suits them."""
-        self._population = len(scene.keys)
-        since = scene.round - self.last_split
-        if self.ask_after and self.last_split and since > self.ask_after:
-            most = max(20, 2 * self.participants)
-            asked = self.auxo.to_ask(scene.keys, scene.round, most)
-            answers = asked_losses(scene, asked)
-            leaves = self.auxo.leaves()
-            losses = {
-                key: [told.get(leaf, math.nan) for leaf in leaves] for key, told in answers.items()
-            }
-            self.auxo.told(asked, losses, scene.round)
-        return None
+        """Match requests to leaves; clients on the blacklist get no place."""
+        groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
+        where = _by_key(groups)
+        return [where.get(key, "") for key in scene.keys]
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Return the cohorts of the clients that are known."""
-        homes = {key: self.auxo.home(key) for key in placed}
-        return {key: leaf for key, leaf in homes.items() if leaf is not None}
+        """Return the leaf that suits each client best."""
+        return _by_key(self.auxo.members(list(placed)))
+
+    def guide(self, requests: Requests, keys: Sequence[str]) -> None:
+        """Tell clients what the last round found about them, and the leaves there are."""
+        leaves = self.auxo.leaves()
+        requests.put_column(AFFINITY, [self._feedback(key, leaves) for key in keys])
+
+    def _feedback(self, key: str, leaves: list[str]) -> ConfigRecord:
+        message: dict[str, Any] = {"leaves": leaves}
+        feedback = self.auxo.feedback_for(key)
+        if feedback is not None:
+            message |= {"cohort": feedback.cohort, "reward": feedback.reward}
+            message |= {"index": feedback.index, "serial": feedback.serial}
+        return filled(ConfigRecord, message)
+
+    def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
+        """Take the records that a client sends with its reply: they are its request."""
+        self._requests[key] = None
+        if not row.has(AFFINITY):
+            return
+        try:
+            claimed = dict(row.config(AFFINITY) or {})
+            if len(claimed["cohorts"]) > _MOST_RECORDS:
+                raise BadReply(f"{len(claimed['cohorts'])} cohorts")
+            request = Affinity()
+            request.load_state_dict(claimed)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise BadReply(f"affinity records that cannot be read: {error}") from error
+        self._requests[key] = request
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
-        """Look for groups in every leaf, and split those that have some."""
+        """Cluster the participants of every leaf, reward them, and split what is due."""
         regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
-        self._report = {"heterogeneity": {}, "reasons": {}}
+        self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
         for leaf, observed in seen.items():
-            found = self.auxo.observe(
-                leaf, observed.keys, observed.signals, self._population, server_round
-            )
-            if found.groups is not None and found.groups.parts > 1:
-                self._report["heterogeneity"][leaf] = found.groups.within
+            requests = [self._requests.get(key) for key in observed.keys]
+            found = self.auxo.observe(leaf, observed.keys, observed.signals, requests)
+            if found.gain.before > 0:
+                fall = found.gain.after / found.gain.before
+                self._report["heterogeneity"][leaf] = fall if math.isfinite(fall) else None
+            for name in ("liars", "barred", "strange"):
+                self._report[name] += getattr(found, name)
             if found.children:
                 del regrouping[leaf]
                 regrouping |= {child: {leaf: 1.0} for child in found.children}
-            else:
-                self._report["reasons"][leaf] = found.reason
-        if regrouping.keys() != rounds.keys():
-            self.last_split = server_round
-            return regrouping
-        if server_round >= self.rounds and not self.last_split:
-            reasons = self._report["reasons"].values()
-            _log.info("auxo did not split: %s", "; ".join(reasons) or "nobody took part")
-        return None
-
-    def hear_late(
-        self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
-    ) -> None:
-        """Learn how well a client fits, and what it does differently, as if it had been in time."""
-        self.auxo.observe_late(cohort, key, signal, server_round)
+        self._requests.clear()
+        return regrouping if regrouping.keys() != rounds.keys() else None
 
     def report(self) -> dict[str, Any]:
-        """Return how much of the variance is within the groups found, and why there is no split."""
+        """Return how much heterogeneity a split would leave, and who contradicted itself."""
         return self._report
 
     def leaves(self) -> list[str]:
@@ -142,10 +118,13 @@ class AuxoRule(CohortRule):
         return self.auxo.leaves()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of clients, and when the last split was."""
-        return self.auxo.state_dict() | {"last-split": self.last_split}
+        """Return the tree, the cache of requests and the generator."""
+        return self.auxo.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.auxo.load_state_dict(state)
-        self.last_split = int(state["last-split"])
+
+
+def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {key: leaf for leaf, keys in groups.items() for key in keys}

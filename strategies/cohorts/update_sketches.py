@@ -165,15 +165,15 @@ class SignedSignal(SupportSignal):
 
 
 _BY_SUPPORTS: dict[str, tuple[type[SupportSignal], type[SupportReader]]] = {
-    "index-overlap": (CentredSupportSignal, SupportReader),
-    "index-overlap-paper": (SupportSignal, SupportReader),
+    "centred-overlap": (CentredSupportSignal, SupportReader),
+    "index-overlap": (SupportSignal, SupportReader),
     "signed-overlap": (SignedSignal, SignedSupportReader),
 }
 
 
 def signal_of(config: RunConfig) -> Signal:
     """Return what the cohorts of a run are found by."""
-    if config.cohorts in ("auxo", "auxo-paper") and config.similarity in _BY_SUPPORTS:
+    if config.cohorts in ("auxo", "split-test") and config.similarity in _BY_SUPPORTS:
         signal, reader = _BY_SUPPORTS[config.similarity]
         return signal(reader(parameter_shapes(config)), seed=config.seed)
     return Signal(seed=config.seed)

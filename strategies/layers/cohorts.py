@@ -101,7 +101,7 @@ class Cohorts(Layer):
         count, fraction = config.participation()
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
-        own_start = plain and config.cohorts == "auxo"
+        own_start = plain and config.cohorts == "split-test"
         return cls(
             make_inner,
             rule,

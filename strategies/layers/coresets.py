@@ -194,7 +194,7 @@ def _targets(config: RunConfig, method: Method) -> Targets:
         model_arrays = from_record(arrays)
         if not settings.noise_multiplier:
             means = server_targets(model, model_arrays, data, per_class, task.problem)
-            if rule != "agreement":
+            if rule != "trusted":
                 return to_record({"means": means})
             standard = _standards(model, model_arrays, data, means)
             return to_record({"means": means, "standards": standard.astype(np.float32)})

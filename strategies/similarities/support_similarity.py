@@ -69,7 +69,7 @@ class SupportSimilarity(ClientSimilarity):
         return {} if self.values else self.reader.packed(self.told)
 
 
-class IndexOverlap(SupportSimilarity):
+class CentredOverlap(SupportSimilarity):
     """The share of important parameters in common, of those that are not important to everyone."""
 
     values = False
@@ -77,8 +77,8 @@ class IndexOverlap(SupportSimilarity):
     by_signature = staticmethod(centred_overlaps_by_signature)
 
 
-class PaperOverlap(SupportSimilarity):
-    """The share of important parameters that two clients have in common, as the paper has it."""
+class IndexOverlap(SupportSimilarity):
+    """The share of important parameters that two clients have in common (IOS)."""
 
     values = False
     exactly = staticmethod(overlap_matrix)

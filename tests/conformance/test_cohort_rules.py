@@ -10,12 +10,12 @@ import pytest
 from forager.core.storage import tree
 from forager.selectors.cohorts.affinity import Affinity
 from forager.selectors.cohorts.auxo import Auxo
-from forager.selectors.cohorts.auxo_paper import AuxoPaper
 from forager.selectors.cohorts.cfl import Cfl
 from forager.selectors.cohorts.fl_hc import FlHc
 from forager.selectors.cohorts.flexcfl import FlexCfl
 from forager.selectors.cohorts.ifca import Ifca
 from forager.selectors.cohorts.split import SplitRule
+from forager.selectors.cohorts.split_test import SplitTest
 from numpy.typing import NDArray
 
 Updates = NDArray[np.float64]
@@ -24,11 +24,11 @@ Groups = dict[str, list[str]]
 _EAGER = SplitRule(first_round=2, rounds=1, participants=2)
 
 
-class Auxos:
-    """Auxo, driven as a layer would, with clients that are not asked."""
+class SplitTests:
+    """The split test, driven as a layer would, with clients that are not asked."""
 
     def __init__(self) -> None:
-        self.core = Auxo(parts=3, rule=_EAGER, asks=False)
+        self.core = SplitTest(parts=3, rule=_EAGER, asks=False)
 
     def play(self, number: int, keys: Sequence[str], updates: Updates) -> Groups:
         places = np.array(self.core.place(keys, training=True, order=number), dtype=object)
@@ -39,11 +39,11 @@ class Auxos:
         return found
 
 
-class AuxoPapers:
-    """Auxo to the letter, with clients that keep their records."""
+class Auxos:
+    """Auxo, with clients that keep their records."""
 
     def __init__(self) -> None:
-        self.core = AuxoPaper(parts=3, rule=_EAGER, first_cluster_round=1)
+        self.core = Auxo(parts=3, rule=_EAGER, first_cluster_round=1)
         self.records: dict[str, Affinity] = {}
 
     def play(self, number: int, keys: Sequence[str], updates: Updates) -> Groups:
@@ -111,8 +111,8 @@ class Ifcas:
 
 
 RULES: dict[str, Callable[[], Any]] = {
+    "split-test": SplitTests,
     "auxo": Auxos,
-    "auxo-paper": AuxoPapers,
     "cfl": Cfls,
     "flexcfl": FlexCfls,
     "fl-hc": FlHcs,
@@ -141,11 +141,11 @@ def test_the_groups_are_found(name: str) -> None:
     rule = RULES[name]()
     play(rule, range(8))
     keys = round_of(0)[0]
-    if name == "auxo":
+    if name == "split-test":
         found = grouped(rule.core.place(keys), keys)
     else:
         members = rule.core.members
-        found = members(keys) if name == "auxo-paper" else members.of(keys)
+        found = members(keys) if name == "auxo" else members.of(keys)
     pure = [{int(key[1:]) % 3 for key in keys} for keys in found.values()]
     assert len(found) >= 3
     assert all(len(group) == 1 for group in pure)
@@ -261,17 +261,17 @@ def test_names_may_be_any_text(name: str) -> None:
     np.testing.assert_equal(fresh.core.state_dict(), rule.core.state_dict())
 
 
-def test_auxo_forgets_updates_of_those_who_never_come_back() -> None:
-    auxo = Auxo(parts=1)
+def test_split_test_forgets_updates_of_those_who_never_come_back() -> None:
+    cohorts = SplitTest(parts=1)
     for number in range(200):
         keys, updates = round_of(number, prefix=f"life-{number}-")
-        auxo.observe("0", keys, updates, population=24)
-    state = auxo.state_dict()["leaves"]["0"]["evidence"]
+        cohorts.observe("0", keys, updates, population=24)
+    state = cohorts.state_dict()["leaves"]["0"]["evidence"]
     assert len(state["keys"]) == len(state["points"]) == 2048
 
 
-def test_auxo_paper_forgets_names_that_never_come_back() -> None:
-    auxo = AuxoPaper(capacity=100)
+def test_auxo_forgets_names_that_never_come_back() -> None:
+    auxo = Auxo(capacity=100)
     for number in range(40):
         keys, updates = round_of(number, prefix=f"life-{number}-")
         auxo.observe("0", keys, updates, [Affinity()] * len(keys))

@@ -165,7 +165,7 @@ def digits(
 
 
 METHODS: list[dict[str, int | float | str | bool]] = [
-    {"data-selector": "gcfl", "noise": "closed-set", "coreset.first-round": 0},
+    {"data-selector": "trusted", "noise": "closed-set", "coreset.first-round": 0},
     {"data-selector": "crust", "fine-tune.epochs": 1, "coreset.every": 1},
     {"objective": "scaffold"},
     {"objective": "moon", "model": "mlp"},
@@ -207,13 +207,13 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
 
 EVERY_LAYER: list[dict[str, int | float | str | bool]] = [
     {"aggregator": "fedyogi", "uplink": "top-k", "objective": "scaffold", "fine-tune.epochs": 1},
-    {"data-selector": "gcfl", "privacy": "local-dp"},
-    {"data-selector": "ode"},
+    {"data-selector": "trusted", "privacy": "local-dp"},
+    {"data-selector": "ode-balanced"},
     {"privacy": "central-dp"},
     {"cohorts": "ifca"},
+    {"cohorts": "split-test"},
     {"cohorts": "auxo"},
-    {"cohorts": "auxo-paper"},
-    {"cohorts": "neighbours", "similarity": "index-overlap"},
+    {"cohorts": "neighbours", "similarity": "centred-overlap"},
     {"cohorts": "neighbours", "similarity": "signed-overlap"},
 ]
 

@@ -21,14 +21,14 @@ DEVICES = ("first", "second")
 NUMBERS = count()  # of the runs: folders that there are cannot be counted while runs begin
 CONFIGS = {
     "controls and coresets": {
-        "strategy": "gcfl",
+        "strategy": "trusted",
         "coreset.every": 1,
         "coreset.first-round": 0,
         "objective": "scaffold",
         "uplink": "top-k",
         "top-k.density": 0.2,
     },
-    "stream": {"strategy": "ode", "stream.capacity": 8},
+    "stream": {"strategy": "ode-balanced", "stream.capacity": 8},
 }
 
 

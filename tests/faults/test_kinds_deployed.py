@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 RUNS = {
     "diabetes": {"strategy": "cosage", "learning-rate": 0.05},
-    "poems": {"strategy": "ios", "partition": "natural", "ios.samples": 4},
+    "poems": {"strategy": "ios-centred", "partition": "natural", "ios.samples": 4},
     "shapes": {"privacy": "local-dp"},
 }
 

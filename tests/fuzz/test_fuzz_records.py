@@ -59,8 +59,8 @@ BASE: dict[str, Any] = {
 EVALUATES = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
 SOON = {"ios.first-round": 1, "ios.every": 1, "cohort.joint-rounds": 1}
 SOON |= {
-    "auxo-paper.first-split": 1,
-    "auxo-paper.first-clustering": 1,
+    "auxo.first-split": 1,
+    "auxo.first-clustering": 1,
     "coreset.first-round": 0,
     "coreset.every": 2,
 }
@@ -77,14 +77,14 @@ def _methods() -> dict[str, dict[str, Any]]:
     for cohorts, similarity in product(methods("cohorts"), methods("similarity")):
         name, config = f"{cohorts}-{similarity}", {"cohorts": cohorts, "similarity": similarity}
         found[name] = config
-        if similarity in ("index-overlap", "signed-overlap"):
+        if similarity in ("centred-overlap", "signed-overlap"):
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
-    for cohorts in ("auxo", "auxo-paper"):
+    for cohorts in ("split-test", "auxo"):
         eager = {f"{cohorts}.{name}": 1 for name in SPLITS}
         found[f"{cohorts}-splits"] = {"cohorts": cohorts, "clients-per-round": 3, **eager}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
-    found["ode-exact"] = {"data-selector": "ode", "ode.estimator": "exact"}
-    found["ode-every-round"] = {"data-selector": "ode", "stream.ingest": "every-round"}
+    found["ode-exact"] = {"data-selector": "ode-balanced", "ode.estimator": "exact"}
+    found["ode-every-round"] = {"data-selector": "ode-balanced", "stream.ingest": "every-round"}
     return {name: full for name, config in found.items() if (full := _possible(config))}
 
 

@@ -37,11 +37,11 @@ def planted(tmp_path, cache):
         "groups.count": GROUPS,
         "cohort.number": GROUPS,
         "cohort.joint-rounds": 4,
+        "split-test.first-split": 4,
+        "split-test.min-participants": 3,
+        "auxo.first-clustering": 2,
         "auxo.first-split": 4,
         "auxo.min-participants": 3,
-        "auxo-paper.first-clustering": 2,
-        "auxo-paper.first-split": 4,
-        "auxo-paper.min-participants": 3,
         "evaluate-every": 9,
     }
 
@@ -59,10 +59,10 @@ def cohorts_of(result):
 
 
 @pytest.mark.parametrize(
-    "rule", ["auxo", "auxo-paper", "ifca", "cfl", "flexcfl", "fl-hc", "similarity"]
+    "rule", ["split-test", "auxo", "ifca", "cfl", "flexcfl", "fl-hc", "similarity"]
 )
 def test_every_rule_finds_planted_groups(planted, rule):
-    also = {"similarity": "index-overlap"} if rule == "similarity" else {}
+    also = {"similarity": "centred-overlap"} if rule == "similarity" else {}
     # CFL splits in two at a time, and only near a common optimum.
     more = {"cfl.mean-norm": 0.7} if rule == "cfl" else {}
     result = run_local({**planted, **also, **more, "cohorts": rule})
@@ -76,20 +76,20 @@ def test_every_rule_finds_planted_groups(planted, rule):
     assert len(models) == GROUPS
 
 
-@pytest.mark.parametrize("rule", ["auxo", "auxo-paper"])
+@pytest.mark.parametrize("rule", ["split-test", "auxo"])
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 def test_without_groups_auxo_does_not_split(planted, rule, partition):
     more = {"cohorts": rule, "groups.kind": "none", "partition": partition}
     result = run_local({**planted, **more})
     assert not events(result, "regrouped")
-    if rule == "auxo":
+    if rule == "split-test":
         said = events(result, "cohorts")[-1]["reasons"]["0"]
         assert "of the variance is within" in said
 
 
 def test_the_preset_splits_in_a_small_run(tmp_path, cache):
     """Ten clients, five of them per round, ten rounds, and nothing set but the groups."""
-    keys = {"strategy": "auxo", "num-clients": 10, "clients-per-round": 5, "partition": "iid"}
+    keys = {"strategy": "split-test", "num-clients": 10, "clients-per-round": 5, "partition": "iid"}
     keys |= {"groups.kind": "rotation", "groups.count": 2, "num-server-rounds": 10}
     result = run_local({**keys, "output-dir": str(tmp_path), "data.cache-dir": cache})
     where = cohorts_of(result)
@@ -99,16 +99,16 @@ def test_the_preset_splits_in_a_small_run(tmp_path, cache):
 
 
 def test_one_part_is_never_split(planted):
-    result = run_local({**planted, "cohorts": "auxo", "auxo.parts": 1})
+    result = run_local({**planted, "cohorts": "split-test", "split-test.parts": 1})
     assert result.reason == "completed"
     assert not events(result, "regrouped")
 
 
 @pytest.mark.parametrize("clients", [1, 2])
-@pytest.mark.parametrize("rule", ["auxo", "ifca", "cfl", "flexcfl", "fl-hc"])
+@pytest.mark.parametrize("rule", ["split-test", "ifca", "cfl", "flexcfl", "fl-hc"])
 def test_fewer_clients_than_cohorts(planted, rule, clients):
     few = {"num-clients": clients, "clients-per-round": clients, "num-server-rounds": 6}
-    few |= {"auxo.min-participants": 1, "local-epochs": 1, "groups.kind": "none"}
+    few |= {"split-test.min-participants": 1, "local-epochs": 1, "groups.kind": "none"}
     result = run_local({**planted, **few, "cohorts": rule})
     assert result.reason == "completed"
     assert set(cohorts_of(result)) == {str(client) for client in range(clients)}
@@ -116,12 +116,12 @@ def test_fewer_clients_than_cohorts(planted, rule, clients):
 
 def test_clients_whose_replies_always_come_too_late_are_asked_where_they_fit(planted):
     """One device in five never makes it into the common cohort; none is left without its own."""
-    keys = {**planted, "cohorts": "auxo", "clients-per-round": 16, "num-server-rounds": 12}
-    keys |= {"auxo.first-split": 1}
+    keys = {**planted, "cohorts": "split-test", "clients-per-round": 16, "num-server-rounds": 12}
+    keys |= {"split-test.first-split": 1}
     keys |= {"devices.slow": True, "round.over-commit": 0.25}
     found = {}
     for after in (0, 3):
-        result = run_local({**keys, "auxo.ask-newcomers": after})
+        result = run_local({**keys, "split-test.ask-newcomers": after})
         where = cohorts_of(result)
         found[after] = adjusted_rand_score([int(key) % GROUPS for key in where], [*where.values()])
         asked = [e for e in events(result, "exchange") if e["kind"] == "query.losses"]
@@ -151,7 +151,12 @@ def test_what_baselines_ask_is_counted(planted):
 
 def test_indices_alone_travel_for_clustering(planted):
     result = run_local(
-        {**planted, "cohorts": "similarity", "similarity": "index-overlap", "num-server-rounds": 3}
+        {
+            **planted,
+            "cohorts": "similarity",
+            "similarity": "centred-overlap",
+            "num-server-rounds": 3,
+        }
     )
     assert [e["values-used"] for e in events(result, "cohorts")] == [False] * 3
     (drawn,) = events(result, "similarity")  # in round 2
@@ -179,7 +184,7 @@ def test_everyone_trains_also_in_cohorts_of_different_sizes(planted):
 @pytest.mark.parametrize("rule", ["similarity", "neighbours"])
 @pytest.mark.parametrize("signatures", [True, False])
 def test_one_client_alone_trains(planted, rule, signatures):
-    keys = {"cohorts": rule, "similarity": "index-overlap", "ios.signatures": signatures}
+    keys = {"cohorts": rule, "similarity": "centred-overlap", "ios.signatures": signatures}
     keys |= {"num-clients": 1, "clients-per-round": 1, "num-server-rounds": 3}
     result = run_local({**planted, **keys, "groups.kind": "none"})
     assert result.reason == "completed"
@@ -197,7 +202,7 @@ def clusters_of(drawn):
 
 
 def test_signatures_find_the_clusters_of_supports_for_fewer_bytes(planted):
-    keys = {**planted, "cohorts": "similarity", "similarity": "index-overlap", "model": "mlp"}
+    keys = {**planted, "cohorts": "similarity", "similarity": "centred-overlap", "model": "mlp"}
     keys |= {"ios.hashes": 64, "ios.bands": 16, "ios.share": 0.1, "net.hidden": 200}
     full = run_local(keys)
     signed = run_local({**keys, "ios.signatures": True, "local.check-wire": True})
@@ -221,7 +226,7 @@ def test_signatures_find_the_clusters_of_supports_for_fewer_bytes(planted):
 
 
 def test_supports_are_fetched_from_candidates_only(planted):
-    keys = {"cohorts": "similarity", "similarity": "index-overlap", "num-server-rounds": 2}
+    keys = {"cohorts": "similarity", "similarity": "centred-overlap", "num-server-rounds": 2}
     strict = {"ios.signatures": True, "ios.hashes": 64, "ios.bands": 1}  # all hashes must agree
     result = run_local({**planted, **keys, **strict})
     (told,) = events(result, "supports")
@@ -231,7 +236,7 @@ def test_supports_are_fetched_from_candidates_only(planted):
 
 
 def test_neighbours_by_signatures_are_those_by_supports(planted):
-    keys = {**planted, "cohorts": "neighbours", "similarity": "index-overlap"}
+    keys = {**planted, "cohorts": "neighbours", "similarity": "centred-overlap"}
     keys |= {"num-server-rounds": 3, "ios.neighbours": 4, "local.check-wire": True}
     full = run_local(keys)
     signed = run_local({**keys, "ios.signatures": True, "ios.bands": 64})
@@ -244,12 +249,12 @@ def test_neighbours_by_signatures_are_those_by_supports(planted):
 
 
 @pytest.mark.parametrize(
-    "rule", ["auxo", "auxo-paper", "ifca", "cfl", "flexcfl", "fl-hc", "similarity", "neighbours"]
+    "rule", ["split-test", "auxo", "ifca", "cfl", "flexcfl", "fl-hc", "similarity", "neighbours"]
 )
 def test_a_resumed_run_goes_on_as_if_never_stopped(planted, rule):
     keys = {**planted, "cohorts": rule, "local-epochs": 2, "clients-per-round": 10}
     if rule in ("similarity", "neighbours"):
-        keys["similarity"] = "index-overlap"
+        keys["similarity"] = "centred-overlap"
     whole = run_local({**keys, "num-server-rounds": 7, "run-name": "whole"})
     part = run_local({**keys, "num-server-rounds": 5, "run-name": "part"})
     resumed = run_local({**keys, "num-server-rounds": 7, "resume-from": str(part.folder)})
@@ -258,7 +263,7 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(planted, rule):
         assert (resumed.folder / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
-SIMILARITIES = [*("index-overlap", "index-overlap-paper", "signed-overlap", "cosine")]
+SIMILARITIES = [*("centred-overlap", "index-overlap", "signed-overlap", "cosine")]
 SIMILARITIES += ["euclidean", "oracle"]
 
 
@@ -303,7 +308,7 @@ def test_clients_spread_out_by_their_signatures(planted):
 
 @pytest.mark.parametrize("rule", ["similarity", "neighbours"])
 def test_a_resumed_run_by_signatures_goes_on_as_if_never_stopped(planted, rule):
-    keys = {**planted, "cohorts": rule, "similarity": "index-overlap", "ios.signatures": True}
+    keys = {**planted, "cohorts": rule, "similarity": "centred-overlap", "ios.signatures": True}
     keys |= {"local-epochs": 2, "clients-per-round": 10, "ios.every": 2}
     whole = run_local({**keys, "num-server-rounds": 5, "run-name": "whole"})
     part = run_local({**keys, "num-server-rounds": 3, "run-name": "part"})
@@ -315,10 +320,13 @@ def test_a_resumed_run_by_signatures_goes_on_as_if_never_stopped(planted, rule):
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ({"strategy": "ios", "ios.signatures": True, "ios.bands": 48}, "ios.bands = 48: must"),
-        ({"strategy": "ios", "ios.hashes": 5000}, "ios.hashes = 5000"),
-        ({"strategy": "ios", "ios.share": 1.5}, "ios.share = 1.5"),
-        ({"strategy": "ios", "ios.most": 0.0}, "ios.most = 0.0"),
+        (
+            {"strategy": "ios-centred", "ios.signatures": True, "ios.bands": 48},
+            "ios.bands = 48: must",
+        ),
+        ({"strategy": "ios-centred", "ios.hashes": 5000}, "ios.hashes = 5000"),
+        ({"strategy": "ios-centred", "ios.share": 1.5}, "ios.share = 1.5"),
+        ({"strategy": "ios-centred", "ios.most": 0.0}, "ios.most = 0.0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(keys, named):
@@ -400,15 +408,15 @@ def test_an_update_that_was_asked_for_and_is_none(planted, monkeypatch, rule, li
 def test_who_fakes_its_affinity_is_barred_and_nobody_else(planted):
     """Every fifth client claims to fit where it does not; one of them is right by chance."""
     with fake_affinity():
-        result = run_local({**planted, "cohorts": "auxo-paper", "num-server-rounds": 5})
+        result = run_local({**planted, "cohorts": "auxo", "num-server-rounds": 5})
     barred = {key for event in events(result, "cohorts") for key in event["barred"]}
     assert barred == {"5", "10", "15"}
-    honest = run_local({**planted, "cohorts": "auxo-paper", "num-server-rounds": 5})
+    honest = run_local({**planted, "cohorts": "auxo", "num-server-rounds": 5})
     assert not any(event["barred"] for event in events(honest, "cohorts"))
 
 
 def test_auxo_takes_whole_supports_whatever_signatures_say(tmp_path, said):
-    keys = {"cohorts": "auxo", "similarity": "index-overlap", "ios.signatures": True}
+    keys = {"cohorts": "split-test", "similarity": "centred-overlap", "ios.signatures": True}
     result = run_local({**keys, "num-server-rounds": 2, "output-dir": str(tmp_path)})
     assert result.reason == "completed"
     assert any("not used by this run: ios.signatures" in line for line in said)

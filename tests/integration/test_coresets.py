@@ -49,11 +49,16 @@ def same_model(a, b):
 
 
 STACKS = [
+    {"strategy": "trusted"},
     {"strategy": "gcfl"},
-    {"strategy": "gcfl-paper"},
-    {"strategy": "gcfl", "uplink": "top-k", "client-selector": "cosage", "aggregator": "fedyogi"},
+    {
+        "strategy": "trusted",
+        "uplink": "top-k",
+        "client-selector": "cosage",
+        "aggregator": "fedyogi",
+    },
     {"data-selector": "crust", "coreset.use-weights": True, "fine-tune.epochs": 1},
-    {"strategy": "gcfl-paper", "objective": "scaffold", "coreset.use-weights": True},
+    {"strategy": "gcfl", "objective": "scaffold", "coreset.use-weights": True},
     {"strategy": "moon", "model": "mlp", "data-selector": "facility-location"},
     {"strategy": "scaffold", "uplink": "top-k", "momentum": 0.9},
 ]
@@ -89,16 +94,16 @@ def test_stacked_clients_train_as_one_by_one(small, stack):
 def test_the_methods_differ_and_the_clean_samples_are_found(small):
     settings = {**small, "client-selector": "all", "partition": "iid"}
     shares = {}
-    for name in ("random", "gcfl-paper", "nearest", "gcfl", "skyline"):
+    for name in ("random", "gcfl", "nearest", "trusted", "skyline"):
         result = run_local({**settings, "data-selector": name})
         shares[name] = events(result, "coresets")[-1]["clean-share"]
     assert shares["skyline"] == 1.0
-    assert shares["nearest"] > 0.9 > shares["gcfl-paper"] > shares["random"]
-    assert shares["gcfl"] > shares["random"] + 0.1
+    assert shares["nearest"] > 0.9 > shares["gcfl"] > shares["random"]
+    assert shares["trusted"] > shares["random"] + 0.1
 
 
 def test_guidance_is_counted_apart_and_travels_only_when_it_is_needed(small):
-    guided = run_local({**small, "strategy": "gcfl", "client-selector": "all"})
+    guided = run_local({**small, "strategy": "trusted", "client-selector": "all"})
     alone = run_local({**small, "data-selector": "random", "client-selector": "all"})
     sent = [e["guidance-bytes"] for e in events(guided, "coresets")]
     each = 10 * (65 + 3) * 4  # classes times neuron, bias and three standards; bytes
@@ -111,19 +116,19 @@ def test_guidance_is_counted_apart_and_travels_only_when_it_is_needed(small):
 
 
 def test_a_first_choice_at_once_is_the_papers_algorithm(small):
-    result = run_local({**small, "strategy": "gcfl", "coreset.first-round": 0})
+    result = run_local({**small, "strategy": "trusted", "coreset.first-round": 0})
     assert events(result, "coresets")[0]["chose"] == 4
 
 
 def test_cosage_tastes_the_coreset(small):
-    plain = {**small, "strategy": "cosage", "data-selector": "gcfl"}
+    plain = {**small, "strategy": "cosage", "data-selector": "trusted"}
     result = run_local(plain)
     assert result.reason == "completed"
     assert {e["kind"] for e in events(result, "exchange")} >= {"query.summary", "train"}
 
 
 def test_cohorts_choose_coresets_of_their_own(small):
-    result = run_local({**small, "strategy": "auxo", "data-selector": "gcfl"})
+    result = run_local({**small, "strategy": "split-test", "data-selector": "trusted"})
     assert result.reason == "completed"
     assert not events(result, "quarantined")
     assert sum(e["chose"] for e in events(result, "coresets")) >= 4
@@ -139,7 +144,7 @@ def test_fine_tuning_trains_on_the_servers_samples(small):
 def test_bad_settings_are_refused_before_anything_starts(small):
     for more in ({"model": "mlp", "data.validation-share": 1e-9}, {"task": "digits2"}):
         with pytest.raises(ValueError, match=r"validation-share|task"):
-            run_local({**small, "strategy": "gcfl", **more})
+            run_local({**small, "strategy": "trusted", **more})
     assert not Path(small["output-dir"]).exists()
 
 
@@ -151,7 +156,7 @@ class Device:
         self.node = {"state-dir": str(folder / "state"), "data-path": str(folder / "mine.npz")}
         self.settings = {
             **default_config(),
-            "strategy": "gcfl",
+            "strategy": "trusted",
             "objective": "scaffold",
             "data.num-classes": 10,
         }

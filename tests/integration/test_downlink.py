@@ -13,10 +13,10 @@ RUNS = {
     "evaluation on clients": EVALUATED,
     "cosage": {"strategy": "cosage", **EVALUATED},
     "cosage, dense": {"strategy": "cosage", "uplink": "dense"},
-    "auxo": {"strategy": "auxo", "num-clients": 20, "clients-per-round": 10},
+    "split-test": {"strategy": "split-test", "num-clients": 20, "clients-per-round": 10},
     "ifca": {"cohorts": "ifca"},
     "scaffold": {"strategy": "scaffold"},
-    "gcfl": {"strategy": "gcfl"},
+    "trusted": {"strategy": "trusted"},
     "buffer": {"aggregation.buffer": 2},
 }
 

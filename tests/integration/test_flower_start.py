@@ -17,7 +17,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import AFFINITY, ARRAYS, METRICS, SPARSE, SUMMARY
 from forager.selectors.client_selectors.cosage import CosAge
 from forager.strategies.build import build_strategy
-from forager.strategies.cohorts.auxo_paper import AuxoPaperRule
+from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.update_sketches import signal_of
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
@@ -143,15 +143,15 @@ def test_what_comes_by_the_sparse_uplink_is_sparse() -> None:
     assert all(SPARSE in names and METRICS in names and ARRAYS not in names for names in seen)
 
 
-def test_cohorts_of_auxo_paper_train() -> None:
+def test_cohorts_of_auxo_train() -> None:
     def make(config: RunConfig) -> Layer:
         return Cohorts(
             lambda: Selection(fedavg(), CosAge(), fraction_evaluate=1.0),
-            AuxoPaperRule(config),
+            AuxoRule(config),
             signal_of(config),
         )
 
-    run = Run({"cohorts": "auxo-paper", "auxo-paper.first-clustering": 0}, make)
+    run = Run({"cohorts": "auxo", "auxo.first-clustering": 0}, make)
     run.check_that_it_learned(trained=2 * CLIENTS)
     trained = run.of(CohortsTrained)
     assert [event.round for event in trained] == [1, 2]
@@ -164,10 +164,10 @@ def test_cohorts_of_auxo_paper_train() -> None:
     "keys",
     [
         {"strategy": "cosage", "clients-per-round": 3},
-        {"strategy": "auxo", "client-selector": "all", "uplink": "top-k"},
-        {"strategy": "auxo-paper", "client-selector": "all"},
-        {"strategy": "gcfl", "clients-per-round": 3},
-        {"strategy": "ode", "clients-per-round": 3},
+        {"strategy": "split-test", "client-selector": "all", "uplink": "top-k"},
+        {"strategy": "auxo", "client-selector": "all"},
+        {"strategy": "trusted", "clients-per-round": 3},
+        {"strategy": "ode-balanced", "clients-per-round": 3},
     ],
     ids=lambda keys: keys["strategy"],
 )

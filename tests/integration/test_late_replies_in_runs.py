@@ -9,7 +9,7 @@ from forager.core.storage import tree
 from forager.tools.engine.local import run_local
 
 RULES: dict[str, dict[str, Any]] = {
-    "auxo": {"cohorts": "auxo", "auxo.parts": 1},
+    "split-test": {"cohorts": "split-test", "split-test.parts": 1},
     "cosage": {"client-selector": "cosage", "summary.mode": "piggyback", "uplink": "top-k"},
     "oort": {"client-selector": "oort"},
 }
@@ -71,7 +71,7 @@ def test_late_replies_teach_and_repeat(slow, rule):
     assert not events(result, "quarantined")
     assert came_late(run_local({**slow, **RULES[rule]})) == heard
     state = last_state(result)
-    if rule == "auxo":
+    if rule == "split-test":
         evidence = within(state, "evidence")
         seen = set(zip(evidence["keys"], evidence["rounds"], strict=True))
         assert {(client, asked) for _, client, asked, _ in heard} <= seen
@@ -101,7 +101,7 @@ def test_what_is_on_its_way_when_a_run_is_stopped_comes_after_it_is_resumed(slow
 OPEN: dict[str, dict[str, Any]] = {
     "random": {},
     "top-k": {"client-selector": "cosage", "uplink": "top-k", "aggregator": "fedyogi"},
-    "auxo": {"cohorts": "auxo", "cohort.first-split": 2, "cohort.min-participants": 2},
+    "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
     "by wire": {"local.check-wire": True, "downlink": "changes"},
 }
 

@@ -136,8 +136,8 @@ def test_cosage_asks_through_the_mod_and_chooses(app: Any) -> None:
     assert set(run.result.evaluate_metrics_clientapp) == set(range(1, ROUNDS + 1))
 
 
-def test_auxo_finds_the_two_kinds_of_clients(app: Any) -> None:
-    strategy = app("quickstart.strategies").strategy("auxo")
+def test_split_test_finds_the_two_kinds_of_clients(app: Any) -> None:
+    strategy = app("quickstart.strategies").strategy("split-test")
     run = Run(app, strategy)
     assert len(run.grid.trained) == CLIENTS * ROUNDS
     kinds = {
@@ -209,7 +209,7 @@ def test_an_objective_is_not_left_out_silently(app: Any) -> None:
     assert not run.grid.trained
 
 
-@pytest.mark.parametrize("name", ["cosage", "gcfl", "ode", "auxo", "ios"])
+@pytest.mark.parametrize("name", ["cosage", "gcfl", "ode", "split-test", "ios"])
 def test_the_loop_of_forager_leaves_a_folder_and_goes_on(
     app: Any, tmp_path: Path, name: str
 ) -> None:

@@ -40,13 +40,13 @@ TASKS = {
 }
 METHODS = {
     "cosage": {"strategy": "cosage"},
-    "auxo": {"strategy": "auxo"},
-    "ios": {"strategy": "ios"},
+    "split-test": {"strategy": "split-test"},
+    "ios-centred": {"strategy": "ios-centred"},
     "local-dp": {"privacy": "local-dp"},
     "central-dp": {"privacy": "central-dp"},
     "gradmatch": {"data-selector": "gradmatch"},
     "crust": {"data-selector": "crust"},
-    "ode": {"strategy": "ode"},
+    "ode-balanced": {"strategy": "ode-balanced"},
     "sld": {"data-selector": "sld"},
     "scaffold and top-k": {"strategy": "scaffold", "uplink": "top-k"},
     "prox by oort": {"strategy": "fedprox", "client-selector": "oort"},
@@ -54,7 +54,14 @@ METHODS = {
 }
 
 
-SEVERAL_LABELS = ("cosage", "auxo", "ios", "gradmatch", "ode", "scaffold and top-k")
+SEVERAL_LABELS = (
+    "cosage",
+    "split-test",
+    "ios-centred",
+    "gradmatch",
+    "ode-balanced",
+    "scaffold and top-k",
+)
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
@@ -136,7 +143,7 @@ def test_they_learn(task: str, keys: dict[str, Any], better: Any, tmp_path: Path
 def test_what_a_task_lacks_is_said_before_anything_starts(tmp_path: Path) -> None:
     for keys, expected in (
         ({"client-selector": "cluster-oracle"}, "client-selector = 'cluster-oracle': works class"),
-        ({"data-selector": "agreement"}, "works class by class, and task 'shapes' is segmentation"),
+        ({"data-selector": "trusted"}, "works class by class, and task 'shapes' is segmentation"),
         ({"strategy": "moon"}, "objective = 'moon': the model's last layer is Conv2d"),
         ({"device": "cuda:7"}, "device = 'cuda:7': this machine has 0 CUDA devices"),
         ({"metrics": "mae,mea"}, "metrics = 'mea' is not known.*did you mean 'mae'"),

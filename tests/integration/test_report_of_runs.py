@@ -42,7 +42,7 @@ def test_a_plain_run_has_the_general_pictures_only(small):
 
 def test_coresets(small):
     noise = {"noise": "closed-set", "corruption.rate": 0.4, "coreset.every": 3}
-    pictures, history = drawn({**small, "strategy": "gcfl", **noise})
+    pictures, history = drawn({**small, "strategy": "trusted", **noise})
     assert set(pictures) - GENERAL == {"coreset-samples", "clean", "coreset-classes"}
     assert len(clean_shares(history)) == 6
     assert "against 60.0 % of all their data" in coresets_sentence(history)
@@ -55,7 +55,7 @@ def test_coresets(small):
 
 
 def test_stores(small):
-    pictures, history = drawn({**small, "strategy": "ode"})
+    pictures, history = drawn({**small, "strategy": "ode-balanced"})
     assert set(pictures) - GENERAL == {"stores", "plan"}
     planned = sum(map(sum, pictures["plan"].hover["values"]))
     assert planned == sum(history.last(StoragePlanned).stored)

@@ -83,11 +83,11 @@ def test_a_resumed_run_keeps_its_scale(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        {"strategy": "ode", "stream.velocity": 20.0},
-        {"strategy": "gcfl"},
+        {"strategy": "ode-balanced", "stream.velocity": 20.0},
+        {"strategy": "trusted"},
         {"strategy": "cosage"},
-        {"strategy": "ios", "ios.first-round": 1},
-        {"strategy": "auxo"},
+        {"strategy": "ios-centred", "ios.first-round": 1},
+        {"strategy": "split-test"},
         {"uplink": "top-k", "fine-tune.epochs": 1},
         {"objective": "scaffold", "personalise.epochs": 1},
     ],

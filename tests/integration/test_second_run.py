@@ -19,8 +19,8 @@ THREE_ROUNDS = {"num-server-rounds": 3, "checkpoint.every": 1}
 # What lets a method keep something within two rounds, or what it cannot do without.
 MORE = {
     "gradmatch": {"coreset.every": 1, "coreset.first-round": 0},
+    "centred-overlap": {"cohorts": "similarity"},
     "index-overlap": {"cohorts": "similarity"},
-    "index-overlap-paper": {"cohorts": "similarity"},
     "signed-overlap": {"cohorts": "similarity"},
     "top-k": {"top-k.density": 0.05},
 }
@@ -98,8 +98,8 @@ def test_all_at_once_and_in_turn(small):
     turns = [
         together,
         {"strategy": "moon"},
-        {"strategy": "ode"},
-        {"strategy": "auxo-paper"},
+        {"strategy": "ode-balanced"},
+        {"strategy": "auxo"},
         together,
     ]
     first, *_, last = [play(grid, small | turn) for turn in turns]

@@ -21,14 +21,14 @@ from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, ESTIMATE, INGEST, PLAN, ROUND
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-TASK = load_task(read_config({"data-selector": "ode"}).task_spec())
+TASK = load_task(read_config({"data-selector": "ode-balanced"}).task_spec())
 MODEL = read_arrays(TASK.build_model())
 DATA = TASK.client_data(0, 4).train
 
 
 def told(home: Path, node: dict[str, Any], number: int, kind: str = INGEST, **config: Any) -> Any:
     """Return what a device says of its stream; the text of the error if it fails."""
-    run = {**default_config(), "data-selector": "ode", "stream.capacity": 6, **config}
+    run = {**default_config(), "data-selector": "ode-balanced", "stream.capacity": 6, **config}
     where = {"partition-id": 0, "num-partitions": 4, "state-dir": str(home / "state")}
     content = RecordDict({CONFIG: ConfigRecord({ROUND: number})})
     if kind == "train":

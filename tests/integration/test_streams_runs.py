@@ -55,7 +55,7 @@ def small(tmp_path, cache):
         "num-clients": 6,
         "clients-per-round": 3,
         "stream.capacity": 8,
-        "data-selector": "ode",
+        "data-selector": "ode-balanced",
         "checkpoint.every": 0,
     }
 
@@ -85,13 +85,13 @@ def test_every_rule_runs_by_wire_within_its_capacity(small, rule):
     "also",
     [
         {"ode.estimator": "participants", "ode.noise": 0.01, "ode.labels-per-client": 2},
-        {"ode.estimator": "stored", "ode.clients-per-label": 0},
+        {"data-selector": "ode", "ode.estimator": "stored", "ode.clients-per-label": 0},
         {"ode.estimator": "none", "stream.drift": 0.5},
         {"ode.estimator": "exact", "ode.layers": 0, "ode.normalize": True, "model": "mlp"},
         {"ode.coordinate": False, "ode.normalize": True, "aggregator": "fedyogi"},
         {"ode.quantities": "matched", "stream.ingest": "every-round", "stream.burst": 2},
         {"client-selector": "cosage", "uplink": "top-k", "objective": "prox"},
-        {"cohorts": "auxo"},
+        {"cohorts": "split-test"},
         {"cohorts": "neighbours", "similarity": "cosine"},
     ],
     ids=lambda also: ",".join(also),
@@ -142,13 +142,13 @@ def test_a_run_whose_clients_never_keep_anything_ends_and_says_why(small, monkey
 
 
 def device(tmp_path, node=None, **config):
-    run = {**default_config(), "data-selector": "ode", "stream.capacity": 6, **config}
+    run = {**default_config(), "data-selector": "ode-balanced", "stream.capacity": 6, **config}
     home = {"partition-id": 0, "num-partitions": 4, "state-dir": str(tmp_path / "state")}
     return Context(1, 7, {**home, **(node or {})}, RecordDict(), run)
 
 
 def load_task_of_defaults():
-    return load_task(read_config({"data-selector": "ode"}).task_spec())
+    return load_task(read_config({"data-selector": "ode-balanced"}).task_spec())
 
 
 def train_message(server_round, **plan):
@@ -187,9 +187,7 @@ def test_a_device_keeps_its_store_on_disk_between_processes(tmp_path):
 def test_a_client_weighs_how_fast_samples_come_or_what_those_weigh_that_it_stores(tmp_path):
     weights = [0.5 + label for label in range(10)]
     plan = {"quota": [1] * 6 + [0] * 4, "class_weights": weights}
-    for i, by_store in enumerate(
-        ({"ode.client-weights": "stored"}, {"data-selector": "ode-paper"})
-    ):
+    for i, by_store in enumerate(({"ode.client-weights": "stored"}, {"data-selector": "ode"})):
         reply = trained(device(tmp_path / f"{i}", **by_store), 1, **plan)
         stored = np.array(reply.content[PLAN]["stored"])
         assert reply.content[METRICS][NUM_EXAMPLES] == pytest.approx(stored @ weights)
@@ -200,7 +198,7 @@ def test_a_client_weighs_how_fast_samples_come_or_what_those_weigh_that_it_store
         )
 
 
-def test_labels_have_holders_in_proportion_and_to_the_letter_five(small):
+def test_labels_have_holders_in_proportion_and_in_the_paper_five(small):
     """3 places, 10 labels on every client."""
     crowd = {**small, "partition": "iid", "num-clients": 20, "stream.capacity": 3}
     crowd["num-server-rounds"] = 1
@@ -208,11 +206,12 @@ def test_labels_have_holders_in_proportion_and_to_the_letter_five(small):
     assert plan["holders"] == plan["stored"]
     assert sum(plan["holders"]) == 60
     assert max(plan["class-weights"]) < 1.2
-    (plan,) = events(run_local({**crowd, "strategy": "ode-paper", "data-selector": ""}), "planned")
-    assert max(plan["holders"]) <= 5
-    same = {"ode.clients-per-label": 5, "ode.quantities": "even", "ode.client-weights": "stored"}
-    (by_hand,) = events(run_local({**crowd, **same}), "planned")
+    ode = {**crowd, "data-selector": "ode"}
+    same = {"ode.clients-per-label": 0, "ode.quantities": "proportional"}
+    (by_hand,) = events(run_local({**ode, **same}), "planned")
     assert by_hand["holders"] == plan["holders"]
+    (plan,) = events(run_local(ode), "planned")
+    assert max(plan["holders"]) <= 5
 
 
 def test_a_plan_larger_than_the_store_is_cut_down(tmp_path):

@@ -265,7 +265,7 @@ def test_when_nobody_answers_the_oldest_train(small, monkeypatch, said):
     assert any("nobody answered; the oldest train" in line for line in said)
 
 
-@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k-paper"}])
+@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k-plain"}])
 @pytest.mark.parametrize("selector", ["cosage", "power-of-choice", "cluster-oracle", "oort"])
 def test_selection_state_survives_a_restart(small, selector, more):
     settings = {**small, "strategy": "cosage", "client-selector": selector, **more}
@@ -281,7 +281,7 @@ def test_selection_state_survives_a_restart(small, selector, more):
 
 def test_error_feedback_sends_what_was_left_out(small):
     everyone = {**small, "client-selector": "all"}
-    plain = run_local({**everyone, "strategy": "cosage-paper"})
+    plain = run_local({**everyone, "strategy": "cosage"})
     fed = run_local({**everyone, "strategy": "cosage"})
     assert plain.rounds[1]["loss"] == fed.rounds[1]["loss"]  # nothing is left over in round 1
     assert plain.rounds[2]["loss"] != fed.rounds[2]["loss"]

@@ -33,7 +33,7 @@ OTHER: dict[str, Any] = {
     },
     **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},
-    **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "stored"},
+    **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "velocity"},
     **{"stream.capacity": 2, "stream.capacity-bytes": 500},
     **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
 }
@@ -61,9 +61,9 @@ def company(method: Method) -> dict[str, Any]:
 
 SOME_NOT_READ = [method for method in all_methods() if not_read(method)]
 CASES = {str(method): company(method) for method in SOME_NOT_READ}
-CASES["auxo-paper by overlap"] = {"cohorts": "auxo-paper", "similarity": "index-overlap"}
-CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "index-overlap"}
-CASES["auxo by signs"] = {"cohorts": "auxo", "similarity": "signed-overlap"}
+CASES["auxo by overlap"] = {"cohorts": "auxo", "similarity": "centred-overlap"}
+CASES["split-test by overlap"] = {"cohorts": "split-test", "similarity": "centred-overlap"}
+CASES["split-test by signs"] = {"cohorts": "split-test", "similarity": "signed-overlap"}
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_what_is_said_not_to_be_used_is_not(small, said, keys):
 
 def test_that_would_show(small):
     """The same comparison sees what is used."""
-    for keys in ({"data-selector": "gcfl-paper"}, {"data-selector": "gcfl"}):
+    for keys in ({"data-selector": "gcfl"}, {"data-selector": "trusted"}):
         plain, other = (
             run_local({**small, **keys, "coreset.every": every, "coreset.first-round": 0})
             for every in (1, 9)
@@ -122,5 +122,5 @@ def test_every_kind_of_method_is_here() -> None:
     assert {m.axis for m in SOME_NOT_READ} == {
         *("data-selector", "cohorts", "similarity", "client-selector", "aggregator")
     }
-    for name in ("crust", "agreement", "random", "unlimited"):
+    for name in ("crust", "trusted", "random", "unlimited"):
         assert methods("data-selector")[name] in SOME_NOT_READ

@@ -65,7 +65,7 @@ def error_of(keys):
 
 path, cache = sys.argv[1:]
 found["coreset"] = reply_to({"data-selector": "random"}, path)
-found["support"] = reply_to({"similarity": "index-overlap", "cohorts": "similarity"}, path)
+found["support"] = reply_to({"similarity": "centred-overlap", "cohorts": "similarity"}, path)
 found["blobs"] = error_of({"task": "blobs", "data.cache-dir": cache})
 found["iid"] = error_of({"task": "synthetic", "partition": "iid", "data.cache-dir": cache})
 print(json.dumps(found))

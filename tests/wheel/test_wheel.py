@@ -92,7 +92,7 @@ def test_it_is_imported_from_where_it_was_installed(programs: Path) -> None:
     assert "forager.strategies.library" in told
 
 
-@pytest.mark.parametrize("strategy", ["cosage", "auxo", "gcfl", "ode", "ios", "top-k"])
+@pytest.mark.parametrize("strategy", ["cosage", "split-test", "gcfl", "ode", "ios", "top-k"])
 def test_somebodys_app_learns(
     programs: Path, environment: dict[str, str], tmp_path: Path, strategy: str
 ) -> None:

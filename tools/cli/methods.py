@@ -23,14 +23,17 @@ def methods(
         str | None, typer.Argument(metavar="[NAME]", help="An axis, a method or a preset.")
     ] = None,
 ) -> None:
-    """List methods and presets, one line each, with the paper."""
+    """List methods and presets, one line each, with the paper.
+
+    Names of papers run the papers; our own are marked "ours".
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from ...core.config.reading import nearest
     from ...core.config.run_config import RunConfig
-    from ...core.methods.catalogue import AXES, all_methods, presets
+    from ...core.methods.catalogue import AXES, all_methods, kind_of_preset, presets
 
     everything = [*presets(), *AXES, *(method.name for method in all_methods())]
     if name is not None and name not in everything:
@@ -41,7 +44,8 @@ def methods(
         table = Table(box=None, title="Presets: strategy='<name>' sets", title_justify="left")
         for preset, axes in presets().items():
             if name in (None, preset):
-                table.add_row(preset, ", ".join(f"{axis}='{v}'" for axis, v in axes.items()))
+                settings = ", ".join(f"{axis}='{v}'" for axis, v in axes.items())
+                table.add_row(preset, Text(kind_of_preset(preset), style="dim"), settings)
         console.print(table)
     for axis in AXES:
         shown = [m for m in all_methods() if m.axis == axis and name in (None, axis, m.name)]
@@ -51,8 +55,8 @@ def methods(
         table = Table(box=None, title=f"\n{axis}: {meaning}", title_justify="left")
         for method in shown:
             about = Text(method.about)
-            about.append(f" ({method.paper})" if method.paper else "", style="dim")
+            about.append(f" ({method.cited()})" if method.cited() else "", style="dim")
             if name == method.name and method.keys_read():
                 about.append(f"\nkeys: {', '.join(method.keys_read())}")
-            table.add_row(Text(method.name, style="bold"), about)
+            table.add_row(Text(method.name, style="bold"), Text(method.kind, style="dim"), about)
         console.print(table)

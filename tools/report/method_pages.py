@@ -9,10 +9,10 @@ from typing import Any
 # Names of methods, on any axis, by the page that explains them
 PAGES = {
     "cosage": ("cosage",),
-    "gcfl": ("gcfl", "gcfl-paper", "agreement"),
-    "ode": ("ode", "ode-paper"),
-    "auxo": ("auxo", "auxo-paper"),
-    "ios": ("index-overlap", "index-overlap-paper", "signed-overlap"),
+    "gcfl": ("gcfl", "trusted"),
+    "ode": ("ode", "ode-balanced"),
+    "auxo": ("auxo", "split-test"),
+    "ios": ("index-overlap", "centred-overlap", "signed-overlap"),
 }
 TITLES = {"cosage": "CosAge", "gcfl": "GCFL", "ode": "ODE", "auxo": "Auxo", "ios": "IOS"}
 _AXES = ("client-selector", "data-selector", "cohorts", "similarity")
@@ -21,7 +21,7 @@ _AXES = ("client-selector", "data-selector", "cohorts", "similarity")
 def pages_of(config: Mapping[str, Any]) -> list[str]:
     """Return the pages about what a run used.
 
-    >>> pages_of({"client-selector": "cosage", "cohorts": "auxo-paper"})
+    >>> pages_of({"client-selector": "cosage", "cohorts": "split-test"})
     ['cosage', 'auxo']
     """
     used = {str(config.get(axis)) for axis in _AXES}

@@ -1,4 +1,4 @@
-"""Why Auxo's cohorts were split, or were not: the criterion over rounds."""
+"""Why cohorts were split, or were not: the criterion over rounds."""
 
 from typing import TYPE_CHECKING
 
@@ -66,8 +66,13 @@ def split_chart(history: History) -> Plot | None:
 
 
 def _limit(history: History) -> float | None:
-    exponent = history.started.number("auxo-paper.split-exponent")
+    exponent = history.started.number(f"{_rule(history)}.split-exponent")
     return None if exponent is None else float(2.0**-exponent)
+
+
+def _rule(history: History) -> str:
+    """Return whose settings count: both ``auxo`` and ``split-test`` note the criterion."""
+    return str(history.started.config.get("cohorts"))
 
 
 def criterion_known(history: History) -> bool:
@@ -79,13 +84,14 @@ def why_never_split(history: History) -> str:
     """Say what kept a run from splitting its one cohort, as far as its settings show."""
     number = history.started.number
     rounds = history.rounds_done
-    first, least = (number(f"auxo-paper.{key}") for key in ("first-split", "min-participants"))
+    rule = _rule(history)
+    first, least = (number(f"{rule}.{key}") for key in ("first-split", "min-participants"))
     trained = max((len(clients) for clients in history.chosen.values()), default=0)
     if first is not None and rounds < first:
-        return f"auxo-paper.first-split = {first:g} is more than the {rounds} rounds of the run"
+        return f"{rule}.first-split = {first:g} is more than the {rounds} rounds of the run"
     if least is not None and trained < 2 * least:
         return (
-            f"each part of a split needs auxo-paper.min-participants = {least:g} clients per "
+            f"each part of a split needs {rule}.min-participants = {least:g} clients per "
             f"round, and {trained} trained"
         )
     if not criterion(history):

@@ -12,12 +12,12 @@ FOLDER = ROOT / "docs" / "results"
 
 _HEAD = """# What we found
 
-Five papers, one question each: does it hold here, and should you use it? Every picture lists
-claims, the paper's and ours, with verdicts. Each line below a claim is a place in which it was
-tested: the difference to a plain alternative with its 95 % interval, over seeds. Blue: better by
-more than chance. Orange: worse. Grey: no difference shown. Green diamonds are the paper's own
-numbers, on its own data and networks. Everything ran on two cores: smaller networks, fewer clients
-and fewer rounds than in the papers.
+Five papers, one question each: does it hold here, and should you use it? Names of papers run the
+papers; our own are marked "ours". Every picture lists claims, the paper's and ours, with verdicts.
+Each line below a claim is a place in which it was tested: the difference to a plain alternative
+with its 95 % interval, over seeds. Blue: better by more than chance. Orange: worse. Grey: no
+difference shown. Green diamonds are the paper's own numbers, on its own data and networks.
+Everything ran on two cores: smaller networks, fewer clients and fewer rounds than in the papers.
 
 **In one line each:**
 

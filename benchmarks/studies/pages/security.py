@@ -136,7 +136,7 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
             "Turned labels: the median and cohorts help honest clients",
             tuple(
                 compared("attacked", grouped, w, "one model", HONEST)
-                for w in ("median", "auxo", "fl-hc")
+                for w in ("median", "split-test", "fl-hc")
             ),
         ),
         Claim(

@@ -41,9 +41,9 @@ def test_every_cell_is_a_config_of_its_own(setting: str) -> None:
 
 def test_methods_are_compared_with_the_same_without_cohorts() -> None:
     for cell, one in BASELINE.items():
-        own = ("cohort", "auxo-paper.")
+        own = ("cohort", "auxo.")
         with_cohorts = {k: v for k, v in METHODS[cell].items() if not k.startswith(own)}
-        if cell != "auxo, indices only":
+        if cell != "split-test, indices only":
             assert with_cohorts == METHODS[one]
 
 
@@ -70,11 +70,11 @@ def run_of(cell: str, curve: Sequence[float], variance: float, pace: float) -> R
 
 def test_gains_are_points_variance_and_time_to_the_same_accuracy() -> None:
     one = run_of("fedavg", [0.1, 0.2, 0.3, 0.4, 0.5], 0.02, pace=10.0)
-    auxo = run_of("auxo (fedavg)", [0.1, 0.3, 0.55, 0.6, 0.6], 0.01, pace=10.0)
+    auxo = run_of("split-test (fedavg)", [0.1, 0.3, 0.55, 0.6, 0.6], 0.01, pace=10.0)
     never = run_of("cfl", [0.1, 0.1, 0.1, 0.2, 0.4], 0.03, pace=10.0)
     runs = {record.cell: {0: record} for record in (one, auxo, never)}
     rows = gains_table(Results(runs, [])).rows
-    assert rows[1] == ["auxo (fedavg)", "fedavg", "+10.0", "-50 %", "2.0 (1 of 1)"]
+    assert rows[1] == ["split-test (fedavg)", "fedavg", "+10.0", "-50 %", "2.0 (1 of 1)"]
     assert rows[2] == ["cfl", "fedavg", "-10.0", "+50 %", "-"]
 
 
@@ -130,7 +130,7 @@ def test_rows_tell_of_cohorts_the_clock_and_privacy(tmp_path: Path) -> None:
     settings: dict[str, Scalar] = {
         "num-server-rounds": 2,
         "partition": "iid",
-        "cohorts": "auxo",
+        "cohorts": "split-test",
         "groups.kind": "label-permutation",
         "groups.count": 2,
         "devices.slow": True,

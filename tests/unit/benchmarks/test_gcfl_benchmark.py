@@ -28,7 +28,7 @@ def test_every_run_of_an_experiment_has_a_name_of_its_own_and_a_valid_config(
 
 
 def test_a_part_can_be_asked_for() -> None:
-    cells = gcfl.cells(options("cifar", noise=["clean", "open-40"], methods=["gcfl", "moon"]))
+    cells = gcfl.cells(options("cifar", noise=["clean", "open-40"], methods=["trusted", "moon"]))
     assert [cell.name for cell in cells] == [
         "clean, gcfl",
         "clean, moon",
@@ -44,7 +44,7 @@ def test_data_are_needed_where_there_are_none(capsys: pytest.CaptureFixture[str]
 
 
 def test_learning_rate_and_batches_can_be_others() -> None:
-    part = {"noise": ["clean"], "methods": ["gcfl"]}
+    part = {"noise": ["clean"], "methods": ["trusted"]}
     (cell,) = gcfl.cells(options("fashion", **part, learning_rate=0.5, batch_size=8))
     assert (cell.config["learning-rate"], cell.config["batch-size"]) == (0.5, 8)
     (cell,) = gcfl.cells(options("fashion", **part))
@@ -79,7 +79,7 @@ def test_a_part_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_rows_tell_what_clients_trained_on(tmp_path: Path) -> None:
-    (cell,) = gcfl.cells(options("motivating", methods=["gcfl"], data=None))
+    (cell,) = gcfl.cells(options("motivating", methods=["trusted"], data=None))
     result = run_with_coresets(
         {**cell.config, "num-server-rounds": 2, "output-dir": str(tmp_path), "task": "digits"}
     )

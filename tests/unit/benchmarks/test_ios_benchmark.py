@@ -21,7 +21,7 @@ from forager.tools.experiments.records import Scalar
 from forager.tools.experiments.workers import Reply, WorkerPool, read_reply, run_task
 
 RUN: dict[str, Any] = {
-    "strategy": "ios",
+    "strategy": "ios-centred",
     "num-clients": 8,
     "client-selector": "all",
     "partition": "pathological",

@@ -30,7 +30,7 @@ def test_what_is_done_in_every_fifth_round_counts_in_the_mean(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(methods_speed, "engine_round", lambda keys, _: rounds(keys, clock))
-    found = methods_speed.measure("ios", {}, clock=lambda: clock[0])
+    found = methods_speed.measure("ios-centred", {}, clock=lambda: clock[0])
     assert (found.median, found.mean) == pytest.approx((2.0, 4.0))
     assert found.baseline == pytest.approx(1.0)
 

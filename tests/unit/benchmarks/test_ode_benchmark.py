@@ -63,7 +63,7 @@ def test_the_speed_up_is_to_the_final_accuracy_of_the_reservoir() -> None:
 
 
 def test_settings_show_differences_by_seed() -> None:
-    heights = {"reservoir": 0.5, "ode": 0.4, "ode-paper": 0.7}
+    heights = {"reservoir": 0.5, "ode-balanced": 0.4, "ode": 0.7}
     curves = {
         f"{method}, {setting}": [[height + 0.1 * seed] for seed in range(2)]
         for setting in ode.ROBUSTNESS
@@ -76,7 +76,7 @@ def test_settings_show_differences_by_seed() -> None:
 
 
 def test_rows_tell_which_labels_are_stored(tmp_path: Path) -> None:
-    (cell,) = ode.cells(options("few", methods=["ode"]))
+    (cell,) = ode.cells(options("few", methods=["ode-balanced"]))
     result = run_stream({**cell.config, "num-server-rounds": 2, "output-dir": str(tmp_path)})
     assert result.reason == "completed"
     last = result.rounds[-1]

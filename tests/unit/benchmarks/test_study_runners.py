@@ -58,8 +58,8 @@ def test_a_device_that_values_samples_pays_for_it(tmp_path):
 
     plain = cost(**{"data-selector": "reservoir"})
     loss = cost(**{"data-selector": "high-loss"})
-    head = cost(**{"data-selector": "ode"})
-    every = cost(**{"data-selector": "ode", "ode.layers": 0})
+    head = cost(**{"data-selector": "ode-balanced"})
+    every = cost(**{"data-selector": "ode-balanced", "ode.layers": 0})
     assert plain["bytes of a look"] == 0
     for name in ("bytes of what is held", "bytes of a look"):
         assert plain[name] < loss[name] <= head[name] < every[name]

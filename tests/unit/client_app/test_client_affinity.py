@@ -15,7 +15,7 @@ from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
-PART = AffinityRecords(read_config({"cohorts": "auxo-paper"}))
+PART = AffinityRecords(read_config({"cohorts": "auxo"}))
 CHILDREN = {"leaves": ["0.0", "0.1"]}
 
 

@@ -38,7 +38,7 @@ def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
 class Client:
     """A client that answers messages one after the other and keeps its state."""
 
-    def __init__(self, selector: str = "gcfl-paper", **settings: Any) -> None:
+    def __init__(self, selector: str = "gcfl", **settings: Any) -> None:
         keys = {name.replace("__", ".").replace("_", "-"): v for name, v in settings.items()}
         self.config = read_config({**DATA, "data-selector": selector, **keys})
         self.data = TASK.client_data(0, 6).train
@@ -97,8 +97,8 @@ def test_targets_bring_a_choice_which_is_kept():
     assert told(again, "round") == 11
 
 
-def test_agreement_keeps_a_pool_from_which_every_round_draws():
-    client = Client("agreement")
+def test_trusted_keeps_a_pool_from_which_every_round_draws():
+    client = Client("trusted")
     first = client.request(2, guided=True)
     pool = client.state["coreset"]["indices"]
     assert len(pool) > round(0.1 * SIZE) == told(first, "size")
@@ -114,12 +114,12 @@ def test_agreement_keeps_a_pool_from_which_every_round_draws():
 
 @pytest.mark.parametrize(("budget", "size"), [(0.1, round(0.1 * SIZE)), (25, 25), (1e-9, 1)])
 def test_a_budget_below_what_is_trusted_is_spent(budget, size):
-    client = Client("gcfl", coreset__budget=budget)
+    client = Client("trusted", coreset__budget=budget)
     assert told(client.request(2, guided=True), "size") == size
 
 
 def test_a_larger_budget_is_spent_on_what_is_trusted_only():
-    client = Client("gcfl", coreset__budget=1.0)
+    client = Client("trusted", coreset__budget=1.0)
     first, second = client.request(2, guided=True), client.request(3)
     pool = client.state["coreset"]["indices"]
     assert SIZE / 3 < len(pool) < SIZE
@@ -128,17 +128,15 @@ def test_a_larger_budget_is_spent_on_what_is_trusted_only():
     assert told(first, "clean") > float(client.clean.float().mean()) + 0.2
 
 
-def test_gcfl_draws_as_agreement_does_and_matching_by_what_it_calls_missing():
-    chosen = [Client(name).request(2, guided=True) for name in ("gcfl", "agreement")]
-    assert same(*chosen)
-    plain = Client("gcfl-paper", coreset__residual="plain-mean").request(2, guided=True)
-    paper = Client("gcfl-paper").request(2, guided=True)
+def test_matching_goes_by_what_it_calls_missing():
+    plain = Client("gcfl", coreset__residual="plain-mean").request(2, guided=True)
+    paper = Client("gcfl").request(2, guided=True)
     assert not same(plain, paper)
-    assert not same(plain, chosen[0])
+    assert not same(plain, Client("trusted").request(2, guided=True))
 
 
 def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
-    client = Client("gcfl", coreset__memory=0.5)
+    client = Client("trusted", coreset__memory=0.5)
     client.request(2, guided=True)
     before = client.state["coreset"]
     drawn = before["trained"]
@@ -152,7 +150,7 @@ def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
     # The model has learnt all labels by heart, as far as one can tell by its bias and weights
     client.arrays = {name: 30 * array for name, array in client.arrays.items()}
     client.request(5, guided=True)
-    after, last = client.state["coreset"], Client("gcfl", coreset__memory=0.0)
+    after, last = client.state["coreset"], Client("trusted", coreset__memory=0.0)
     last.arrays = client.arrays
     last.request(5, guided=True)
     seen = last.state["coreset"]["trust"]
@@ -164,7 +162,7 @@ def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
 
 
 def test_without_samples_on_the_server_labels_are_judged_by_the_clients_own_means():
-    client = Client("gcfl", coreset__target="own")
+    client = Client("trusted", coreset__target="own")
     assert told(client.request(1), "round") == 0
     own = client.request(2)
     assert (told(own, "round"), told(own, "size")) == (2, round(0.1 * SIZE))
@@ -178,8 +176,8 @@ def test_classes_give_equal_parts_if_asked_for():
     assert torch.bincount(request.chosen.y).tolist() == [30, 20]
 
 
-def test_agreement_weighs_nothing_in_training():
-    assert Client("agreement", coreset__use_weights=True).request(2, guided=True).weights is None
+def test_trusted_weighs_nothing_in_training():
+    assert Client("trusted", coreset__use_weights=True).request(2, guided=True).weights is None
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,7 @@ def test_a_taste_of_training_chooses_nothing():
     assert told(client.request(1), "round") == 1
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl", "trusted", "crust"])
 def test_data_that_changed_are_chosen_from_anew(selector):
     client = Client(selector, coreset__every=100)
     client.request(2, guided=True)
@@ -221,7 +219,7 @@ def test_data_that_changed_are_chosen_from_anew(selector):
 @pytest.mark.parametrize(
     ("budget", "size"), [(0.1, round(0.1 * SIZE)), (1.0, SIZE), (25, 25), (1e6, SIZE), (1e-9, 1)]
 )
-@pytest.mark.parametrize("selector", ["gcfl-paper", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl", "facility-location"])
 def test_the_budget_is_a_share_or_a_number(selector, budget, size):
     client = Client(selector, coreset__budget=budget)
     assert told(client.request(2, guided=True), "size") == size
@@ -230,7 +228,7 @@ def test_the_budget_is_a_share_or_a_number(selector, budget, size):
 
 
 @pytest.mark.parametrize(
-    "selector", ["gcfl-paper", "gradmatch", "nearest", "agreement", "crust", "facility-location"]
+    "selector", ["gcfl", "gradmatch", "nearest", "trusted", "crust", "facility-location"]
 )
 def test_samples_that_are_not_finite_are_never_trained_on(selector):
     client = Client(selector)
@@ -244,7 +242,7 @@ def test_samples_that_are_not_finite_are_never_trained_on(selector):
         TASK._clients._kept.clear()  # the data belong to all tests
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement"])
+@pytest.mark.parametrize("selector", ["gcfl", "trusted"])
 def test_nothing_usable_leaves_a_random_subset(selector):
     client = Client(selector)
     client.data = Split(torch.full_like(client.data.x, np.nan), client.data.y)
@@ -252,19 +250,19 @@ def test_nothing_usable_leaves_a_random_subset(selector):
     assert (told(request, "round"), told(request, "size")) == (0, round(0.1 * SIZE))
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "nearest", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest", "trusted", "crust"])
 def test_gradients_that_are_all_zero(selector):
     client = Client(selector)
     client.data = Split(client.data.x, torch.zeros_like(client.data.y))
     client.arrays = {n: np.zeros_like(a) for n, a in client.arrays.items()}
     client.arrays["1.bias"][0] = 1e4  # certain, and right: no gradient at all
-    rows = sample_rows(TASK.build_model(), client.arrays, client.data, "gcfl", True)
+    rows = sample_rows(TASK.build_model(), client.arrays, client.data, "trusted", True)
     assert not rows.any()
     assert told(client.request(2, guided=True), "size") == round(0.1 * SIZE)
 
 
 def test_a_class_of_one_and_classes_that_are_absent():
-    client = Client("gcfl-paper", coreset__budget=20)
+    client = Client("gcfl", coreset__budget=20)
     labels = torch.ones_like(client.data.y)
     labels[7] = 3
     client.data = Split(client.data.x, labels)
@@ -273,7 +271,7 @@ def test_a_class_of_one_and_classes_that_are_absent():
     assert (request.chosen.y == 1).all()
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "nearest", "agreement"])
+@pytest.mark.parametrize("selector", ["gcfl", "nearest", "trusted"])
 def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
     client = Client(selector)
     client.unknown_to_server = 3
@@ -282,7 +280,7 @@ def test_a_class_that_the_server_does_not_have_still_gives_samples(selector):
     assert (request.chosen.y == 3).any()
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "agreement", "crust"])
+@pytest.mark.parametrize("selector", ["gcfl", "trusted", "crust"])
 def test_labels_out_of_range_are_an_error_that_says_so(selector):
     client = Client(selector)
     client.data = Split(client.data.x, client.data.y + 5)
@@ -290,7 +288,7 @@ def test_labels_out_of_range_are_an_error_that_says_so(selector):
         client.request(2, guided=True)
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "crust", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "crust", "facility-location"])
 def test_weights_are_used_only_if_asked_for(selector):
     assert Client(selector).request(2, guided=True).weights is None
     client = Client(selector, coreset__use_weights=True, coreset__radius=0.05)
@@ -301,7 +299,7 @@ def test_weights_are_used_only_if_asked_for(selector):
     assert len(set(request.weights.tolist())) > 1
 
 
-@pytest.mark.parametrize("selector", ["gcfl-paper", "gradmatch", "nearest"])
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "nearest"])
 def test_one_choice_among_all_classes_by_the_whole_head(selector):
     guided = {"coreset__target": "server"}
     whole = Client(selector, **guided, coreset__per_class=False)
@@ -312,9 +310,9 @@ def test_one_choice_among_all_classes_by_the_whole_head(selector):
 
 
 def test_a_target_of_its_own_needs_no_server():
-    own = Client("gcfl", coreset__target="own")
+    own = Client("trusted", coreset__target="own")
     assert [told(own.request(number), "round") for number in (1, 2, 5)] == [0, 2, 5]
-    assert not same(own.request(5), Client("gcfl").request(5, guided=True))
+    assert not same(own.request(5), Client("trusted").request(5, guided=True))
 
 
 def test_the_targets_of_all_classes_are_the_mean_gradient_of_the_head():

@@ -19,7 +19,13 @@ from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.similarities.support_reader import SupportReader, parameter_shapes
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-KEYS = {"strategy": "ios", "local-epochs": 1, "ios.share": 0.1, "num-clients": 4, "ios.hashes": 32}
+KEYS = {
+    "strategy": "ios-centred",
+    "local-epochs": 1,
+    "ios.share": 0.1,
+    "num-clients": 4,
+    "ios.hashes": 32,
+}
 
 
 def context_of(keys, folder=""):

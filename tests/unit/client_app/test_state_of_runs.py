@@ -99,7 +99,7 @@ def targets() -> Any:
 STREAM = {"data-selector": "reservoir", "stream.capacity": 6, "stream.velocity": 3.0}
 
 
-@pytest.mark.parametrize("rule", ["reservoir", "ode", "fifo", "high-loss"])
+@pytest.mark.parametrize("rule", ["reservoir", "ode-balanced", "fifo", "high-loss"])
 def test_questions_take_nothing_from_what_is_stored(folder: Path | None, rule: str) -> None:
     asked, undisturbed = (
         Device(where, **STREAM | {"data-selector": rule})
@@ -133,7 +133,7 @@ def test_stored_samples_outlive_a_run(folder: Path | None) -> None:
     assert sum(second["stored"]) == 6
 
 
-@pytest.mark.parametrize("rule", ["ode", "fifo", "high-loss"])
+@pytest.mark.parametrize("rule", ["ode-balanced", "fifo", "high-loss"])
 def test_samples_that_one_rule_kept_are_offered_to_the_next(
     folder: Path | None, tmp_path: Path, rule: str
 ) -> None:
@@ -152,7 +152,7 @@ def test_samples_that_one_rule_kept_are_offered_to_the_next(
 
 
 def test_a_run_starts_without_the_last_ones_coresets(folder: Path | None) -> None:
-    device = Device(folder, "monday", strategy="gcfl")
+    device = Device(folder, "monday", strategy="trusted")
     device.train(2, **{TARGETS: targets()})
     assert device.train(3).content[CORESET]["round"] == 2
     device.run = "tuesday"
@@ -160,7 +160,7 @@ def test_a_run_starts_without_the_last_ones_coresets(folder: Path | None) -> Non
 
 
 def test_flowers_run_id_is_the_runs_name_if_it_has_no_other(folder: Path | None) -> None:
-    device = Device(folder, strategy="gcfl")
+    device = Device(folder, strategy="trusted")
     device.train(2, **{TARGETS: targets()})
     device.run_id = 2
     assert device.train(3).content[CORESET]["round"] == 0
@@ -181,7 +181,7 @@ def test_a_run_starts_without_the_last_ones_control_variates(folder: Path | None
 
 
 def test_a_resumed_run_goes_on_under_another_id_of_flowers(folder: Path | None) -> None:
-    device = Device(folder, "monday", strategy="gcfl")
+    device = Device(folder, "monday", strategy="trusted")
     device.train(2, **{TARGETS: targets()})
     device.run_id = 99
     assert device.train(3).content[CORESET]["round"] == 2
@@ -190,7 +190,7 @@ def test_a_resumed_run_goes_on_under_another_id_of_flowers(folder: Path | None) 
 def test_a_run_that_goes_back_does_not_see_its_own_future(
     folder: Path | None, said: list[str]
 ) -> None:
-    device = Device(folder, "monday", strategy="gcfl")
+    device = Device(folder, "monday", strategy="trusted")
     device.train(5, **{TARGETS: targets()})
     device.ask_similarity(5)  # a question may follow the training
     assert device.train(6).content[CORESET]["round"] == 5
@@ -200,7 +200,7 @@ def test_a_run_that_goes_back_does_not_see_its_own_future(
 
 
 def test_a_round_that_is_done_again_begins_as_it_did_before(tmp_path: Path) -> None:
-    device = Device(tmp_path, "monday", strategy="gcfl")
+    device = Device(tmp_path, "monday", strategy="trusted")
     device.train(2, **{TARGETS: targets()})
     for _ in range(2):  # a server that crashes, and goes on with its last checkpoint
         device.train(7, **{TARGETS: targets()})
@@ -263,7 +263,7 @@ def test_damaged_samples_are_set_aside_and_the_device_goes_on(
     assert f"set aside as {path.name}.damaged-1" in said[0]
 
 
-@pytest.mark.parametrize("rule", ["ode", "reservoir"])
+@pytest.mark.parametrize("rule", ["ode-balanced", "reservoir"])
 def test_samples_of_another_shape_or_task_are_set_aside(
     tmp_path: Path, said: list[str], rule: str
 ) -> None:
@@ -290,7 +290,7 @@ def test_samples_of_another_shape_or_task_are_set_aside(
 
 
 def test_a_rule_that_begins_to_look_has_no_need_of_an_old_model(tmp_path: Path) -> None:
-    device = Device(tmp_path, **STREAM | {"data-selector": "ode", "ode.estimator": "none"})
+    device = Device(tmp_path, **STREAM | {"data-selector": "ode-balanced", "ode.estimator": "none"})
     device.train(1)
     device.config["ode.estimator"] = "incremental"
     assert sum(told(device.train(2))["stored"]) == 6

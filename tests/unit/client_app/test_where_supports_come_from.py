@@ -45,7 +45,7 @@ def measured(monkeypatch):
         ({}, True),
         ({"ios.at": "received"}, True),
         ({"ios.at": "trained"}, False),
-        ({"strategy": "ios-paper"}, False),
+        ({"strategy": "ios"}, False),
     ],
     ids=str,
 )
@@ -73,7 +73,7 @@ def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, at, trained)
 
 
 def test_the_paper_takes_as_many_as_cover_enough_and_others_a_usual_number(measured):
-    keys = KEYS | {"strategy": "ios-paper", "ios.share": 0.0, "ios.coverage": 0.5}
+    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "ios.coverage": 0.5}
     paper = reader(keys).read(ask("train", context_of(keys), model_of(keys)))
     assert paper.size == choose_k(measured[0][1], 0.5, 162) < 162
     for more, count in (
@@ -82,7 +82,7 @@ def test_the_paper_takes_as_many_as_cover_enough_and_others_a_usual_number(measu
         ({"model": "mlp", "net.hidden": 20}, 200),
         ({"model": "mlp", "net.hidden": 400}, round(0.05 * (64 * 400 + 400 + 400 * 10 + 10))),
     ):
-        for similarity in ("index-overlap", "signed-overlap"):
+        for similarity in ("centred-overlap", "signed-overlap"):
             keys = KEYS | {"ios.share": 0.0, "similarity": similarity} | more
             kind = SignedSupportReader if similarity == "signed-overlap" else SupportReader
             told = reader(keys, kind).read(ask("train", context_of(keys), model_of(keys)))

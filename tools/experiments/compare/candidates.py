@@ -28,7 +28,7 @@ def available_presets() -> list[str]:
     """Return the presets, FedAvg first.
 
     >>> available_presets()[:2]
-    ['fedavg', 'agreement']
+    ['fedavg', 'auxo']
     """
     return list(presets())
 

@@ -13,17 +13,17 @@ from other_values import config_with
 ONLY_A_MODEL = {
     "client-selector": {"random", "all", "round-robin", "aoi"},
     "data-selector": {
-        *("full", "random", "facility-location", "crust", "skyline", "agreement"),
-        *("gcfl", "gcfl-paper", "gradmatch", "nearest"),
+        *("full", "random", "facility-location", "crust", "skyline"),
+        *("trusted", "gcfl", "gradmatch", "nearest"),
     },
-    "cohorts": {"none", "auxo", "auxo-paper", "cfl", "neighbours"},
+    "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
     "objective": {"sgd", "prox", "moon", "per-fedavg"},
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
     },
-    "uplink": {"dense", "top-k", "top-k-paper"},
+    "uplink": {"dense", "top-k", "top-k-plain"},
     "weighting": {"examples", "uniform"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
@@ -93,7 +93,7 @@ def test_every_axis_has_been_thought_of() -> None:
 
 def test_auxo_goes_with_local_noise() -> None:
     """It finds cohorts by what is noisy already, and asks nobody."""
-    assert problems(privacy="local-dp", cohorts="auxo") == ""
+    assert problems(privacy="local-dp", cohorts="split-test") == ""
 
 
 def test_central_noise_needs_a_mean() -> None:
@@ -116,7 +116,7 @@ def test_central_noise_covers_models_only() -> None:
             text = problems(**{key.replace("-", "_"): value for key, value in axes.items()})
             refused = f"{axis} = {name!r} releases more than models with noise"
             allowed = ONLY_MODELS_BACK.get(axis)
-            plain = name in allowed if allowed else name not in ("ode", "ode-paper")
+            plain = name in allowed if allowed else name not in ("ode-balanced", "ode")
             assert (refused in text) == (not plain), text
 
 
@@ -130,15 +130,15 @@ def test_control_variates_need_one_model() -> None:
             assert f"allowed is cohorts = none, not {name!r}" in text
 
 
-SUPPORTS = {"index-overlap", "index-overlap-paper", "signed-overlap"}
+SUPPORTS = {"centred-overlap", "index-overlap", "signed-overlap"}
 COMPARED = {
     "none": {"none"},
     "ifca": {"none"},
     "cfl": {"none"},
     "flexcfl": {"none"},
     "fl-hc": {"none"},
+    "split-test": {"none", *SUPPORTS},
     "auxo": {"none", *SUPPORTS},
-    "auxo-paper": {"none", *SUPPORTS},
     "similarity": {*SUPPORTS, "cosine", "euclidean", "oracle"},
     "neighbours": {*SUPPORTS, "cosine", "euclidean", "oracle"},
 }
@@ -162,20 +162,20 @@ def test_changes_are_spread_out_where_nothing_else_is_compared_by_signatures() -
     assert problems(client_selector="signed-diversity") == ""
     keys = {"client_selector": "signed-diversity", "cohorts": "similarity"}
     assert problems(**keys, similarity="signed-overlap") == ""
-    text = problems(**keys, similarity="index-overlap")
-    needs = "needs similarity = none or signed-overlap, not 'index-overlap'"
+    text = problems(**keys, similarity="centred-overlap")
+    needs = "needs similarity = none or signed-overlap, not 'centred-overlap'"
     assert f"client-selector = 'signed-diversity': {needs}" in text
 
 
 SERVER_DATA: list[tuple[dict[str, Any], bool]] = [
-    ({"data_selector": "gcfl"}, True),
+    ({"data_selector": "trusted"}, True),
     ({"data_selector": "nearest"}, True),
-    ({"data_selector": "agreement"}, True),
+    ({"data_selector": "gcfl"}, True),
     ({"data_selector": "gradmatch", "coreset__target": "server"}, True),
     ({"fine_tune__epochs": 2}, True),
     ({"data_selector": "gradmatch"}, False),
+    ({"data_selector": "trusted", "coreset__target": "own"}, False),
     ({"data_selector": "gcfl", "coreset__target": "own"}, False),
-    ({"data_selector": "agreement", "coreset__target": "own"}, False),
     ({"data_selector": "crust"}, False),
     ({"data_selector": "crust", "coreset__target": "server"}, False),
     ({"data_selector": "facility-location"}, False),
@@ -193,16 +193,16 @@ def test_some_need_samples_on_the_server(keys: dict[str, Any], needs: bool) -> N
 
 
 def test_a_count_of_samples_is_whole() -> None:
-    text = problems(data_selector="gcfl", coreset__budget=1.5)
+    text = problems(data_selector="trusted", coreset__budget=1.5)
     assert "coreset.budget = 1.5: above 1 it is a whole number of samples" in text
     for budget in (0.5, 1.0, 20.0):
-        assert problems(data_selector="gcfl", coreset__budget=budget) == ""
+        assert problems(data_selector="trusted", coreset__budget=budget) == ""
 
 
 def test_bands_divide_a_signature() -> None:
-    text = problems(strategy="ios", ios__signatures=True, ios__bands=48)
+    text = problems(strategy="ios-centred", ios__signatures=True, ios__bands=48)
     assert "ios.bands = 48: must divide ios.hashes = 128" in text
-    assert problems(strategy="ios", ios__bands=48) == ""
+    assert problems(strategy="ios-centred", ios__bands=48) == ""
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_all_that_cannot_be_combined_is_said_at_once() -> None:
         clients_per_round=3,
         round__min_replies=4,
         objective="scaffold",
-        cohorts="auxo",
+        cohorts="split-test",
         fine_tune__epochs=1,
         data__validation_share=0.0,
     )

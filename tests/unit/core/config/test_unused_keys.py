@@ -13,7 +13,12 @@ EVERY = pytest.mark.parametrize("method", all_methods(), ids=str)
 
 def test_the_other_values_are_others() -> None:
     assert all(OTHER[key] != DEFAULTS[key] for key in OTHER)
-    assert {key.partition(".")[0] for key in OTHER} > {"coreset", "cohort", "ios", "aggregation"}
+    assert {key.partition(".")[0] for key in OTHER} > {
+        "coreset",
+        "cohort",
+        "ios",
+        "aggregation",
+    }
 
 
 @EVERY
@@ -70,20 +75,20 @@ def test_a_key_is_used_if_any_method_of_the_run_reads_it(preset: str) -> None:
     ("given", "unused"),
     [
         ({"data-selector": "crust", "coreset.step": 3}, ["coreset.step"]),
-        ({"data-selector": "gcfl-paper", "coreset.step": 3}, []),
-        ({"data-selector": "gcfl", "coreset.step": 3}, ["coreset.step"]),
+        ({"data-selector": "gcfl", "coreset.step": 3}, []),
+        ({"data-selector": "trusted", "coreset.step": 3}, ["coreset.step"]),
         ({"data-selector": "random", "coreset.target": "own"}, ["coreset.target"]),
-        ({"data-selector": "agreement", "coreset.per-class": False}, ["coreset.per-class"]),
-        ({"strategy": "auxo", "cohort.number": 5, "auxo.parts": 2}, ["cohort.number"]),
-        ({"cohorts": "ifca", "cohort.number": 5, "auxo.parts": 2}, ["auxo.parts"]),
+        ({"data-selector": "trusted", "coreset.per-class": False}, ["coreset.per-class"]),
+        ({"strategy": "split-test", "cohort.number": 5, "split-test.parts": 2}, ["cohort.number"]),
+        ({"cohorts": "ifca", "cohort.number": 5, "split-test.parts": 2}, ["split-test.parts"]),
         ({"ios.signatures": True}, ["ios.signatures"]),
-        ({"strategy": "ios", "ios.signatures": True}, []),
-        ({"strategy": "ios", "ios.neighbours": 3}, ["ios.neighbours"]),
-        ({"strategy": "ios", "ios.at": "trained", "ios.share": 0.1}, []),
-        ({"strategy": "ios-paper", "ios.at": "trained"}, ["ios.at"]),
-        ({"strategy": "ios-paper", "ios.share": 0.1, "ios.coverage": 0.5}, []),
-        ({"strategy": "ios", "ios.coverage": 0.5}, ["ios.coverage"]),
-        ({"strategy": "ios", "similarity": "signed-overlap", "ios.ema": 0.1}, ["ios.ema"]),
+        ({"strategy": "ios-centred", "ios.signatures": True}, []),
+        ({"strategy": "ios-centred", "ios.neighbours": 3}, ["ios.neighbours"]),
+        ({"strategy": "ios-centred", "ios.at": "trained", "ios.share": 0.1}, []),
+        ({"strategy": "ios", "ios.at": "trained"}, ["ios.at"]),
+        ({"strategy": "ios", "ios.share": 0.1, "ios.coverage": 0.5}, []),
+        ({"strategy": "ios-centred", "ios.coverage": 0.5}, ["ios.coverage"]),
+        ({"strategy": "ios-centred", "similarity": "signed-overlap", "ios.ema": 0.1}, ["ios.ema"]),
         ({"aggregator": "krum", "aggregation.keep": 2}, ["aggregation.keep"]),
         ({"top-k.density": 0.2}, ["top-k.density"]),
         ({"strategy": "cosage", "top-k.density": 0.2, "summary.batches": 2}, []),

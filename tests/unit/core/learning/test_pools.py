@@ -196,7 +196,7 @@ def test_gradient_rows_without_classes():
 @pytest.mark.parametrize("aims", [True, False])
 def test_values_of_samples_are_those_one_by_one(way, layers, aims):
     model, data, problem = chain(), clients(), Classification()
-    config = read_config({"strategy": "ode", "ode.layers": layers})
+    config = read_config({"strategy": "ode-balanced", "ode.layers": layers})
     arrays, size = models_of(model, way, len(data)), valuation(model, config).size
     direction = np.random.default_rng(2).normal(size=size).astype(np.float32) if aims else None
     directions = [direction] * len(data)

@@ -1,7 +1,6 @@
 """The catalogue: every declaration is complete, and what it names is there."""
 
 from collections import Counter
-from dataclasses import replace
 from inspect import isclass
 
 import pytest
@@ -74,7 +73,7 @@ def test_the_core_of_a_stream_rule_is_one() -> None:
     rules = [m for m in methods("data-selector").values() if isinstance(m, StreamMethod)]
     assert {m.name for m in rules} == {
         *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
-        *("ode", "ode-paper"),
+        *("ode-balanced", "ode"),
     }
     assert all(issubclass(load(m.core), StreamSelector) for m in rules)
 
@@ -86,21 +85,16 @@ def test_presets_are_the_published_methods() -> None:
         "fedyogi": {"aggregator": "fedyogi"},
         "scaffold": {"objective": "scaffold"},
         "moon": {"objective": "moon"},
-        "cosage": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
-        "cosage-paper": {
-            "client-selector": "cosage",
-            "uplink": "top-k-paper",
-            "weighting": "uniform",
-        },
+        "cosage": {"client-selector": "cosage", "uplink": "top-k-plain", "weighting": "uniform"},
+        "cosage-feedback": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
-        "gcfl-paper": {"data-selector": "gcfl-paper", "weighting": "uniform"},
-        "agreement": {"data-selector": "agreement", "weighting": "uniform"},
+        "trusted": {"data-selector": "trusted", "weighting": "uniform"},
+        "ode-balanced": {"data-selector": "ode-balanced"},
         "ode": {"data-selector": "ode"},
-        "ode-paper": {"data-selector": "ode-paper"},
-        "auxo": {"cohorts": "auxo"},
-        "auxo-paper": {"cohorts": "auxo-paper", "aggregator": "fedyogi"},
+        "split-test": {"cohorts": "split-test"},
+        "auxo": {"cohorts": "auxo", "aggregator": "fedyogi"},
+        "ios-centred": {"cohorts": "similarity", "similarity": "centred-overlap"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
-        "ios-paper": {"cohorts": "similarity", "similarity": "index-overlap-paper"},
         "per-fedavg": {"objective": "per-fedavg"},
     }
     assert next(iter(presets())) == "fedavg"
@@ -140,23 +134,15 @@ def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> 
         if isinstance(m, CoresetMethod)
     }
     assert found == {
-        "gcfl": ("agreement", "server", "gradients"),
-        "gcfl-paper": ("distance", "server", "gradients"),
+        "gcfl": ("distance", "server", "gradients"),
         "gradmatch": ("projection", "own", "gradients"),
         "nearest": ("nearest", "server", "gradients"),
-        "agreement": ("agreement", "server", "gradients"),
+        "trusted": ("trusted", "server", "gradients"),
         "crust": ("crust", "none", "gradients"),
         "facility-location": ("facility-location", "none", "inputs"),
         "random": ("random", "none", "nothing"),
     }
-    assert {rule for rule, *_ in found.values()} <= set(RULES)
-
-
-def test_agreement_is_gcfl_by_another_name() -> None:
-    gcfl, agreement = (methods("data-selector")[name] for name in ("gcfl", "agreement"))
-    told = {"name": "agreement", "about": agreement.about, "paper": ""}
-    assert agreement == replace(gcfl, **told, presets=agreement.presets)
-    assert "gcfl" in agreement.about
+    assert {rule for rule, *_ in found.values()} <= {*RULES, "trusted"}
 
 
 @pytest.mark.parametrize("target", ["server", "own"])
@@ -165,7 +151,7 @@ def test_settings_take_the_place_of_a_matching_method_s_own_target(target: str) 
     for name, method in methods("data-selector").items():
         if not isinstance(method, CoresetMethod):
             continue
-        matches = name in ("gcfl", "agreement", "gcfl-paper", "gradmatch", "nearest")
+        matches = name in ("trusted", "gcfl", "gradmatch", "nearest")
         assert method.target_of(Coreset()) == method.target
         assert method.target_of(settings) == (target if matches else method.target)
 

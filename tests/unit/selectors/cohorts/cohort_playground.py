@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from forager.selectors.cohorts.affinity import Affinity
-from forager.selectors.cohorts.auxo_paper import AuxoPaper, Observed
+from forager.selectors.cohorts.auxo import Auxo, Observed
 from forager.selectors.cohorts.matching import equal_shares
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-Lie = Callable[[AuxoPaper], Affinity]
+Lie = Callable[[Auxo], Affinity]
 
 
 @dataclass
 class Playground:
     """A federation of points, played round by round."""
 
-    auxo: AuxoPaper
+    auxo: Auxo
     points: NDArray[np.float64]
     seed: int = 0
     liars: dict[str, Lie] = field(default_factory=dict)

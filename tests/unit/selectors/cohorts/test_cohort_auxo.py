@@ -1,33 +1,199 @@
-"""Auxo's cohorts: who is asked again, and when."""
-
-from collections.abc import Sequence
+import copy
+from dataclasses import replace
 
 import numpy as np
-from forager.selectors.cohorts.auxo import NOWHERE, Auxo
+import pytest
+from cohort_playground import Playground
+from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
+from sklearn.datasets import make_blobs
 
-KEYS = [str(number) for number in range(24)]
+EAGER = SplitRule(first_round=0, rounds=1, participants=1, smallest_share=0.0)
 
 
-def split(auxo: Auxo, leaf: str, keys: Sequence[str], ways: Sequence[int]) -> list[str]:
-    """Show rounds in which clients pull in these ways until the leaf is split."""
-    rng = np.random.default_rng(0)
+def eager(**options: object) -> Auxo:
+    """Cohorts that split as soon as they see two groups."""
+    return Auxo(**({"parts": 2, "rule": EAGER, "first_cluster_round": 0} | options))  # type: ignore[arg-type]
+
+
+def two_groups(count: int) -> tuple[list[str], np.ndarray]:
+    """Clients whose updates point one way or the other, in turn."""
+    ways = np.tile([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]], (count // 2, 1))
+    noise = 0.05 * np.random.default_rng(0).normal(size=ways.shape)
+    return [f"c{i}" for i in range(count)], ways + noise
+
+
+def split_in_two(**options: object) -> tuple[Auxo, list[str], np.ndarray]:
+    auxo = eager(**options)
+    keys, updates = two_groups(12)
+    assert auxo.observe("0", keys, updates, [None] * 12).children == ["0.0", "0.1"]
+    return auxo, keys, updates
+
+
+def test_the_cache_holds_what_the_clients_will_hold() -> None:
+    """Every client applies by itself what the server applied to its copy."""
+    points, _ = make_blobs(120, 16, centers=4, cluster_std=2.0, random_state=0)
+    ground = Playground(Auxo(rule=SplitRule(first_round=6)), points)
+    ground.play(rounds=40, participants=60)
+    assert len(ground.auxo.leaves()) >= 4
+    leaves, claims = ground.auxo.leaves(), ground.auxo.requests.of(ground.keys)
+    for row, key in enumerate(ground.keys):
+        mine = ground.records[key]
+        mine.learn(ground.auxo.feedback_for(key), ground.auxo.tree)
+        records = [mine.records[leaf] for leaf in leaves]
+        np.testing.assert_allclose([r.reward for r in records], claims.rewards[row], atol=1e-5)
+        assert [r.index for r in records] == claims.indices[row].tolist()
+        assert [r.known for r in records] == claims.known[row].tolist()
+
+
+def test_members_go_to_their_side_and_the_others_anywhere() -> None:
+    auxo, keys, _ = split_in_two()
+    assert auxo.members(keys) == {"0.0": keys[::2], "0.1": keys[1::2]}
+    new = [f"new{i}" for i in range(400)]
+    assert 140 < len(auxo.members(new)["0.0"]) < 260
+    assert auxo.members(new) == auxo.members(new)
+    matched = auxo.match(keys * 50)
+    explorers = [key for key in matched["0.0"] if key in keys[1::2]]
+    assert 0.08 < len(explorers) / 300 < 0.24  # half of the 30 % that explore
+
+
+def test_outsiders_are_rewarded_less_than_members() -> None:
+    auxo, keys, updates = split_in_two()
+    auxo.observe("0.0", keys[::2], updates[::2], [None] * 6)
+    guests = [*keys[:8:2], keys[1]]
+    rewards = auxo.observe("0.0", guests, updates[[0, 2, 4, 6, 1]], [None] * 5).feedback
+    assert rewards[keys[1]].reward < 0 < min(rewards[key].reward for key in keys[:8:2])
+    assert rewards[keys[1]].cohort == "0.0"
+
+
+def test_who_just_tries_a_cohort_is_no_cluster_of_it() -> None:
+    """Else guests and members would be told apart, and the cohort split between them."""
+    auxo, keys, updates = split_in_two(rule=replace(EAGER, smallest_share=0.3))
+    updates[::2] = [1.0, 0.1, 0.0]
+    seen = auxo.observe("0.0", keys, updates, [None] * 12)
+    assert seen.children == []
+    assert {seen.feedback[guest].index for guest in keys[1::2]} == {-1}
+
+
+def test_there_are_no_rewards_while_there_is_one_cohort() -> None:
+    auxo = Auxo()
+    keys, updates = two_groups(6)
+    feedback = auxo.observe("0", keys, updates, [Affinity()] * 6).feedback
+    assert all(np.isnan(one.reward) and one.index == -1 for one in feedback.values())
+    assert auxo.round_of("0") == 1
+
+
+def test_children_count_on_from_the_round_of_their_parent() -> None:
+    auxo, keys, updates = split_in_two()
+    auxo.observe("0.1", keys[1:4:2], updates[1:4:2], [None] * 2)
+    assert (auxo.round_of("0.0"), auxo.round_of("0.1")) == (1, 2)
+
+
+def test_a_run_that_was_stopped_continues_identically() -> None:
+    points, _ = make_blobs(100, 16, centers=3, cluster_std=2.0, random_state=1)
+    whole = Playground(Auxo(rule=SplitRule(first_round=6)), points)
+    whole.play(rounds=12, participants=40)
+    stopped = copy.deepcopy(whole)
+    stopped.auxo = Auxo(rule=SplitRule(first_round=6), seed=99)
+    stopped.auxo.load_state_dict(whole.auxo.state_dict())
+    for ground in (whole, stopped):
+        ground.play(rounds=12, participants=40)
+    assert len(whole.auxo.leaves()) > 1
+    np.testing.assert_equal(stopped.auxo.state_dict(), whole.auxo.state_dict())
+
+
+def test_k_of_one_never_splits() -> None:
+    auxo = eager(parts=1)
+    keys, updates = two_groups(12)
     for _ in range(5):
-        updates = np.eye(6)[list(ways)] + 0.1 * rng.normal(size=(len(keys), 6))
-        seen = auxo.observe(leaf, keys, updates, population=len(KEYS))
-        if seen.children:
-            return seen.children
-    raise AssertionError(seen.reason)
+        seen = auxo.observe("0", keys, updates, [None] * 12)
+    assert seen.children == []
+    assert auxo.match(keys) == {"0": keys}
 
 
-def test_who_could_not_be_placed_is_asked_about_new_cohorts_at_once() -> None:
-    auxo = Auxo(rule=SplitRule(first_round=0, rounds=1, participants=1))
-    even, _ = split(auxo, "0", KEYS, [int(key) % 2 for key in KEYS])
-    for round_ in (5, 7):
-        assert auxo.to_ask(["newcomer"], round_, 1) == ["newcomer"]
-        auxo.told(["newcomer"], {}, round_)
-    assert auxo.to_ask(["newcomer"], 8, 1) == []  # it was silent twice: not before round 11
-    assert auxo.place(["newcomer"], training=True) != [NOWHERE]  # meanwhile it tries
-    split(auxo, even, KEYS[::2], [2 + int(key) % 4 for key in KEYS[::2]])
-    assert auxo.to_ask(["newcomer"], 8, 1) == ["newcomer"]
-    assert auxo.place(["newcomer"], training=True) == [NOWHERE]  # until it has answered
+@pytest.mark.parametrize("updates", [np.ones((12, 3)), np.zeros((12, 3))])
+def test_identical_and_zero_updates_are_no_reason_to_split(updates: np.ndarray) -> None:
+    auxo, keys = eager(), [f"c{i}" for i in range(12)]
+    for _ in range(4):
+        assert auxo.observe("0", keys, updates, [None] * 12).children == []
+
+
+def test_zero_updates_among_others_are_put_up_with() -> None:
+    auxo, keys, updates = split_in_two()
+    seen = auxo.observe("0.0", keys, np.vstack([updates[:10], np.zeros((2, 3))]), [None] * 12)
+    assert all(np.isfinite(one.reward) for one in seen.feedback.values())
+    assert seen.feedback[keys[11]].index == -1
+
+
+def test_one_client_nobody_and_fewer_than_cohorts() -> None:
+    auxo, keys, updates = split_in_two()
+    assert auxo.observe("0.0", [], np.empty((0, 3)), []).feedback == {}
+    assert auxo.round_of("0.0") == 1
+    alone = auxo.observe("0.0", keys[:1], updates[:1], [None])
+    assert alone.feedback[keys[0]].reward == 1.0  # it is the centre
+    assert sum(len(group) for group in auxo.match(keys[:1]).values()) == 1
+    assert Auxo().observe("0", ["only"], [[1.0, 2.0]], [None]).children == []
+
+
+def test_a_cohort_whose_members_left_takes_in_new_ones() -> None:
+    auxo, keys, updates = split_in_two()
+    left = [key for key in keys if key not in keys[::2]]
+    assert auxo.members(left)["0.0"] == []
+    new = [f"new{i}" for i in range(6)]
+    seen = auxo.observe("0.0", new, updates[::2], [Affinity() for _ in new])
+    assert all(np.isfinite(one.reward) for one in seen.feedback.values())
+    assert seen.strange == []
+
+
+def test_a_cohort_that_never_existed_is_reported_and_does_no_harm() -> None:
+    auxo, keys, updates = split_in_two()
+    odd = Affinity({"0.7": Record(99.0, 3, True), "nonsense": Record(), "0.1": Record(0.3)})
+    seen = auxo.observe("0.1", keys[1:3], updates[1:3], [odd, Affinity()])
+    assert seen.strange == [keys[1]]
+    assert keys[1] in auxo.members(keys)["0.1"]
+
+
+def test_a_request_that_does_not_know_of_the_split_goes_to_its_side() -> None:
+    """The server has forgotten the clients; they were away when their cohort was split."""
+    auxo, _, updates = split_in_two()
+    away = [f"away{i}" for i in range(6)]
+    requests = [Affinity({"0": Record(index=i % 2, known=True)}) for i in range(6)]
+    auxo.observe("0.0", away[::2], updates[:6:2], requests[::2])
+    auxo.observe("0.1", away[1::2], updates[1:6:2], requests[1::2])
+    assert auxo.members(away) == {"0.0": away[::2], "0.1": away[1::2]}
+    assert auxo.requests.of(away).known.sum(axis=1).tolist() == [1] * 6
+
+
+def test_what_cannot_be_observed_is_refused() -> None:
+    auxo, keys, updates = split_in_two()
+    before = copy.deepcopy(auxo.state_dict())
+    with pytest.raises(ValueError, match=r"leaf: expected one of 0\.0, 0\.1, got '0'"):
+        auxo.observe("0", keys, updates, [None] * 12)
+    with pytest.raises(ValueError, match="one per key"):
+        auxo.observe("0.0", keys, updates, [None])
+    with pytest.raises(ValueError, match="no key twice"):
+        auxo.observe("0.0", ["a", "a"], updates[:2], [None] * 2)
+    with pytest.raises(ValueError, match="finite"):
+        auxo.observe("0.0", ["a"], [[np.nan, 0.0, 0.0]], [None])
+    np.testing.assert_equal(auxo.state_dict(), before)
+    auxo.observe("0.0", keys[::2], updates[::2], [None] * 6)
+    with pytest.raises(ValueError, match=r"dimension \{3\}, got 2"):
+        auxo.observe("0.0", ["a"], [[1.0, 0.0]], [None])
+
+
+def test_a_checkpoint_of_another_tree_is_refused() -> None:
+    auxo, _, _ = split_in_two()
+    state, other = auxo.state_dict(), Auxo()
+    with pytest.raises(ValueError, match=r"leaves \['0'\]"):
+        other.load_state_dict(state | {"tree": {"leaves": ["0"]}})
+    with pytest.raises(ValueError, match="requests are for 1 leaves"):
+        other.load_state_dict(state | {"cache": other.requests.state_dict()})
+    assert other.leaves() == ["0"]
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    bad = {"parts": 0, "exploration": 1.5, "rate": -1, "retry": 0, "margin": -1, "strikes": -1}
+    for name, value in bad.items():
+        with pytest.raises(ValueError, match=f"{name}|initial"):
+            Auxo(**{name: value})  # type: ignore[arg-type]

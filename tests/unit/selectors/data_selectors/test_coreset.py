@@ -7,7 +7,7 @@ from forager.core.learning.gradients import (
     class_slice_gradients,
     logit_gradients,
 )
-from forager.selectors.data_selectors.coreset import BY_CLASS, RULES, RuleSettings, choose_coreset
+from forager.selectors.data_selectors.coreset import RULES, RuleSettings, choose_coreset
 from forager.selectors.data_selectors.matching_pursuit import matching_pursuit
 from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
@@ -27,7 +27,7 @@ def clients_data(seed: int = 0, size: int = 90) -> tuple[NDArray[Any], NDArray[A
     return centres[labels] + rng.normal(size=(size, 8)), labels, centres
 
 
-@pytest.mark.parametrize("rule", [rule for rule in BY_CLASS if rule != "full"])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "full"])
 def test_every_class_gives_its_part(rule: str) -> None:
     rows, labels, targets = clients_data()
     coreset = choose(rule, rows, labels, 12, targets)
@@ -41,7 +41,7 @@ def test_every_class_gives_its_part(rule: str) -> None:
 
 def test_a_class_is_chosen_as_if_it_were_alone() -> None:
     rows, labels, targets = clients_data()
-    for rule in BY_CLASS[2:]:
+    for rule in RULES[2:]:
         coreset = choose(rule, rows, labels, 12, targets)
         for label in range(3):
             own = np.flatnonzero(labels == label)
@@ -109,7 +109,7 @@ def test_a_class_the_server_does_not_know_matches_its_own_mean() -> None:
         assert without.indices.tolist() == own.indices.tolist()
 
 
-@pytest.mark.parametrize("rule", BY_CLASS)
+@pytest.mark.parametrize("rule", RULES)
 def test_a_class_the_client_does_not_have(rule: str) -> None:
     rows, labels, targets = clients_data()
     rows, labels = rows[labels != 1], labels[labels != 1]
@@ -118,7 +118,7 @@ def test_a_class_the_client_does_not_have(rule: str) -> None:
     assert np.bincount(labels[coreset.indices]).tolist() == list(expected)
 
 
-@pytest.mark.parametrize("rule", BY_CLASS)
+@pytest.mark.parametrize("rule", RULES)
 def test_a_class_of_one_sample_leaves_its_part_to_the_others(rule: str) -> None:
     rows, labels = (
         np.random.default_rng(1).normal(size=(9, 2)),

@@ -1,30 +1,33 @@
-"""Auxo's rule in the layer: who is asked, who sits out, and what is said about it."""
+"""Auxo's rule in the layer: what goes over the wire, and what clients cannot break."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes import (
     FakeGrid,
+    Notes,
     answer,
+    assert_same,
     honest,
     honest_records,
     listening_to,
+    never,
+    one_round,
     rounds,
     row_of,
     small_model,
 )
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from forager.core.config import ConfigError, read_config
-from forager.core.storage import tree
+from flwr.app import ConfigRecord, Message, RecordDict
+from forager.core.config import read_config
+from forager.core.log.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
-from forager.core.wire.replies import Row
+from forager.core.wire.keys import AFFINITY, ARRAYS
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
-from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
+from forager.strategies.cohorts.base import CohortSignals, Scene
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.layers.base import Layer
@@ -32,24 +35,29 @@ from forager.strategies.layers.cohorts import Cohorts
 
 KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())
+EAGER = {
+    "first-clustering": 0,
+    "first-split": 0,
+    "last-split": 1,
+    "split-rounds": 1,
+    "min-participants": 1,
+}
 
 
-def rule_of(**settings: int | float | str) -> AuxoRule:
-    """A rule that splits as soon as it sees groups."""
-    chosen = {"split-rounds": 1, "min-participants": 1} | settings
-    keys = {f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items() if k != "privacy"}
-    more = {"privacy": settings["privacy"]} if "privacy" in settings else {}
-    return AuxoRule(read_config({**keys, **more, "cohorts": "auxo", "num-clients": 12}))
+def rule_of(**settings: int | float) -> AuxoRule:
+    """A rule that splits as soon as it sees groups, and whose clients do not explore."""
+    chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
+    return AuxoRule(read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()}))
 
 
-def two_ways(keys: Sequence[str], seed: int = 0) -> CohortSignals:
+def two_ways(keys: Sequence[str]) -> CohortSignals:
     """Even clients pull one way, odd ones another."""
-    ways = np.eye(8)[[int(key) % 2 for key in keys]]
-    noise = 0.1 * np.random.default_rng(seed).normal(size=ways.shape)
+    ways = np.array([[1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])[[int(key) % 2 for key in keys]]
+    noise = 0.05 * np.random.default_rng(0).normal(size=ways.shape)
     return CohortSignals(list(keys), (ways + noise).astype(np.float32))
 
 
-def split_rule(**settings: int | float | str) -> AuxoRule:
+def split_rule(**settings: int | float) -> AuxoRule:
     """A rule after the first ten clients were sorted into two cohorts in round 1."""
     rule = rule_of(**settings)
     regrouping = rule.learn(1, {"0": 1}, {"0": two_ways(KEYS[:10])})
@@ -57,248 +65,144 @@ def split_rule(**settings: int | float | str) -> AuxoRule:
     return rule
 
 
-def places(rule: AuxoRule, scene: Scene) -> dict[str, str]:
-    return dict(zip(scene.keys, rule.place(scene), strict=True))
+def scene_of(number: int, cohorts: Sequence[str] = ("0.0", "0.1")) -> Scene:
+    models = dict.fromkeys(cohorts, START)
+    return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, nobody_is_asked)
 
 
-class Asked:
-    """Clients that are asked for losses; even ones fit the first cohort, odd ones the second."""
-
-    def __init__(self, silent: Sequence[str] = ()) -> None:
-        self.keys: list[list[str]] = []
-        self.silent = silent
-
-    def scene(self, number: int, cohorts: Sequence[str] = ("0.1", "0.0")) -> Scene:
-        models = dict.fromkeys(cohorts, START)
-        return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, self.ask)
-
-    def ask(
-        self,
-        keys: Sequence[str],
-        kind: str,
-        models: Mapping[str, ArrayRecord],
-        settings: Mapping[str, int | str],
-        read: Callable[[str, Row], Any],
-    ) -> dict[str, Any]:
-        self.keys.append(list(keys))
-        question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
-        told = {}
-        for key in keys:
-            names = sorted(models)
-            losses = [0.1 if name == f"0.{int(key) % 2}" else 0.9 for name in names]
-            metrics = MetricRecord({LOSSES: losses})
-            if key not in self.silent:
-                told[key] = read(key, row_of(answer(question, {METRICS: metrics})))
-        return told
+def nobody_is_asked(*_: Any) -> dict[str, Any]:
+    raise AssertionError("a question")
 
 
-def test_clients_that_no_cohort_knows_are_asked_once_and_start_where_they_fit() -> None:
-    rule, asked = split_rule(ask_newcomers=3), Asked()
-    for number in (2, 3, 4):
-        rule.regroup(asked.scene(number))
-    assert asked.keys == []  # the models are still much the same
-    assert places(rule, asked.scene(4))["10"] == ""  # so these sit out
-    rule.regroup(asked.scene(5))
-    rule.regroup(asked.scene(6))
-    assert asked.keys == [["10", "11"]]
-    found = places(rule, asked.scene(6))
-    assert {key: found[key] for key in KEYS} == {key: f"0.{int(key) % 2}" for key in KEYS}
-
-
-def test_they_are_asked_in_the_second_round_after_a_split_by_default() -> None:
-    rule, asked = split_rule(), Asked()
-    rule.regroup(asked.scene(2))
-    assert asked.keys == []
-    rule.regroup(asked.scene(3))
-    assert asked.keys == [["10", "11"]]
-
-
-@pytest.mark.parametrize(
-    "settings", [{"ask_newcomers": 0}, {"privacy": "local-dp", "ask_newcomers": 5}]
-)
-def test_clients_that_may_not_be_asked_try_every_cohort_and_stay_with_the_best(
-    settings: dict[str, Any],
-) -> None:
-    rule, asked = split_rule(**settings), Asked()
-    for number in range(2, 6):
-        rule.regroup(asked.scene(number))
-        found = places(rule, asked.scene(number))
-        if number < 4:
-            assert {found["10"], found["11"]} <= {"0.0", "0.1"}
-        seen = {
-            leaf: two_ways([key for key in KEYS if found[key] == leaf], seed=number)
-            for leaf in ("0.0", "0.1")
-        }
-        rule.learn(number, {"0.0": number, "0.1": number}, seen)
-    assert asked.keys == []
-    found = places(rule, asked.scene(6))
-    assert (found["10"], found["11"]) == ("0.0", "0.1")
-
-
-def test_who_did_not_answer_is_asked_again_later_and_meanwhile_tries() -> None:
-    rule, asked = split_rule(), Asked(silent=["11"])
-    for number in range(3, 8):
-        rule.regroup(asked.scene(number))
-    assert asked.keys == [["10", "11"], ["11"]]  # rounds 3 and 5; then 9
-    assert places(rule, asked.scene(8))["11"] in ("0.0", "0.1")
-
-
-def test_losses_that_are_almost_equal_do_not_decide_at_once() -> None:
-    rule = split_rule()
-    for round_, number in enumerate((3, 5, 9, 17)):
-        rule.auxo.told(["11"], {"11": [0.500, 0.499]}, number)
-        assert rule.auxo.home("11") is None, round_
-    rule.auxo.told(["11"], {"11": [0.500, 0.499]}, 33)
-    assert rule.auxo.home("11") == "0.1"
-
-
-def test_a_client_that_does_not_fit_is_asked_and_moves_only_if_another_model_is_better() -> None:
-    rule = split_rule()
-    for number in range(2, 8):
-        seen = {"0.0": two_ways(KEYS[:10:2], number), "0.1": two_ways(KEYS[1:10:2], number)}
-        seen["0.0"].signals[0] = [-1, 0, 0, 0, 0, 0, 0, 1]  # client 0 changed
-        rule.learn(number, {"0.0": number, "0.1": number}, seen)
-    assert rule.auxo.to_ask(KEYS[:10], 8, most=20) == ["0"]
-    rule.auxo.told(["0"], {"0": [0.50, 0.49]}, 8)
-    assert rule.auxo.home("0") == "0.0"
-    rule.auxo.told(["0"], {"0": [0.50, 0.10]}, 9)
-    assert rule.auxo.home("0") == "0.1"
-
-
-def test_a_restart_remembers_who_is_where_and_when_the_last_split_was() -> None:
-    rule, fresh, asked = split_rule(ask_newcomers=3), rule_of(ask_newcomers=3), Asked()
-    fresh.load_state_dict(tree.from_bytes(tree.to_bytes(rule.state_dict(), "test"), "test"))
-    fresh.regroup(asked.scene(4))
-    assert places(fresh, asked.scene(4)) == places(rule, asked.scene(4))
-    fresh.regroup(asked.scene(5))
-    assert asked.keys == [["10", "11"]]
-
-
-def test_a_run_without_groups_says_why_nothing_was_split(caplog: pytest.LogCaptureFixture) -> None:
-    keys = [str(number) for number in range(30)]
-    rule = AuxoRule(read_config({"cohorts": "auxo", "num-clients": 30, "num-server-rounds": 4}))
-    rng = np.random.default_rng(0)
-    always = rng.normal(size=(30, 8))
-    with caplog.at_level(logging.INFO, logger="forager"):
-        for number in range(1, 5):
-            signals = 3 + always + 0.1 * rng.normal(size=always.shape)
-            seen = {"0": CohortSignals(keys, signals.astype(np.float32))}
-            assert rule.learn(number, {"0": number}, seen) is None
-            assert "of the variance is within" in rule.report()["reasons"]["0"]
-    (line,) = [r.message for r in caplog.records if "did not split" in r.message]
-    assert "at most 0.15 is allowed" in line
-
-
-@pytest.mark.parametrize(("clients", "least"), [(5, 1), (10, 1), (30, 3), (200, 20)])
-def test_defaults_scale_with_the_participants(clients: int, least: int) -> None:
-    config = read_config({"cohorts": "auxo", "num-clients": 400, "clients-per-round": clients})
-    rule = AuxoRule(config).auxo.rule
-    assert (rule.participants, rule.first_round, rule.rounds) == (least, 1, 2)
-
-
-def test_who_is_not_known_evaluates_the_mean_of_all_models() -> None:
-    rule = split_rule()
-    config, federation = read_config({"fraction-evaluate": 1.0}), Federation()
-
-    def make() -> Layer:
-        return single_model_stack(config, federation)
-
-    layer = Cohorts(make, rule, Signal(8))
-    listening_to(layer)
-    layer._start(START)
-    layer._regroup(1, {"0.0": {"0": 1.0}, "0.1": {"0": 1.0}})
-    first = from_record(START)
-    layer.leaf_models["0.1"] = to_record({n: a + 2 for n, a in first.items()})
-    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, honest))
-    scene = Asked().scene(2)
-    told = layer.configure_evaluate(2, START, ConfigRecord(), grid)
-    models = {
-        federation.key(m.metadata.dst_node_id): from_record(m.content.array_records[ARRAYS])
-        for m in told
-    }
-    assert set(models) == set(KEYS)
-    assert rule.auxo.place(scene.keys)[10:] == [MEAN, MEAN]
-    name = next(iter(first))
-    np.testing.assert_allclose(models["0"][name], first[name], rtol=1e-5)
-    np.testing.assert_allclose(models["1"][name], first[name] + 2, rtol=1e-5)
-    np.testing.assert_allclose(models["10"][name], first[name] + 1, rtol=1e-5)
-    np.testing.assert_equal(models["10"], models["11"])
-
-
-def pulling(message: Message, key: str, look: int) -> list[Message]:
-    """Even clients add one to every weight, odd ones subtract it; all but the bias."""
-    if message.metadata.message_type != "train":
-        return honest(message, key)
-    records = honest_records(message, key)
-    before = from_record(message.content.array_records[ARRAYS])
-    step = {name: 1.0 if int(key) % 2 else -1.0 for name in before if "weight" in name}
-    records[ARRAYS] = to_record(
-        {n: (a + step.get(n, 0)).astype(a.dtype) for n, a in before.items()}
-    )
-    return [answer(message, records)]
-
-
-@pytest.mark.parametrize("own_start", [True, False])
-def test_parts_start_from_what_their_members_trained_where_that_is_allowed(own_start: bool) -> None:
+def layer_of(rule: AuxoRule, **settings: Any) -> tuple[Cohorts, Notes]:
     config, federation = read_config({}), Federation()
 
     def make() -> Layer:
         return single_model_stack(config, federation)
 
-    layer = Cohorts(make, rule_of(), Signal(8), own_start=own_start)
-    listening_to(layer)
-    rounds(layer, START, FakeGrid(KEYS, dict.fromkeys(KEYS, pulling)), range(1, 2))
-    assert list(layer.leaf_models) == ["0.0", "0.1"]
-    first = from_record(START)["layer.weight"]
-    moved = {
-        leaf: from_record(model)["layer.weight"] - first
-        for leaf, model in layer.leaf_models.items()
+    layer = Cohorts(make, rule, Signal(8), **settings)
+    return layer, listening_to(layer)
+
+
+def pulling(message: Message, key: str, look: int) -> list[Message]:
+    """Train in the direction of one's side."""
+    if message.metadata.message_type != "train":
+        return honest(message, key)
+    records = honest_records(message, key)
+    before = from_record(message.content.array_records[ARRAYS])
+    step = {"layer.weight": 0.1, "layer.bias": 0.0 if int(key) % 2 else -0.4}
+    after = {
+        n: a + np.asarray(step.get(n, 0) * (1 + 0.01 * int(key)), a.dtype)
+        for n, a in before.items()
     }
-    even, odd = layer.members["0"], layer.members["1"]
-    if own_start:
-        np.testing.assert_allclose(moved[even], -1.0, atol=1e-5)
-        np.testing.assert_allclose(moved[odd], 1.0, atol=1e-5)
-    else:
-        np.testing.assert_array_equal(moved[even], moved[odd])
+    after["layer.weight"] *= -1.0 if int(key) % 2 else 1.0
+    records[ARRAYS] = to_record(after)
+    return [answer(message, records)]
+
+
+def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
+    """Its round is repeated: nobody is rewarded for it, and the others' rounds count."""
+
+    def broken(message: Message, key: str, look: int) -> list[Message]:
+        if message.metadata.message_type != "train":
+            return honest(message, key)
+        records = honest_records(message, key)
+        arrays = from_record(records[ARRAYS])
+        records[ARRAYS] = to_record({n: np.full_like(a, np.inf) for n, a in arrays.items()})
+        return [answer(message, records)]
+
+    rule = rule_of()
+    layer, notes = layer_of(rule)
+    behaviours = dict.fromkeys(KEYS, pulling)
+    arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))
+    assert list(layer.leaf_models) == ["0.0", "0.1"]
+    sides = rule.auxo.members(KEYS)
+    odd = next(leaf for leaf, keys in sides.items() if "1" in keys)
+    even = next(leaf for leaf, keys in sides.items() if "0" in keys)
+    before = {leaf: rule.auxo.round_of(leaf) for leaf in (odd, even)}
+    grid = FakeGrid(KEYS, behaviours | dict.fromkeys(sides[odd], broken))
+    result, _ = one_round(layer, arrays, grid, 2)
+    assert result is not None
+    assert [event.cohort for event in notes.of(CohortFailed)] == [odd]
+    assert rule.auxo.round_of(odd) == before[odd]
+    assert rule.auxo.round_of(even) == before[even] + 1
+    assert layer.cohorts.rounds == {odd: 1, even: 2}
+
+
+def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
+    layer, _ = layer_of(rule_of())
+    rounds(layer, START, FakeGrid(KEYS, dict.fromkeys(KEYS, pulling)), range(1, 2))
+    state = layer.state_dict()
+    fresh, _ = layer_of(rule_of())
+    only_one = {**state, "cohorts": [{**state["cohorts"][0], "name": "0"}]}
+    with pytest.raises(ValueError, match=r"models of \['0'\].*tree has \['0.0', '0.1'\]"):
+        fresh.load_state_dict(only_one)
+    assert fresh.leaf_models == {}
+    fresh.load_state_dict(state)
+    assert list(fresh.leaf_models) == ["0.0", "0.1"]
+
+
+def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
+    rule = split_rule(lies_allowed=1)
+    side = rule.auxo.members(KEYS)["0.0"]
+    liar = side[0]
+    reply = answer(
+        Message(RecordDict({}), dst_node_id=1, message_type="train"),
+        {
+            AFFINITY: ConfigRecord(
+                {
+                    "cohorts": ["0.0"],
+                    "rewards": [0.9],
+                    "indices": [-1],
+                    "known": [True],
+                    "serial": 1,
+                }
+            )
+        },
+    )
+    rule.hear_one(liar, row_of(reply), START)
+    seen = two_ways(side)
+    seen.signals[0] = [-9.0, 9.0, 9.0]
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": seen})
+    assert rule.report()["liars"] == rule.report()["barred"] == [liar]
+    places = dict(zip(KEYS, rule.place(scene_of(3)), strict=True))
+    assert places[liar] == ""
+    assert all(places[key] for key in KEYS if key != liar)
 
 
 @pytest.mark.parametrize(
-    ("keys", "expected"),
+    "records",
     [
-        ({}, True),
-        ({"aggregator": "median"}, False),
-        ({"uplink": "top-k"}, False),
-        ({"privacy": "local-dp"}, False),
-        ({"cohorts": "cfl"}, False),
+        {},
+        {"cohorts": ["0"], "rewards": [math.nan], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0", "0.0"], "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": 3, "rewards": [0.1], "indices": [0], "known": [True], "serial": 1},
+        {"cohorts": ["0"], "rewards": ["x"], "indices": [0], "known": [True], "serial": 1},
     ],
 )
-def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: bool) -> None:
-    config = read_config({"cohorts": "auxo", **keys})
-    layer = Cohorts.of_run(lambda: single_model_stack(config, Federation()), config)
-    assert layer.own_start == expected
+def test_records_that_cannot_be_read_are_refused_and_change_nothing(
+    records: dict[str, Any],
+) -> None:
+    rule = split_rule()
+    question = Message(RecordDict({}), dst_node_id=1, message_type="train")
+    with pytest.raises(BadReply, match="affinity records that cannot be read"):
+        rule.hear_one("0", row_of(answer(question, {AFFINITY: ConfigRecord(records)})), START)
+    rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
+    assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
 
 
-@pytest.mark.parametrize("key", ["auxo.parts", "auxo.split-rounds", "auxo-paper.min-participants"])
-def test_no_part_at_all_is_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} = 0: input should be greater than or equal to 1"):
-        read_config({key: 0})
+def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_on() -> None:
+    def garbled(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        return [answer(message, {**records, AFFINITY: ConfigRecord({"cohorts": 3})})]
 
-
-def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
-    """Clients tell them in the order of the names, in which 0.10 comes before 0.2."""
-    cohorts = [f"0.{number}" for number in range(12)]
-
-    def ask(keys: Any, kind: str, models: Any, settings: Any, read: Any) -> dict[str, Any]:
-        question = Message(RecordDict(dict(models)), dst_node_id=1, message_type=kind)
-        losses = [float(name.partition(".")[2]) for name in sorted(models)]
-        right = answer(question, {METRICS: MetricRecord({LOSSES: losses})})
-        short = answer(question, {METRICS: MetricRecord({LOSSES: losses[:3]})})
-        number = answer(question, {METRICS: MetricRecord({LOSSES: 0.5})})
-        for bad in (short, number, answer(question, {})):
-            with pytest.raises(BadReply, match="losses of other than 12 models"):
-                read("bad", row_of(bad))
-        return {"right": read("right", row_of(right))}
-
-    scene = Scene(1, [], dict.fromkeys(cohorts, START), {}, True, ask)
-    told = asked_losses(scene, ["right", "bad"])
-    assert told == {"right": {f"0.{number}": float(number) for number in range(12)}}
+    layer, notes = layer_of(rule_of())
+    got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": garbled}))
+    (event,) = notes.of(Quarantined)
+    assert (event.round, event.client) == (1, "3")
+    assert "affinity records that cannot be read" in event.reason
+    assert dict(layer.federation.strikes) == {"3": 1}
+    silent, _ = layer_of(rule_of())
+    wanted, _ = one_round(silent, START, FakeGrid(KEYS, {"3": never}))
+    assert_same(got, wanted)
+    assert notes.of(CohortsTrained)[0].participants == {"0": 11}

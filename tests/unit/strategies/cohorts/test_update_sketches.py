@@ -25,7 +25,7 @@ NOTHING = ArrayRecord()
 
 
 def signal_by(similarity):
-    keys = {"cohorts": "auxo", "similarity": similarity}
+    keys = {"cohorts": "split-test", "similarity": similarity}
     return signal_of(read_config({**keys, "model": "mlp"}))
 
 
@@ -57,8 +57,8 @@ def supports_of(signal, groups, seed=0):
 @pytest.mark.parametrize(
     ("similarity", "kind"),
     [
-        ("index-overlap", CentredSupportSignal),
-        ("index-overlap-paper", SupportSignal),
+        ("centred-overlap", CentredSupportSignal),
+        ("index-overlap", SupportSignal),
         ("signed-overlap", SignedSignal),
     ],
 )
@@ -67,7 +67,7 @@ def test_each_similarity_has_its_signal(similarity, kind):
 
 
 def test_what_everyone_has_in_common_is_subtracted_over_all_cohorts():
-    signal = signal_by("index-overlap")
+    signal = signal_by("centred-overlap")
     groups = [0, 0, 0, 1, 1, 1]
     supports = supports_of(signal, groups)
     signal.begin()
@@ -85,7 +85,7 @@ def test_what_everyone_has_in_common_is_subtracted_over_all_cohorts():
 
 @pytest.mark.parametrize("count", [50, 500])
 def test_long_supports_count_as_much_as_short_ones(count):
-    signal = signal_by("index-overlap-paper")
+    signal = signal_by("index-overlap")
     support = np.arange(signal.reader.size)[:count]
     signal.begin()
     payload = encode_support(support, signal.reader.size, signal.reader.tag)
@@ -106,7 +106,7 @@ def test_signs_are_part_of_the_signal():
     np.testing.assert_allclose(cosines(rows), signed_overlap_matrix(clients), atol=0.1)
 
 
-@pytest.mark.parametrize("similarity", ["index-overlap", "signed-overlap"])
+@pytest.mark.parametrize("similarity", ["centred-overlap", "signed-overlap"])
 def test_no_support_points_nowhere_and_a_bad_one_is_refused(similarity):
     signal = signal_by(similarity)
     signal.begin()

@@ -74,18 +74,18 @@ def played(tmp_path: Path, **keys: Any) -> tuple[Any, list[dict[str, Any]]]:
         {"client-selector": "cosage"},
         {"uplink": "top-k", "aggregator": "fedyogi"},
         {
-            "cohorts": "auxo",
-            "auxo.min-participants": 2,
-            "auxo.first-split": 2,
+            "cohorts": "split-test",
+            "split-test.min-participants": 2,
+            "split-test.first-split": 2,
             "groups.kind": "label-permutation",
         },
         {"aggregator": "median"},
         {"cohorts": "ifca"},
         {"cohorts": "cfl", "objective": "prox"},
-        {"data-selector": "gcfl"},
+        {"data-selector": "trusted"},
         {"privacy": "local-dp"},
     ],
-    ids=["random", "cosage", "top-k", "auxo", "median", "ifca", "cfl", "gcfl", "local-dp"],
+    ids=["random", "cosage", "top-k", "split-test", "median", "ifca", "cfl", "trusted", "local-dp"],
 )
 def test_rounds_end_with_the_buffer_and_nobodys_work_is_lost(
     tmp_path: Path, keys: dict[str, Any]

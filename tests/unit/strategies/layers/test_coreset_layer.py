@@ -55,7 +55,7 @@ def grid(**spoilt: Any) -> FakeGrid:
 
 def stack(count: int = 5, **settings: Any) -> tuple[Layer, Coresets, Notes]:
     keys: dict[str, Any] = {
-        "strategy": "gcfl",
+        "strategy": "trusted",
         "num-clients": 5,
         "clients-per-round": count,
         "coreset.every": 3,
@@ -188,10 +188,10 @@ def test_state_survives_a_save() -> None:
     [
         ({"coreset.budget": 2.5}, "coreset.budget = 2.5: above 1 it is a whole number"),
         ({"coreset.budget": 0.0}, "coreset.budget = 0.0"),
-        ({"data.validation-share": 0.0}, "data-selector = 'gcfl': needs samples on the server"),
+        ({"data.validation-share": 0.0}, "data-selector = 'trusted': needs samples on the server"),
         (
-            {"data-selector": "agreement", "data.validation-share": 0.0},
-            "data-selector = 'agreement': needs samples on the server",
+            {"data-selector": "trusted", "data.validation-share": 0.0},
+            "data-selector = 'trusted': needs samples on the server",
         ),
         (
             {"fine-tune.epochs": 1, "data-selector": "full", "data.validation-share": 0.0},
@@ -201,7 +201,7 @@ def test_state_survives_a_save() -> None:
 )
 def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        read_config({"strategy": "gcfl", **settings})
+        read_config({"strategy": "trusted", **settings})
     read_config({"data-selector": "gradmatch", "data.validation-share": 0.0})
 
 
@@ -210,15 +210,15 @@ def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], text:
     [
         ("crust", "coreset.residual", "total"),
         ("full", "coreset.target", "own"),
-        ("gcfl", "coreset.per-class", False),
+        ("trusted", "coreset.per-class", False),
     ],
 )
 def test_settings_that_a_rule_does_not_look_at_are_named(
     selector: str, key: str, value: Any
 ) -> None:
-    given = {"strategy": "gcfl", "data-selector": selector, key: value}
+    given = {"strategy": "trusted", "data-selector": selector, key: value}
     assert unused_keys(read_config(given), given) == [key]
-    read_by_the_paper = {"strategy": "gcfl-paper", key: value}
+    read_by_the_paper = {"strategy": "gcfl", key: value}
     assert unused_keys(read_config(read_by_the_paper), read_by_the_paper) == []
 
 
@@ -230,8 +230,8 @@ def no_head(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 @pytest.mark.parametrize(
     "method",
     [
+        {"strategy": "trusted"},
         {"strategy": "gcfl"},
-        {"strategy": "agreement"},
         {"data-selector": "crust"},
         {"strategy": "moon"},
     ],
@@ -245,7 +245,7 @@ def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> Non
 
 def sent_means(**settings: Any) -> Any:
     """Return what a server sends at its initial model."""
-    config = read_config({"strategy": "gcfl", "num-clients": 5, **settings})
+    config = read_config({"strategy": "trusted", "num-clients": 5, **settings})
     layer = inside(build_strategy(config), Coresets)
     assert layer.targets is not None
     arrays = to_record(read_arrays(load_task(config.task_spec()).build_model()))
@@ -254,7 +254,7 @@ def sent_means(**settings: Any) -> Any:
 
 @pytest.mark.parametrize("per_class", [True, False])
 def test_noise_hides_the_servers_gradients(per_class: bool) -> None:
-    form = {"strategy": "gcfl-paper", "coreset.per-class": per_class}
+    form = {"strategy": "gcfl", "coreset.per-class": per_class}
     plain = sent_means(**form)
     bare = sent_means(**form, **{"coreset.noise-multiplier": 1e-9, "coreset.clip": 1e9})
     assert np.abs(bare - plain).max() > 0.001  # 1e-9 * 1e9 = 1, over the samples of a class
@@ -283,6 +283,6 @@ def test_the_noise_on_gradients_does_not_follow_from_the_seed() -> None:
 )
 def test_values_that_are_not_allowed_are_named(key: str, value: Any) -> None:
     with pytest.raises(ConfigError) as error:
-        read_config({"strategy": "gcfl", key: value})
+        read_config({"strategy": "trusted", key: value})
     assert key in str(error.value)
     assert str(value) in str(error.value)

@@ -11,8 +11,8 @@ from forager.core.log.events import Quarantined
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS, SPARSE, UTILITY
 from forager.core.wire.replies import Replies
-from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
+from forager.selectors.cohorts.split_test import SplitTest
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.ledger import Assignment
 from forager.strategies.federation.punctuality import ResponseTimes
@@ -156,9 +156,9 @@ def two_ways(keys: list[str], seed: int = 0) -> Any:
     return ways + 0.1 * np.random.default_rng(seed).normal(size=ways.shape)
 
 
-def auxo(**settings: Any) -> Auxo:
+def auxo(**settings: Any) -> SplitTest:
     rule = SplitRule(first_round=0, rounds=1, participants=1)
-    return Auxo(rule=rule, asks=False, **settings)
+    return SplitTest(rule=rule, asks=False, **settings)
 
 
 def test_auxo_counts_a_late_client_in_the_round_it_belongs_to() -> None:
@@ -189,10 +189,10 @@ def test_a_client_that_is_always_late_finds_its_cohort() -> None:
 
 
 def test_a_cohort_that_is_gone_learns_nothing() -> None:
-    layer, grid = stack(cohorts="auxo")
+    layer, grid = stack(cohorts="split-test")
     cohorts = inside(layer, Cohorts)
     message, assignment = played(layer, grid, 1)
-    evidence = cohorts.rule.auxo._leaves["0"].evidence  # type: ignore[attr-defined]
+    evidence = cohorts.rule.core._leaves["0"].evidence  # type: ignore[attr-defined]
     assert evidence.of_round(1)[0] == KEYS[:5]
     gone = Assignment(505, "train", 1, "0.7", START)
     layer.hear(2, late_of((message, gone)))

@@ -259,12 +259,12 @@ def test_with_local_noise_a_reply_tells_nothing_else_of_the_data(small: dict[str
         {"client-selector": "support-diversity"},
         {"client-selector": "signed-diversity"},
         {"data-selector": "reservoir"},
-        {"strategy": "ode"},
+        {"strategy": "ode-balanced"},
         {"cohorts": "ifca"},
         {"cohorts": "fl-hc"},
         {"cohorts": "flexcfl"},
         {"cohorts": "similarity", "similarity": "cosine"},
-        {"cohorts": "neighbours", "similarity": "index-overlap"},
+        {"cohorts": "neighbours", "similarity": "centred-overlap"},
         {"cohorts": "neighbours", "similarity": "signed-overlap"},
         {"objective": "scaffold"},
         {"aggregator": "qfedavg"},
@@ -279,16 +279,16 @@ def test_what_would_tell_more_than_a_noisy_model_is_refused(more: dict[str, Any]
 
 # What a run would release that the noise on the mean does not cover
 RELEASING: list[dict[str, Any]] = [
-    {"cohorts": "neighbours", "similarity": "index-overlap"},
-    {"cohorts": "similarity", "similarity": "index-overlap"},
+    {"cohorts": "neighbours", "similarity": "centred-overlap"},
+    {"cohorts": "similarity", "similarity": "centred-overlap"},
+    {"cohorts": "split-test"},
     {"cohorts": "auxo"},
-    {"cohorts": "auxo-paper"},
     {"cohorts": "cfl"},
     {"cohorts": "flexcfl"},
     {"cohorts": "fl-hc"},
     {"objective": "scaffold"},
+    {"data-selector": "ode-balanced"},
     {"data-selector": "ode"},
-    {"data-selector": "ode-paper"},
 ]
 
 
@@ -309,7 +309,7 @@ def test_every_method_that_releases_something_is_among_them() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"cohorts": "ifca"}, {"objective": "prox"}, {"data-selector": "gcfl"}, {"uplink": "top-k"}],
+    [{"cohorts": "ifca"}, {"objective": "prox"}, {"data-selector": "trusted"}, {"uplink": "top-k"}],
     ids=str,
 )
 def test_what_releases_nothing_but_models_is_allowed(more: dict[str, Any]) -> None:

@@ -122,4 +122,4 @@ def test_state_survives_a_save() -> None:
 
 def test_cohorts_have_models_of_their_own_and_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"objective = 'scaffold': .*cohorts"):
-        read_config({"objective": "scaffold", "cohorts": "auxo"})
+        read_config({"objective": "scaffold", "cohorts": "split-test"})

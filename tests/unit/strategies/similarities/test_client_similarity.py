@@ -51,8 +51,8 @@ from forager.strategies.similarities.client_similarity import (
 )
 from forager.strategies.similarities.support_reader import SignedSupportReader, SupportReader
 from forager.strategies.similarities.support_similarity import (
+    CentredOverlap,
     IndexOverlap,
-    PaperOverlap,
     SignatureSimilarity,
     SignedOverlap,
 )
@@ -91,7 +91,7 @@ def signed(support, tag=TAG, size=SIZE):
 
 @pytest.fixture
 def similarity():
-    return SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
+    return SignatureSimilarity(IndexOverlap(SupportReader(SHAPES)), HASHES, BANDS)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_other_architectures_and_versions_are_refused(similarity, changed, expec
     support = support_of(0, 0)
     with pytest.raises(OtherModel, match=expected):
         similarity.hear("a", signed(support, **changed), NOTHING)
-    plain = IndexOverlap(SupportReader(SHAPES))
+    plain = CentredOverlap(SupportReader(SHAPES))
     with pytest.raises(OtherModel, match=expected):
         plain.hear("a", sent(support, **changed), NOTHING)
     assert not similarity.told
@@ -146,7 +146,7 @@ def telling(support):
     return behave
 
 
-COMPARED = [{"strategy": "ios"}, {"cohorts": "neighbours", "similarity": "index-overlap"}]
+COMPARED = [{"strategy": "ios-centred"}, {"cohorts": "neighbours", "similarity": "centred-overlap"}]
 compared = pytest.mark.parametrize("keys", COMPARED, ids=["similarity", "neighbours"])
 
 
@@ -234,7 +234,7 @@ def test_state_survives(similarity, supports):
     for key, support in supports.items():
         similarity.hear(key, signed(support), NOTHING)
     similarity.hear("client-0", sent(supports["client-0"]), NOTHING)
-    again = SignatureSimilarity(PaperOverlap(SupportReader(SHAPES)), HASHES, BANDS)
+    again = SignatureSimilarity(IndexOverlap(SupportReader(SHAPES)), HASHES, BANDS)
     again.load_state_dict(similarity.state_dict())
     keys = list(supports)
     assert again.missing(keys) == similarity.missing(keys)
@@ -250,8 +250,8 @@ def test_no_more_clients_are_drawn_than_fit_a_picture():
 
 
 def rule_that_knows(supports, **keys):
-    rule = SimilarityRule(read_config({"strategy": "ios", **keys}))
-    rule.similarity = IndexOverlap(SupportReader(SHAPES))
+    rule = SimilarityRule(read_config({"strategy": "ios-centred", **keys}))
+    rule.similarity = CentredOverlap(SupportReader(SHAPES))
     for key, support in supports.items():
         rule.similarity.hear(key, sent(support), NOTHING)
         rule.fresh[key] = 2
@@ -324,7 +324,7 @@ def sent_changes(codes, tag=TAG, size=SIZE):
 
 
 def test_supports_are_compared_by_what_sets_them_apart(supports):
-    plain, centred = PaperOverlap(SupportReader(SHAPES)), IndexOverlap(SupportReader(SHAPES))
+    plain, centred = IndexOverlap(SupportReader(SHAPES)), CentredOverlap(SupportReader(SHAPES))
     for each in (plain, centred):
         for key, support in supports.items():
             each.hear(key, sent(support), NOTHING)
@@ -339,7 +339,7 @@ def test_supports_are_compared_by_what_sets_them_apart(supports):
 @pytest.mark.parametrize("signatures", [False, True])
 def test_changes_are_compared_with_their_signs_and_not_kept(signatures):
     config = read_config(
-        {"strategy": "ios", "similarity": "signed-overlap", "ios.signatures": signatures}
+        {"strategy": "ios-centred", "similarity": "signed-overlap", "ios.signatures": signatures}
     )
     similarity = client_similarity(config)
     size, tag = similarity.reader.size, similarity.reader.tag
@@ -368,7 +368,7 @@ def test_changes_are_compared_with_their_signs_and_not_kept(signatures):
 
 
 def test_supports_with_signs_and_without_are_not_mixed_up():
-    plain, signs = IndexOverlap(SupportReader(SHAPES)), SignedOverlap(SignedSupportReader(SHAPES))
+    plain, signs = CentredOverlap(SupportReader(SHAPES)), SignedOverlap(SignedSupportReader(SHAPES))
     with pytest.raises(MalformedSupport, match="starts with"):
         signs.hear("a", sent(support_of(0, 0)), NOTHING)
     with pytest.raises(MalformedSupport, match="starts with"):

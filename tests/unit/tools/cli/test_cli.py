@@ -209,11 +209,11 @@ def test_a_pipe_that_closes_early_is_no_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "held_out"),
     [
-        ("strategy='ios'", True),
-        ("strategy='auxo'", True),
+        ("strategy='ios-centred'", True),
+        ("strategy='split-test'", True),
         ("strategy='fedavg'", False),
-        ("strategy='auxo' privacy='local-dp'", False),
-        ("strategy='ios' fraction-evaluate=0.0", False),
+        ("strategy='split-test' privacy='local-dp'", False),
+        ("strategy='ios-centred' fraction-evaluate=0.0", False),
     ],
 )
 def test_models_of_groups_are_judged_on_their_own_data(

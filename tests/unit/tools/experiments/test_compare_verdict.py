@@ -142,16 +142,16 @@ def test_several_models_are_judged_on_the_clients_own_data() -> None:
         [{**row, "clients-accuracy-mean": 0.9} for row in run] for run in seeds(0.4, cost=90.0)
     ]
     plain = [[{**row, "clients-accuracy-mean": 0.7} for row in run] for run in seeds(0.7)]
-    found = comparison({"fedavg": plain, "auxo": specialised})
+    found = comparison({"fedavg": plain, "split-test": specialised})
     lines = verdict(found)
     assert lines[1].startswith("Accuracy on the server's test data: fedavg reaches 70.5 %")
     assert (
         "Accuracy on the clients' own data: 70.0 % with fedavg. "
         "At equal rounds, against fedavg: auxo (+20.0) better."
     ) in lines
-    by_clients = comparison({"fedavg": plain, "auxo": specialised}, goal="clients")
+    by_clients = comparison({"fedavg": plain, "split-test": specialised}, goal="clients")
     assert verdict(by_clients)[0] == "Run auxo: it beats fedavg by 20.0 points [20.0, 20.0]."
-    assert document(by_clients)["curves"]["auxo"]["mean"][-1] == 0.9
+    assert document(by_clients)["curves"]["split-test"]["mean"][-1] == 0.9
 
 
 def test_two_seeds_have_no_interval_worth_showing() -> None:

@@ -10,7 +10,7 @@ from forager.tools.flower.plan import Plan
 
 def test_the_next_command_is_about_the_same_data() -> None:
     asked = {
-        "strategy": "ios",
+        "strategy": "ios-centred",
         "task": "hf:shop.csv",
         "data.target-column": "label",
         "partition": "natural",

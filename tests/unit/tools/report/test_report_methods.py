@@ -55,17 +55,17 @@ def test_odes_plan_says_who_stores_what() -> None:
     ("settings", "trained", "why"),
     [
         (
-            {"auxo_paper__first_split": 20},
+            {"auxo__first_split": 20},
             30,
-            "auxo-paper.first-split = 20 is more than the 2 rounds",
+            "auxo.first-split = 20 is more than the 2 rounds",
         ),
         (
-            {"auxo_paper__first_split": 1, "auxo_paper__min_participants": 10},
+            {"auxo__first_split": 1, "auxo__min_participants": 10},
             5,
-            "auxo-paper.min-participants = 10 clients per round, and 5 trained",
+            "auxo.min-participants = 10 clients per round, and 5 trained",
         ),
         (
-            {"auxo_paper__first_split": 1, "auxo_paper__min_participants": 1},
+            {"auxo__first_split": 1, "auxo__min_participants": 1},
             5,
             "no split would have reduced heterogeneity enough",
         ),
@@ -75,7 +75,7 @@ def test_auxo_without_a_split_shows_the_criterion_and_says_why(
     settings: dict[str, Any], trained: int, why: str
 ) -> None:
     keys = [str(number) for number in range(trained)]
-    events = [started(cohorts="auxo-paper", auxo_paper__split_exponent=1.0, **settings)]
+    events = [started(cohorts="auxo", auxo__split_exponent=1.0, **settings)]
     for current in (1, 2):
         events += [
             {"event": "selected", "round": current, "chosen": keys},

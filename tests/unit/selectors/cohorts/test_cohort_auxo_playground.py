@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cohort_playground import Lie, Playground
 from forager.selectors.cohorts.affinity import Affinity, Record
-from forager.selectors.cohorts.auxo_paper import AuxoPaper
+from forager.selectors.cohorts.auxo import Auxo
 from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
@@ -20,7 +20,7 @@ def blobs(groups: int, seed: int, points: int = 1000) -> tuple[NDArray[np.float6
 def test_four_blobs_are_four_cohorts(seed: int) -> None:
     """1000 points, 50 a round."""
     points, truth = blobs(4, seed)
-    ground = Playground(AuxoPaper(seed=seed), points, seed)
+    ground = Playground(Auxo(seed=seed), points, seed)
     ground.play(rounds=200, participants=50)
     assert len(ground.auxo.leaves()) == 4
     assert ground.score(truth) > 0.9
@@ -29,7 +29,7 @@ def test_four_blobs_are_four_cohorts(seed: int) -> None:
 
 def test_as_many_cohorts_as_groups_even_if_more_are_allowed() -> None:
     points, truth = blobs(2, seed=1, points=200)
-    ground = Playground(AuxoPaper(parts=4), points)
+    ground = Playground(Auxo(parts=4), points)
     ground.play(rounds=50, participants=50)
     assert [(leaf, parts) for _, leaf, parts in ground.splits] == [("0", 2)]
     assert ground.score(truth) > 0.95
@@ -38,7 +38,7 @@ def test_as_many_cohorts_as_groups_even_if_more_are_allowed() -> None:
 @pytest.mark.parametrize("spread", [np.ones(32), np.geomspace(1, 4, 32)])
 def test_no_groups_are_no_split(spread: NDArray[np.float64]) -> None:
     points = np.random.default_rng(0).normal(size=(500, 32)) * spread + 3.0
-    ground = Playground(AuxoPaper(), points)
+    ground = Playground(Auxo(), points)
     ground.play(rounds=45, participants=200)
     assert ground.splits == []
 
@@ -46,14 +46,14 @@ def test_no_groups_are_no_split(spread: NDArray[np.float64]) -> None:
 def test_among_very_many_clients_cohorts_are_found_as_soon() -> None:
     """200 of 20,000 hardly ever meet again."""
     points, _ = blobs(4, seed=0, points=20_000)
-    ground = Playground(AuxoPaper(), points)
+    ground = Playground(Auxo(), points)
     ground.play(rounds=21, participants=200)
     assert [(leaf, parts) for _, leaf, parts in ground.splits] == [("0", 4)]
 
 
 def test_clients_that_lose_their_records_explore_again() -> None:
     points, truth = blobs(4, seed=0, points=200)
-    ground = Playground(AuxoPaper(), points, loss=0.2)
+    ground = Playground(Auxo(), points, loss=0.2)
     ground.play(rounds=45, participants=80)
     assert len(ground.auxo.leaves()) == 4
     assert ground.score(truth) > 0.8
@@ -61,10 +61,10 @@ def test_clients_that_lose_their_records_explore_again() -> None:
 
 def test_a_server_that_lost_its_cache_is_told_again() -> None:
     points, truth = blobs(4, seed=0, points=200)
-    ground = Playground(AuxoPaper(), points)
+    ground = Playground(Auxo(), points)
     ground.play(rounds=40, participants=80)
     before = ground.score(truth)
-    empty = AuxoPaper()
+    empty = Auxo()
     state = ground.auxo.state_dict() | {"lies": empty.lies.state_dict()}
     for key in ground.keys:  # the feedback on its way is lost, too
         ground.records[key].learn(ground.auxo.feedback_for(key), ground.auxo.tree)
@@ -79,7 +79,7 @@ def test_a_server_that_lost_its_cache_is_told_again() -> None:
 def stubborn(leaf: int) -> Lie:
     """Claim to fit one leaf very well, whatever the server says."""
 
-    def lie(auxo: AuxoPaper) -> Affinity:
+    def lie(auxo: Auxo) -> Affinity:
         leaves = auxo.leaves()
         return Affinity({leaves[leaf % len(leaves)]: Record(reward=1.0, known=True)})
 
@@ -90,7 +90,7 @@ def test_stubborn_liars_are_barred_and_the_honest_are_not() -> None:
     points, truth = blobs(4, seed=0, points=200)
     rng = np.random.default_rng(0)
     liars = {str(i): stubborn(int(rng.integers(4))) for i in rng.choice(200, 12, replace=False)}
-    ground = Playground(AuxoPaper(), points, liars=liars)
+    ground = Playground(Auxo(), points, liars=liars)
     ground.play(rounds=60, participants=80)
     assert set(ground.barred) <= set(liars)
     assert len(ground.barred) >= 5  # a quarter of them happen to tell the truth

@@ -1,11 +1,11 @@
-"""The samples whose label the server's gradients confirm, drawn again whenever they are needed.
+"""How far the server's gradients confirm the label of a sample, and how samples are drawn.
 
 A last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``: how much the
 model still lacks, times the sample's features h (*Gradient Coreset for Federated Learning*, section
 5.3). Divided by its first entry it is ``[1, h]``, and a class's mean gradient becomes a weighted
 mean of features of its samples: a prototype. So the few numbers that the server sends say where
-each class lies, and a sample's label agrees with them if its features are not much nearer to
-another class's prototype than to its own.
+each class lies, and they confirm a sample's label if its features are not much nearer to another
+class's prototype than to its own.
 
 Matching a gradient with few samples prefers those that are already learned: their gradients are
 small, like what is still missing. Here the server's gradients only rule out what contradicts them.
@@ -21,64 +21,31 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-SLACK = 2.0
 TINY = (
     1e-12  # smallest weight in a draw: samples with nothing left to teach come last, in any order
 )
-
-
-def agreeing(
-    gradients: ArrayLike,
-    labels: ArrayLike,
-    targets: ArrayLike,
-    at_least: int = 0,
-    slack: float = SLACK,
-) -> tuple[Positions, Floats]:
-    """Return the samples whose label agrees with the targets, and what each still lacks, ``1 - p``.
-
-    Where nothing is known a sample agrees: if its own gradient is zero, or if the server has no
-    sample of its label, so that the target's first entry is not negative.
-
-    Parameters
-    ----------
-    gradients : array, shape (n, 1 + d)
-        Each sample's gradient in the bias and weights of its label's neuron. Rows that are not
-        finite never agree.
-    labels : array of int, shape (n,)
-        From 0 to the number of targets - 1.
-    targets : array, shape (classes, 1 + d)
-        Mean gradient of each class in its own neuron.
-    at_least : int
-        If fewer agree, those that come closest to it make up for them.
-    slack : float
-        How many times larger the squared distance to the own class's prototype may be than that to
-        the nearest other one.
-
-    Examples
-    --------
-    Two classes around 0 and around 4. The third sample looks like the other class.
-
-    >>> gradients = [[-0.5, 0.0], [-0.1, -0.1], [-0.9, -3.6], [-0.2, -0.6]]
-    >>> samples, lacking = agreeing(gradients, [0, 0, 0, 1], [[-0.5, 0.0], [-0.5, -2.0]])
-    >>> samples.tolist(), lacking.tolist()
-    ([0, 1, 3], [0.5, 0.1, 0.2])
-    """
-    rows, classes, goals = _checked(gradients, labels, targets)
-    if not slack > 0:
-        raise ValueError(f"slack: expected a number above 0, got {slack!r}")
-    shares = _contradictions(rows, classes, goals)
-    usable = np.count_nonzero(np.isfinite(shares))
-    count = max(np.count_nonzero(shares <= slack / (1 + slack)), min(index(at_least), usable))
-    chosen = np.sort(np.argsort(shares, kind="stable")[:count])
-    return chosen, np.abs(rows[chosen, 0])
 
 
 def confirmation(gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike) -> Floats:
     """Return how far the targets confirm each label: 1 at its prototype, 0 at another's.
 
     That is ``e / (d + e)`` with the squared distances d and e to the own and to the nearest other
-    prototype. One where nothing is known, NaN for rows that are not finite. Parameters are those of
-    :func:`agreeing`.
+    prototype. One where nothing is known: if a sample's own gradient is zero, or if the server has
+    no sample of its label, so that the target's first entry is not negative.
+
+    Parameters
+    ----------
+    gradients : array, shape (n, 1 + d)
+        Each sample's gradient in the bias and weights of its label's neuron. For rows that are not
+        finite the answer is NaN.
+    labels : array of int, shape (n,)
+        From 0 to the number of targets - 1.
+    targets : array, shape (classes, 1 + d)
+        Mean gradient of each class in its own neuron.
+
+    Examples
+    --------
+    Two classes around 0 and around 4. The second sample looks like the other class.
 
     >>> gradients = [[-0.5, 0.0], [-0.9, -3.6], [-0.2, -0.4]]
     >>> confirmation(gradients, [0, 0, 0], [[-0.5, 0.0], [-0.5, -2.0]]).tolist()

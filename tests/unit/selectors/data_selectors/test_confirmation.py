@@ -4,12 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forager.selectors.data_selectors.agreement import (
-    agreeing,
-    confirmation,
-    draw,
-    own_means,
-)
+from forager.selectors.data_selectors.confirmation import confirmation, draw, own_means
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
 TARGETS = -0.3 * np.column_stack([np.ones(3), CENTRES])
@@ -19,6 +14,11 @@ def gradients(features: Any, lacking: Any = 0.5) -> Any:
     """Rows ``(p - 1) [1, h]``."""
     inputs = np.asarray(features, dtype=float)
     return -np.reshape(lacking, (-1, 1)) * np.column_stack([np.ones(len(inputs)), inputs])
+
+
+def confirmed(rows: Any, labels: Any, targets: Any = TARGETS) -> list[int]:
+    """Samples that are not twice as near to another class, by squared distances."""
+    return np.flatnonzero(confirmation(rows, labels, targets) >= 1 / 3).tolist()
 
 
 def noisy(size: int, rate: float, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -35,7 +35,7 @@ def noisy(size: int, rate: float, seed: int = 0) -> tuple[Any, Any, Any]:
 def test_wrong_labels_go_and_right_ones_stay_however_many_are_wrong(rate: float) -> None:
     rows, labels, clean = noisy(3000, rate)
     kept = np.zeros(3000, dtype=bool)
-    kept[agreeing(rows, labels, TARGETS)[0]] = True
+    kept[confirmed(rows, labels)] = True
     assert kept[clean].mean() > 0.97
     assert not rate or kept[~clean].mean() < 0.1
 
@@ -43,61 +43,42 @@ def test_wrong_labels_go_and_right_ones_stay_however_many_are_wrong(rate: float)
 def test_how_much_a_sample_has_been_learnt_does_not_matter() -> None:
     rows, labels, _ = noisy(200, 0.4)
     faint = rows * np.random.default_rng(1).uniform(1e-6, 1, (200, 1))
-    assert np.array_equal(agreeing(rows, labels, TARGETS)[0], agreeing(faint, labels, TARGETS)[0])
-    assert np.array_equal(
-        agreeing(rows, labels, TARGETS)[0], agreeing(rows, labels, 0.01 * TARGETS)[0]
-    )
+    assert confirmed(rows, labels) == confirmed(faint, labels)
+    assert confirmed(rows, labels) == confirmed(rows, labels, 0.01 * TARGETS)
 
 
-def test_slack_is_a_ratio_of_squared_distances() -> None:
+def test_it_is_a_ratio_of_squared_distances() -> None:
     rows = gradients([[2.2, 0.0]])  # 4.84 from its own prototype, 3.24 from the other
-    for slack, expected in ((1.0, []), (1.45, []), (1.55, [0])):
-        assert agreeing(rows, [0], TARGETS, slack=slack)[0].tolist() == expected
+    np.testing.assert_allclose(confirmation(rows, [0], TARGETS), 3.24 / (3.24 + 4.84))
 
 
-def test_what_is_missing_to_the_count_comes_by_the_least_contradiction() -> None:
-    rows = gradients([[0.0, 0.0], [4.0, 0.0], [3.0, 0.0], [2.9, 0.0]])
-    labels = [0, 0, 0, 0]
-    for count, expected in ((0, [0]), (1, [0]), (2, [0, 3]), (3, [0, 2, 3]), (9, [0, 1, 2, 3])):
-        assert agreeing(rows, labels, TARGETS, at_least=count)[0].tolist() == expected
-
-
-def test_what_each_lacks_comes_with_it() -> None:
-    rows = gradients([[0.0, 0.0], [4.0, 0.0], [4.0, 1.0]], [0.7, 0.1, 0.4])
-    samples, lacking = agreeing(rows, [0, 0, 1], TARGETS)
-    assert samples.tolist() == [0, 2]
-    np.testing.assert_allclose(lacking, [0.7, 0.4])
-
-
-def test_a_class_the_server_does_not_have_is_no_prototype_and_its_samples_agree() -> None:
+def test_a_class_the_server_does_not_have_is_no_prototype_and_its_samples_are_confirmed() -> None:
     # As forager.core.learning.gradients has it: the mean of p [1, h] over other classes' samples
     unknown = TARGETS.copy()
     unknown[1] = 0.05 * np.array([1.0, 0.1, 0.1])
     rows = gradients([[0.1, 0.1], [4.0, 0.0], [0.0, 4.0], [0.0, 4.0]])
     labels = [0, 1, 1, 0]
-    assert agreeing(rows, labels, unknown)[0].tolist() == [0, 1, 2]
+    assert confirmed(rows, labels, unknown) == [0, 1, 2]
     unknown[1] = np.nan
-    assert agreeing(rows, labels, unknown)[0].tolist() == [0, 1, 2]
+    assert confirmed(rows, labels, unknown) == [0, 1, 2]
 
 
 def test_nothing_to_compare_with() -> None:
     rows, labels, _ = noisy(20, 0.4)
     everyone = list(range(20))
-    assert agreeing(rows, labels, np.zeros_like(TARGETS))[0].tolist() == everyone
-    assert agreeing(rows, [0] * 20, TARGETS[:1])[0].tolist() == everyone
+    assert confirmed(rows, labels, np.zeros_like(TARGETS)) == everyone
+    assert confirmed(rows, [0] * 20, TARGETS[:1]) == everyone
     with np.errstate(all="raise"):  # a gradient of zero has no direction
-        assert agreeing(np.zeros_like(rows), labels, TARGETS)[0].tolist() == everyone
+        assert confirmed(np.zeros_like(rows), labels) == everyone
     same = np.repeat(TARGETS[:1], 3, axis=0)  # all prototypes in one place
-    assert agreeing(rows, labels, same)[0].tolist() == everyone
-    assert agreeing(rows[:0], labels[:0], TARGETS)[0].tolist() == []
+    assert confirmed(rows, labels, same) == everyone
+    assert confirmed(rows[:0], labels[:0]) == []
 
 
-def test_rows_that_are_not_finite_never_agree() -> None:
+def test_of_rows_that_are_not_finite_nothing_is_said() -> None:
     rows = gradients([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     rows[0, 1], rows[1, 0] = np.nan, np.inf
-    samples, lacking = agreeing(rows, [0, 0, 0], TARGETS, at_least=3)
-    assert samples.tolist() == [2]
-    assert np.isfinite(lacking).all()
+    assert np.isnan(confirmation(rows, [0, 0, 0], TARGETS)).tolist() == [True, True, False]
 
 
 def test_draws_are_seeded_and_in_proportion() -> None:
@@ -128,25 +109,14 @@ def test_who_lacks_nothing_comes_last_but_comes() -> None:
         ({"labels": [0]}, r"labels: expected 2, one per row, got shape \(1,\)"),
         ({"labels": [0, 3]}, "labels: expected 0 to 2, got 3"),
         ({"labels": [-1, 0]}, "labels: expected 0 to 2, got -1"),
-        ({"slack": 0.0}, "slack: expected a number above 0, got 0.0"),
     ],
 )
 def test_errors_name_the_argument(changes: dict, message: str) -> None:
     arguments = {"gradients": np.ones((2, 3)), "labels": [0, 1], "targets": TARGETS, **changes}
     with pytest.raises(ValueError, match=message):
-        agreeing(**arguments)
+        confirmation(**arguments)
     with pytest.raises(ValueError, match="budget: expected 0 or more, got -1"):
         draw([1.0], -1, np.random.default_rng(0))
-
-
-def test_confirmation_is_what_agreeing_goes_by() -> None:
-    rows, labels, _ = noisy(500, 0.4)
-    rows[3, 1] = np.nan
-    confirmed = confirmation(rows, labels, TARGETS)
-    assert np.isnan(confirmed[3])
-    assert (
-        np.flatnonzero(confirmed >= 1 / 3).tolist() == agreeing(rows, labels, TARGETS)[0].tolist()
-    )
 
 
 def test_own_means_leave_out_what_is_not_finite() -> None:

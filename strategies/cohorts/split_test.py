@@ -1,0 +1,151 @@
+"""The split test on the server: cohorts found by the updates that clients send anyway.
+
+The algorithm is ``selectors.cohorts.split_test``; this hands it updates and losses, and says in the
+log and in the journal why a cohort is not split.
+"""
+
+import logging
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.config import RunConfig
+from ...core.methods.split_test import SplitTestSettings
+from ...selectors.cohorts.split import SplitRule
+from ...selectors.cohorts.split_test import SplitTest
+from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
+
+_log = logging.getLogger("forager")
+
+
+class SplitTestRule(CohortRule):
+    """Cohorts that are split where there are groups, and that clients are asked about."""
+
+    def __init__(self, config: RunConfig) -> None:
+        count, share = config.participation()
+        self.set_up(
+            config[SplitTestSettings],
+            config.seed,
+            participants=count or max(1, round(share * config.num_clients)),
+            rounds=config.num_server_rounds,
+            private=config.privacy == "local-dp",
+        )
+        self._population = config.num_clients
+
+    def set_up(
+        self,
+        settings: SplitTestSettings,
+        seed: int,
+        *,
+        participants: int = 10,
+        rounds: int = sys.maxsize,
+        private: bool = False,
+    ) -> None:
+        """Begin with one cohort.
+
+        Parameters
+        ----------
+        settings : SplitTestSettings
+            As in the run config.
+        seed : int
+            Of what is drawn at random.
+        participants : int (default: 10)
+            Clients that train per round.
+        rounds : int (default: not known)
+            Of the run.
+        private : bool (default: False)
+            Whether clients may not be asked for losses.
+        """
+        self.participants = participants
+        self.ask_after = 0 if private else settings.ask_newcomers
+        self.core = SplitTest(
+            parts=settings.parts,
+            rule=SplitRule(
+                first_round=settings.first_split,
+                rounds=settings.split_rounds,
+                participants=settings.least_part(participants),
+            ),
+            limit=settings.within_groups,
+            asks=self.ask_after > 0,
+            seed=seed,
+        )
+        self.rounds = rounds
+        self.last_split = 0  # round of the server
+        self._population = participants
+        self._report: dict[str, Any] = {}
+
+    def place(self, scene: Scene) -> list[str]:
+        """Return each client's cohort, the mean of all or none for one that is not known."""
+        return self.core.place(scene.keys, scene.training, scene.round)
+
+    def regroup(self, scene: Scene) -> Regrouping | None:
+        """Ask clients that no cohort knows, or that do not fit, which model suits them."""
+        self._population = len(scene.keys)
+        since = scene.round - self.last_split
+        if self.ask_after and self.last_split and since > self.ask_after:
+            most = max(20, 2 * self.participants)
+            asked = self.core.to_ask(scene.keys, scene.round, most)
+            answers = asked_losses(scene, asked)
+            leaves = self.core.leaves()
+            losses = {
+                key: [told.get(leaf, math.nan) for leaf in leaves] for key, told in answers.items()
+            }
+            self.core.told(asked, losses, scene.round)
+        return None
+
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return the cohorts of the clients that are known."""
+        homes = {key: self.core.home(key) for key in placed}
+        return {key: leaf for key, leaf in homes.items() if leaf is not None}
+
+    def learn(
+        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
+    ) -> Regrouping | None:
+        """Look for groups in every leaf, and split those that have some."""
+        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        self._report = {"heterogeneity": {}, "reasons": {}}
+        for leaf, observed in seen.items():
+            found = self.core.observe(
+                leaf, observed.keys, observed.signals, self._population, server_round
+            )
+            if found.groups is not None and found.groups.parts > 1:
+                self._report["heterogeneity"][leaf] = found.groups.within
+            if found.children:
+                del regrouping[leaf]
+                regrouping |= {child: {leaf: 1.0} for child in found.children}
+            else:
+                self._report["reasons"][leaf] = found.reason
+        if regrouping.keys() != rounds.keys():
+            self.last_split = server_round
+            return regrouping
+        if server_round >= self.rounds and not self.last_split:
+            reasons = self._report["reasons"].values()
+            _log.info("split-test did not split: %s", "; ".join(reasons) or "nobody took part")
+        return None
+
+    def hear_late(
+        self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
+    ) -> None:
+        """Learn how well a client fits, and what it does differently, as if it had been in time."""
+        self.core.observe_late(cohort, key, signal, server_round)
+
+    def report(self) -> dict[str, Any]:
+        """Return how much of the variance is within the groups found, and why there is no split."""
+        return self._report
+
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.core.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree, what is known of clients, and when the last split was."""
+        return self.core.state_dict() | {"last-split": self.last_split}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.core.load_state_dict(state)
+        self.last_split = int(state["last-split"])

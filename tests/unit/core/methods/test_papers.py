@@ -1,0 +1,160 @@
+"""Names of papers run the papers: what their presets set is what the papers state."""
+
+from typing import Any
+
+import pytest
+from forager.core.config import ConfigError, Scalar, default_config, read_config
+from forager.core.config.moved import old_names
+from forager.core.config.reading import fill_axes
+from forager.core.methods.base import Method
+from forager.core.methods.catalogue import all_methods, kind_of_preset, methods, presets
+from forager.core.methods.cohort import Cohort
+from forager.core.methods.coreset import Coreset, CoresetMethod
+from forager.core.methods.ode import ode_settings
+
+# What the texts state, as far as it is a setting of the method and not of the experiment
+STATED: dict[str, dict[str, Scalar]] = {
+    "cosage": {
+        "client-selector": "cosage",
+        "weighting": "uniform",  # eq. 10 divides by S
+        "uplink": "top-k-plain",
+        "top-k.density": 0.1,  # section V: a tenth of the head's entries
+        "summary.power": 4.0,  # eq. 8 and 9
+        "summary.form": "unit",  # as eq. 9 is to be read
+        "summary.batches": 4,  # section IV: four mini-batches
+        "summary.ask-at-most": 0,  # phase 2 asks all
+        "cosage.silent-ratio": 0.0,  # a variant of figure 4
+    },
+    "gcfl": {
+        "data-selector": "gcfl",
+        "weighting": "uniform",
+        "coreset.budget": 0.1,  # b
+        "coreset.every": 10,  # K
+        "coreset.ridge": 0.5,  # lambda
+        "coreset.per-class": True,  # section 5.2
+        "coreset.residual": "mean",
+        "coreset.use-weights": False,  # section 5.3 omits them
+        "coreset.step": 1,
+    },
+    "ode": {
+        "data-selector": "ode",
+        "ode.estimator": "incremental",  # eq. 8
+        "ode.normalize": False,  # eq. 6
+        "ode.coordinate": True,
+        "ode.clients-per-label": 5,  # n_label of table 1
+        "ode.labels-per-client": 0,  # n_client is not given
+        "stream.capacity": 10,  # table 1
+    },
+    "auxo": {
+        "cohorts": "auxo",
+        "aggregator": "fedyogi",  # section 6.1
+        "auxo.exploration": 0.3,
+        "auxo.first-clustering": 5,
+        "auxo.first-split": 20,
+        "auxo.split-rounds": 3,
+        "auxo.min-participants": 10,
+    },
+    "ios": {
+        "cohorts": "similarity",
+        "similarity": "index-overlap",
+        "ios.share": 0.0,  # Algorithm 1 chooses K
+        "ios.ema": 0.8,  # beta
+        "ios.samples": 0,  # all of a client's
+        "ios.per-layer": False,
+    },
+}
+OURS = ("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred")
+
+
+@pytest.mark.parametrize("paper", STATED)
+def test_a_paper_s_preset_sets_what_the_paper_states(paper: str) -> None:
+    flat = read_config({**default_config(), "strategy": paper}).flat()
+    assert {key: flat[key] for key in STATED[paper]} == STATED[paper]
+
+
+@pytest.mark.parametrize("paper", STATED)
+def test_a_paper_s_preset_adds_nothing_of_ours(paper: str) -> None:
+    axes = fill_axes(paper, {})
+    used = [methods(axis)[axes[axis]] for axis in presets()[paper]]
+    assert [str(method) for method in used if method.kind == "ours"] == []
+    assert kind_of_preset(paper) == "paper"
+    config = read_config({"strategy": paper})
+    assert config[Cohort].shared(config.cohorts, config.similarity) == "none"
+
+
+def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
+    ode, balanced = (ode_settings(read_config({"strategy": n})) for n in ("ode", "ode-balanced"))
+    assert ode is not None
+    assert balanced is not None
+    assert (ode.quantities, ode.client_weights) == ("even", "stored")
+    assert (balanced.quantities, balanced.client_weights) == ("proportional", "velocity")
+    assert (ode.clients_per_label, balanced.clients_per_label) == (5, 0)
+    given = {"ode.quantities": "matched", "ode.client-weights": "velocity"}
+    told = ode_settings(read_config({"strategy": "ode", **given}))
+    assert told is not None
+    assert (told.quantities, told.client_weights) == ("matched", "velocity")
+    assert ode_settings(read_config({"strategy": "fedavg"})) is None
+    gcfl = methods("data-selector")["gcfl"]
+    assert isinstance(gcfl, CoresetMethod)
+    assert gcfl.target_of(Coreset()) == "server"
+
+
+@pytest.mark.parametrize("method", all_methods(), ids=str)
+def test_a_method_is_a_paper_s_or_ours_or_a_baseline(method: Method) -> None:
+    assert not (method.paper and method.after)
+    assert method.kind == ("paper" if method.paper else "ours" if method.after else "baseline")
+    assert method.cited().startswith("after ") == (method.kind == "ours")
+
+
+def test_ours_are_named_beside_the_papers() -> None:
+    assert [kind_of_preset(name) for name in OURS] == ["ours"] * 5
+    others = set(presets()) - set(OURS) - set(STATED)
+    assert "ours" not in {kind_of_preset(name) for name in others}
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        *((f"{name}-paper", name) for name in ("cosage", "gcfl", "ode", "auxo", "ios")),
+        ("agreement", "trusted"),
+    ],
+)
+def test_an_old_preset_is_taken_for_what_it_is_called_now(old: str, now: str) -> None:
+    assert read_config({"strategy": old}) == read_config({"strategy": now})
+    (line,) = old_names({"strategy": old})
+    assert f"strategy = {old!r}: it is {now!r} now" in line
+    assert old not in presets()
+    assert old_names({"strategy": now}) == []
+
+
+@pytest.mark.parametrize(
+    ("axis", "old", "now"),
+    [
+        ("data-selector", "gcfl-paper", "gcfl"),
+        ("data-selector", "agreement", "trusted"),
+        ("data-selector", "ode-paper", "ode"),
+        ("cohorts", "auxo-paper", "auxo"),
+        ("similarity", "index-overlap-paper", "index-overlap"),
+        ("uplink", "top-k-paper", "top-k-plain"),
+    ],
+)
+def test_so_is_an_old_method(axis: str, old: str, now: str) -> None:
+    more: dict[str, Any] = {"cohorts": "similarity"} if axis == "similarity" else {}
+    assert read_config({**more, axis: old}).axes()[axis] == now
+    assert [line.partition(":")[0] for line in old_names({axis: old})] == [f"{axis} = {old!r}"]
+    assert old not in methods(axis)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "now"),
+    [
+        ("auxo-paper.first-split", 4, "it is auxo.first-split now"),
+        ("auxo-paper.lies-allowed", 4, "it is auxo.lies-allowed now"),
+        ("auxo.within-groups", 0.2, "it is split-test.within-groups now"),
+        ("auxo.ask-newcomers", 0, "it is split-test.ask-newcomers now"),
+        ("cohort.parts", 2, "it is split-test.parts or auxo.parts now"),
+    ],
+)
+def test_an_old_key_is_refused_with_the_new_one(key: str, value: Scalar, now: str) -> None:
+    with pytest.raises(ConfigError, match=now):
+        read_config({key: value})

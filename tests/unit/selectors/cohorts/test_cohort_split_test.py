@@ -1,0 +1,33 @@
+"""Cohorts by a split test: who is asked again, and when."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from forager.selectors.cohorts.split import SplitRule
+from forager.selectors.cohorts.split_test import NOWHERE, SplitTest
+
+KEYS = [str(number) for number in range(24)]
+
+
+def split(cohorts: SplitTest, leaf: str, keys: Sequence[str], ways: Sequence[int]) -> list[str]:
+    """Show rounds in which clients pull in these ways until the leaf is split."""
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        updates = np.eye(6)[list(ways)] + 0.1 * rng.normal(size=(len(keys), 6))
+        seen = cohorts.observe(leaf, keys, updates, population=len(KEYS))
+        if seen.children:
+            return seen.children
+    raise AssertionError(seen.reason)
+
+
+def test_who_could_not_be_placed_is_asked_about_new_cohorts_at_once() -> None:
+    cohorts = SplitTest(rule=SplitRule(first_round=0, rounds=1, participants=1))
+    even, _ = split(cohorts, "0", KEYS, [int(key) % 2 for key in KEYS])
+    for round_ in (5, 7):
+        assert cohorts.to_ask(["newcomer"], round_, 1) == ["newcomer"]
+        cohorts.told(["newcomer"], {}, round_)
+    assert cohorts.to_ask(["newcomer"], 8, 1) == []  # it was silent twice: not before round 11
+    assert cohorts.place(["newcomer"], training=True) != [NOWHERE]  # meanwhile it tries
+    split(cohorts, even, KEYS[::2], [2 + int(key) % 4 for key in KEYS[::2]])
+    assert cohorts.to_ask(["newcomer"], 8, 1) == ["newcomer"]
+    assert cohorts.place(["newcomer"], training=True) == [NOWHERE]  # until it has answered
