@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fakes import FakeGrid, Notes, answer, rounds, small_model
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from forager.client_app.identity import introduction
+from forager.client_app.handlers.identity import introduction
 from forager.core.config import ConfigError, read_config
 from forager.core.log.events import LeftOut, Selected
 from forager.core.wire.arrays import to_record
