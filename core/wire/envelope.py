@@ -22,6 +22,8 @@ class Envelope:
 
     Parameters
     ----------
+    what : str
+        What such a message is called in errors.
     magic : bytes
         The four letters.
     version : int
@@ -31,14 +33,14 @@ class Envelope:
 
     Examples
     --------
-    >>> kind = Envelope(b"DEMO", 1, "IH")
+    >>> kind = Envelope("demo", b"DEMO", 1, "IH")
     >>> numbers, body = kind.open(kind.seal((7, 2), b"bo", b"dy"))
     >>> numbers, bytes(body)
     ((7, 2), b'body')
     """
 
-    def __init__(self, magic: bytes, version: int, numbers: str) -> None:
-        self._magic, self._version = magic, version
+    def __init__(self, what: str, magic: bytes, version: int, numbers: str) -> None:
+        self._what, self._magic, self._version = what, magic, version
         self._header = struct.Struct(f"<4sB{numbers}")
 
     def seal(self, numbers: tuple[int, ...], *parts: bytes) -> bytes:
@@ -50,7 +52,7 @@ class Envelope:
         """Return numbers and body, which are not judged yet."""
         view = memoryview(data)
         if len(view) < self._header.size + _CHECKSUM.size:
-            raise MalformedUpdate(f"{len(view)} bytes are too few for a message")
+            raise MalformedUpdate(f"{len(view)} bytes are too few for a {self._what}")
         magic, version, *numbers = self._header.unpack_from(view)
         if magic != self._magic:
             raise MalformedUpdate(f"starts with {magic!r}, not with {self._magic!r}")
@@ -60,5 +62,7 @@ class Envelope:
             )
         sealed = view[: -_CHECKSUM.size]
         if _CHECKSUM.pack(zlib.crc32(sealed)) != view[-_CHECKSUM.size :]:
-            raise MalformedUpdate("checksum does not match: the message is damaged or cut short")
+            raise MalformedUpdate(
+                f"checksum does not match: the {self._what} is damaged or cut short"
+            )
         return tuple(numbers), sealed[self._header.size :]

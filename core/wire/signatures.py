@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .envelope import Envelope, MalformedUpdate
 from .supports import check_count, check_model
 
-_ENVELOPE = Envelope(b"FRGH", 1, "IIIH")
+_ENVELOPE = Envelope("signature", b"FRGH", 1, "IIIH")
 
 MOST_HASHES = 4096
 

@@ -27,7 +27,7 @@ from .rice_code import decode_positions, encode_positions
 T = TypeVar("T")
 
 MAX_SIZE = 2**31 - 1  # positions that a set may be drawn from
-_ENVELOPE = Envelope(b"FRGR", 1, "BII")
+_ENVELOPE = Envelope("message", b"FRGR", 1, "BII")
 _FORM = struct.Struct("<BI")
 
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from .envelope import Envelope, MalformedUpdate
 from .subsets import MAX_SIZE, Indices, in_groups, pack_index_rows, unpack_index_rows
 
-_PLAIN = Envelope(b"FRGS", 2, "III")
-_SIGNED = Envelope(b"FRGP", 2, "III")
+_PLAIN = Envelope("support", b"FRGS", 2, "III")
+_SIGNED = Envelope("signed support", b"FRGP", 2, "III")
 
 Signs = NDArray[np.int8]
 MalformedSupport = MalformedUpdate  # what readers of supports and signatures call it
