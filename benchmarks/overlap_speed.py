@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from ..core.learning.fisher import fisher_diagonal
 from ..core.tasks.models import build_model
-from ..core.wire.supports import decode_support, encode_support, encoding_of
+from ..core.wire.supports import decode_support, encode_support
 from ..selectors.similarities.index_overlap import overlap_matrix, top_k_support
 from ..selectors.similarities.minhash import MinHashIndex
 from ..selectors.similarities.signatures import SCHEMES, Hashing
@@ -229,7 +229,7 @@ def _print_bytes() -> None:
         }
         seconds = side_by_side(ways, repeats=3)
         print(
-            f"  {k:7,} {encoding_of(data).name.lower():8} {len(data):8,} bytes "
+            f"  {k:7,} {len(data):8,} bytes "
             f"{len(data) / entropy_bytes(PARAMETERS, k):6.3f}   encode "
             f"{1000 * seconds['encode']:6.1f} ms  decode {1000 * seconds['decode']:6.1f} ms"
         )

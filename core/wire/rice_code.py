@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .envelope import MalformedUpdate
+
 Indices = NDArray[np.int64]
 
 _BLOCK = 256
@@ -16,10 +18,6 @@ _MAX_WIDTH = 31
 # The mean gap from which a Rice code of width 1, 2, ... is the best for geometric gaps:
 # where theta^(2^(w-1)) = 1/phi with theta = mean / (1 + mean) and phi the golden ratio.
 _MEAN_GAP_OF_WIDTH = 1 / np.expm1(np.log((1 + 5**0.5) / 2) / 2.0 ** np.arange(_MAX_WIDTH))
-
-
-class MalformedUpdate(ValueError):
-    """Bytes that are not a valid message: damaged, truncated, forged or of another kind."""
 
 
 def encode_positions(rows: Indices) -> list[bytes]:

@@ -3,36 +3,31 @@
 A set is written as the shortest list of positions: its members, what is absent, or the edges of its
 runs. The gaps between positions are Rice-coded (:mod:`core.wire.rice_code`).
 
-A message, little-endian throughout, is ::
+A message (:mod:`core.wire.envelope`), little-endian throughout, is ::
 
-    header      magic FRGR, version (u8), content (u8, see Content), size (u32), k (u32)
+    header      content (u8, see Content), size (u32), k (u32)
     values      k values; none in a bare index set
     index part  form (u8, see Form), number of coded positions (u32), width per block (u8),
                 remainder bits plane by plane, quotients in unary up to the end
-    checksum    CRC-32 of all that precedes
-
-The checksum notices accidents; a forged message may carry a valid one. So everything is checked
-again, and memory stays in proportion to the bytes present or to a size that the caller named.
 """
 
 import struct
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .envelope import Envelope
+from .envelope import MalformedUpdate as MalformedUpdate
 from .rice_code import Indices as Indices
-from .rice_code import MalformedUpdate as MalformedUpdate
 from .rice_code import decode_positions, encode_positions
 
+T = TypeVar("T")
+
 MAX_SIZE = 2**31 - 1  # positions that a set may be drawn from
-_MAGIC = b"FRGR"
-_VERSION = 1
-_HEADER = struct.Struct("<4sBBII")
-_CHECKSUM = struct.Struct("<I")
+_ENVELOPE = Envelope("message", b"FRGR", 1, "BII")
 _FORM = struct.Struct("<BI")
 
 
@@ -71,7 +66,7 @@ def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
     array([2, 3, 7])
     """
     checked = _checked_indices(indices, size)
-    return seal(Content.INDICES, size, checked.size, pack_indices(checked, size))
+    return seal(Content.INDICES, size, checked.size, *pack_index_rows(checked[None], size))
 
 
 def decode_subset(data: bytes, size: int) -> Indices:
@@ -83,38 +78,22 @@ def decode_subset(data: bytes, size: int) -> Indices:
     message = open_message(data, size)
     if message.content != Content.INDICES:
         raise MalformedUpdate(f"expected a bare index set, got content {message.content}")
-    return unpack_indices(message.body, message.size, message.k)
+    return unpack_index_rows([message.body], message.size, message.k)[0]
 
 
 def seal(content: Content, size: int, k: int, *parts: bytes) -> bytes:
     """Join header, parts and checksum into one message."""
-    message = b"".join((_HEADER.pack(_MAGIC, _VERSION, content, size, k), *parts))
-    return message + _CHECKSUM.pack(zlib.crc32(message))
+    return _ENVELOPE.seal((content, size, k), *parts)
 
 
 def open_message(data: bytes, size: int | None = None) -> Message:
     """Check checksum and header, and the message's size against ``size`` where one is given."""
-    view = memoryview(data)
-    if len(view) < _HEADER.size + _CHECKSUM.size:
-        raise MalformedUpdate(f"{len(view)} bytes are too few for a message")
-    magic, version, content, found, k = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
-        raise MalformedUpdate(f"starts with {magic!r}, not with {_MAGIC!r}")
-    if version != _VERSION:
-        raise MalformedUpdate(f"version {version} is not known; this reader knows {_VERSION}")
-    sealed = view[: -_CHECKSUM.size]
-    if _CHECKSUM.pack(zlib.crc32(sealed)) != view[-_CHECKSUM.size :]:
-        raise MalformedUpdate("checksum does not match: the message is damaged or cut short")
+    (content, found, k), body = _ENVELOPE.open(data)
     if size is not None and found != size:
         raise MalformedUpdate(f"message is for size {found}, expected {size}")
     if not k <= found <= MAX_SIZE:
         raise MalformedUpdate(f"k={k} of size={found}: must hold k <= size <= {MAX_SIZE}")
-    return Message(content, found, k, sealed[_HEADER.size :])
-
-
-def pack_indices(indices: Indices, size: int) -> bytes:
-    """Write the index part for valid, strictly increasing ``indices``."""
-    return pack_index_rows(indices[None], size)[0]
+    return Message(content, found, k, body)
 
 
 def pack_index_rows(rows: Indices, size: int) -> list[bytes]:
@@ -131,51 +110,48 @@ def pack_index_rows(rows: Indices, size: int) -> list[bytes]:
 
 def _edge_parts(rows: Indices) -> list[bytes]:
     """Write index parts by the edges of their runs; those of as many edges together."""
-    found: dict[int, bytes] = {}
-    alike: dict[int, list[int]] = {}
     edges = [_edges(row) for row in rows]
-    for number, own in enumerate(edges):
-        alike.setdefault(own.size, []).append(number)
-    for count, numbers in alike.items():
-        header = _FORM.pack(Form.EDGES, count)
+
+    def written(numbers: list[int]) -> list[bytes]:
+        header = _FORM.pack(Form.EDGES, edges[numbers[0]].size)
         coded = encode_positions(np.stack([edges[number] for number in numbers]))
-        found |= {number: header + body for number, body in zip(numbers, coded, strict=True)}
-    return [found[number] for number in range(len(rows))]
+        return [header + body for body in coded]
 
-
-def unpack_indices(part: memoryview, size: int, k: int) -> Indices:
-    """Read an index part of ``k`` indices below ``size``; the result takes memory for k."""
-    (indices,) = unpack_index_rows([part], size, k)
-    return indices
+    return in_groups([own.size for own in edges], written)
 
 
 def unpack_index_rows(parts: Sequence[memoryview], size: int, k: int) -> list[Indices]:
-    """Read the index parts of many sets of ``k`` indices below ``size``."""
-    found: dict[int, Indices] = {}
-    usual: dict[int, list[int]] = {Form.MEMBERS: [], Form.ABSENT: []}
-    edged: dict[int, list[int]] = {}  # by how many edges
-    for number, part in enumerate(parts):
-        if len(part) < _FORM.size:
-            raise MalformedUpdate("the index part is missing")
-        form, count = _FORM.unpack_from(part)
-        if form == Form.EDGES:
-            edged.setdefault(count, []).append(number)
-        elif (form, count) in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
-            usual[form].append(number)
-        else:
-            raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
-    for count, numbers in edged.items():
+    """Read the index parts of many sets of ``k`` indices below ``size``; takes memory for k."""
+    if any(len(part) < _FORM.size for part in parts):
+        raise MalformedUpdate("the index part is missing")
+    headers = [_FORM.unpack_from(part) for part in parts]
+
+    def read(numbers: list[int]) -> Iterable[Indices]:
+        form, count = headers[numbers[0]]
         coded = [parts[number][_FORM.size :] for number in numbers]
-        for number, edges in zip(numbers, decode_positions(coded, count, size + 1), strict=True):
-            found[number] = _fill_runs(edges, k)
-    for form, numbers in usual.items():
-        if numbers:
-            count = k if form == Form.MEMBERS else size - k
-            coded = [parts[number][_FORM.size :] for number in numbers]
-            positions = decode_positions(coded, count, size)
-            rows = positions if form == Form.MEMBERS else _complements(positions, size)
-            found |= zip(numbers, rows, strict=True)
-    return [found[number] for number in range(len(parts))]
+        if form == Form.EDGES:
+            return [_fill_runs(edges, k) for edges in decode_positions(coded, count, size + 1)]
+        if (form, count) not in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
+            raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
+        positions = decode_positions(coded, count, size)
+        return positions if form == Form.MEMBERS else _complements(positions, size)
+
+    return in_groups(headers, read)
+
+
+def in_groups(keys: Sequence[Hashable], work: Callable[[list[int]], Iterable[T]]) -> list[T]:
+    """Return what a function finds for the numbers of all entries with one key, by entry.
+
+    >>> in_groups(["a", "b", "a"], lambda numbers: [str(numbers)] * len(numbers))
+    ['[0, 2]', '[1]', '[0, 2]']
+    """
+    alike: dict[Hashable, list[int]] = {}
+    for number, key in enumerate(keys):
+        alike.setdefault(key, []).append(number)
+    found: dict[int, T] = {}
+    for numbers in alike.values():
+        found |= zip(numbers, work(numbers), strict=True)
+    return [found[number] for number in range(len(keys))]
 
 
 def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:

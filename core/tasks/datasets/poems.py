@@ -4,12 +4,12 @@ The texts are in the public domain and come with this package.
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..spec import TaskSpec
-from .poems_text import TEXT
 from .raw import RawData
 
 LENGTH = 40  # characters of a sample
@@ -60,5 +60,7 @@ def _windows(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _texts() -> dict[str, str]:
     """Return what each poet wrote, by name."""
-    parts = re.split(r"^# (.+)$", TEXT, flags=re.MULTILINE)[1:]
+    # Markdown, since Flower packs files of few kinds with an app
+    text = Path(__file__).with_name("poems.md").read_text(encoding="utf-8")
+    parts = re.split(r"^# (.+)$", text, flags=re.MULTILINE)[1:]
     return {name: poem.strip() + "\n" for name, poem in zip(parts[::2], parts[1::2], strict=True)}

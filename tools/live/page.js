@@ -1,10 +1,6 @@
-"""What the live page does by itself: listen, and put pieces into their places.
-
-The pieces are HTML in which everything that strangers wrote is escaped (`fragments`); the page's
-policy lets no script run but this one.
-"""
-
-SCRIPT = r"""
+// What the live page does by itself: listen, and put pieces into their places. The pieces are HTML in
+// which everything that strangers wrote is escaped (fragments.py); the page's policy lets no script
+// run but this one.
 "use strict";
 const place = document.getElementById("runs"), list = document.getElementById("choices");
 const together = document.getElementById("together"), link = document.getElementById("link");
@@ -89,4 +85,3 @@ const listen = () => {
   });
 };
 listen();
-"""
