@@ -52,7 +52,7 @@ def test_the_preset_is_the_papers_method(small):
     config = json.loads((result.folder / "config.json").read_text())
     assert (config["client-selector"], config["uplink"], config["weighting"]) == (
         "cosage",
-        "top-k",
+        "top-k-plain",
         "uniform",
     )
     asked = [e for e in events(result, "exchange") if e["kind"] == "query.summary"]
@@ -265,7 +265,7 @@ def test_when_nobody_answers_the_oldest_train(small, monkeypatch, said):
     assert any("nobody answered; the oldest train" in line for line in said)
 
 
-@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k-plain"}])
+@pytest.mark.parametrize("more", [{}, {"summary.mode": "piggyback"}, {"uplink": "top-k"}])
 @pytest.mark.parametrize("selector", ["cosage", "power-of-choice", "cluster-oracle", "oort"])
 def test_selection_state_survives_a_restart(small, selector, more):
     settings = {**small, "strategy": "cosage", "client-selector": selector, **more}
@@ -282,7 +282,7 @@ def test_selection_state_survives_a_restart(small, selector, more):
 def test_error_feedback_sends_what_was_left_out(small):
     everyone = {**small, "client-selector": "all"}
     plain = run_local({**everyone, "strategy": "cosage"})
-    fed = run_local({**everyone, "strategy": "cosage"})
+    fed = run_local({**everyone, "strategy": "cosage-feedback"})
     assert plain.rounds[1]["loss"] == fed.rounds[1]["loss"]  # nothing is left over in round 1
     assert plain.rounds[2]["loss"] != fed.rounds[2]["loss"]
     assert plain.rounds[2]["bytes-up"] == pytest.approx(fed.rounds[2]["bytes-up"], rel=0.02)

@@ -125,8 +125,9 @@ def page() -> Page:
             tuple(
                 Trial(
                     *(f"{n} places, ode-balanced - reservoir", storage),
-                    *(f"{n} places: ode-balanced",),
-                    *(f"{n} places: reservoir", ACCURACY),
+                    f"{n} places: ode-balanced",
+                    f"{n} places: reservoir",
+                    ACCURACY,
                 )
                 for n in PLACES
             ),

@@ -30,9 +30,9 @@ def test_every_run_of_an_experiment_has_a_name_of_its_own_and_a_valid_config(
 def test_a_part_can_be_asked_for() -> None:
     cells = gcfl.cells(options("cifar", noise=["clean", "open-40"], methods=["trusted", "moon"]))
     assert [cell.name for cell in cells] == [
-        "clean, gcfl",
+        "clean, trusted",
         "clean, moon",
-        "open-40, gcfl",
+        "open-40, trusted",
         "open-40, moon",
     ]
 

@@ -150,9 +150,7 @@ def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, s
         study.path.write_bytes(b"".join(lines))
     page = gcfl_page()
     text = page.markdown()
-    (row,) = [
-        line for line in text.splitlines() if "16 steps per round, gcfl-paper - fedavg" in line
-    ]
+    (row,) = [line for line in text.splitlines() if "16 steps per round, gcfl - fedavg" in line]
     assert "| +13.3 |" in row
     assert ("| not measured |" in row, "(1 seed)" in row) == (seeds == 0, seeds == 1)
     drawn = {path.name for path in page.draw(tmp_path / "pictures")}

@@ -147,10 +147,10 @@ def test_several_models_are_judged_on_the_clients_own_data() -> None:
     assert lines[1].startswith("Accuracy on the server's test data: fedavg reaches 70.5 %")
     assert (
         "Accuracy on the clients' own data: 70.0 % with fedavg. "
-        "At equal rounds, against fedavg: auxo (+20.0) better."
+        "At equal rounds, against fedavg: split-test (+20.0) better."
     ) in lines
     by_clients = comparison({"fedavg": plain, "split-test": specialised}, goal="clients")
-    assert verdict(by_clients)[0] == "Run auxo: it beats fedavg by 20.0 points [20.0, 20.0]."
+    assert verdict(by_clients)[0] == "Run split-test: it beats fedavg by 20.0 points [20.0, 20.0]."
     assert document(by_clients)["curves"]["split-test"]["mean"][-1] == 0.9
 
 

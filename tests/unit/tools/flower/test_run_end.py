@@ -21,7 +21,7 @@ def test_the_next_command_is_about_the_same_data() -> None:
     }
     said = run.suggestions(asked, Path("runs/csv"))
     keys = "task='hf:shop.csv' data.target-column='label' partition='natural' num-clients=4"
-    assert f'compare ios fedavg -c "{keys}"' in said
+    assert f'compare ios-centred fedavg -c "{keys}"' in said
 
 
 @pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
