@@ -1,7 +1,7 @@
 """Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
 
 Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
-Client Clustering*; :mod:`selectors.cohorts.split_test` is what we made of it. This is the server's
+Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the server's
 side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`), and what
 a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
 """

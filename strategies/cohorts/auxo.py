@@ -3,7 +3,7 @@
 The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back.
 Affinity records live with the clients: feedback goes out with a client's next training message, its
 records come back with the reply. As in the paper, over-commitment discards what comes too late: a
-late reply teaches nothing but its time (:mod:`strategies.cohorts.split_test` learns from it).
+late reply teaches nothing but its time (:mod:`strategies.cohorts.split_testing` learns from it).
 """
 
 import math

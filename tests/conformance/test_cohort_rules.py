@@ -15,7 +15,7 @@ from forager.selectors.cohorts.fl_hc import FlHc
 from forager.selectors.cohorts.flexcfl import FlexCfl
 from forager.selectors.cohorts.ifca import Ifca
 from forager.selectors.cohorts.split import SplitRule
-from forager.selectors.cohorts.split_test import SplitTest
+from forager.selectors.cohorts.split_testing import SplitTest
 from numpy.typing import NDArray
 
 Updates = NDArray[np.float64]

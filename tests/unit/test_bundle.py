@@ -66,6 +66,13 @@ def test_it_holds_what_runs_and_nothing_that_lies_beside_it(bundle: zipfile.ZipF
     assert Path(str(bundle.filename)).stat().st_size < 2_000_000
 
 
+def test_no_module_is_taken_for_a_test(bundle: zipfile.ZipFile) -> None:
+    """Flower leaves out what is called like a test."""
+    folders = ("client_app", "core", "forager", "selectors", "server_app", "strategies")
+    ours = {str(p.relative_to(ROOT)) for name in folders for p in (ROOT / name).rglob("*.py")}
+    assert ours <= set(bundle.namelist())
+
+
 def test_nothing_that_runs_is_missing(bundle: zipfile.ZipFile, tmp_path: Path) -> None:
     bundle.extractall(tmp_path)
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from forager.selectors.cohorts.split import SplitRule
-from forager.selectors.cohorts.split_test import NOWHERE, SplitTest
+from forager.selectors.cohorts.split_testing import NOWHERE, SplitTest
 
 KEYS = [str(number) for number in range(24)]
 

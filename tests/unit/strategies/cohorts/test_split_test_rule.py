@@ -24,7 +24,7 @@ from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
 from forager.core.wire.replies import Row
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
-from forager.strategies.cohorts.split_test import SplitTestRule
+from forager.strategies.cohorts.split_testing import SplitTestRule
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.layers.base import Layer

@@ -12,7 +12,7 @@ from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, METRICS, SPARSE, UTILITY
 from forager.core.wire.replies import Replies
 from forager.selectors.cohorts.split import SplitRule
-from forager.selectors.cohorts.split_test import SplitTest
+from forager.selectors.cohorts.split_testing import SplitTest
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.ledger import Assignment
 from forager.strategies.federation.punctuality import ResponseTimes

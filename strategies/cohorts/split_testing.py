@@ -1,6 +1,6 @@
 """The split test on the server: cohorts found by the updates that clients send anyway.
 
-The algorithm is ``selectors.cohorts.split_test``; this hands it updates and losses, and says in the
+The algorithm is ``selectors.cohorts.split_testing``; this hands it updates and losses, and says in the
 log and in the journal why a cohort is not split.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.methods.split_test import SplitTestSettings
+from ...core.methods.split_testing import SplitTestSettings
 from ...selectors.cohorts.split import SplitRule
-from ...selectors.cohorts.split_test import SplitTest
+from ...selectors.cohorts.split_testing import SplitTest
 from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
 
 _log = logging.getLogger("forager")
