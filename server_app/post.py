@@ -17,10 +17,10 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from ..core.log.events import Exchanged, LateReplied, ReplySeconds
+from ..core.log.events import Exchanged, LateReplied, Quarantined, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
-from ..core.wire.records import answered_id
+from ..core.wire.records import answered_id, sender_of
 from ..core.wire.replies import Arrivals, Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
@@ -34,6 +34,7 @@ _log = logging.getLogger("forager")
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _SLOWEST = 3  # clients of a round that the log names as slow
 _LONGEST_REASON = 1000  # characters; a client could fill the log
+_SUPERLINK = 1  # the node id that its own errors come from, which no reply of a node can have
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 _LIVES = 2.0  # times its deadline that a training message lives: what comes in between teaches
 _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
@@ -229,6 +230,7 @@ class Post(GridWrapper):
     ) -> set[str]:
         """Send messages, note those that were not delivered, and return the others."""
         requests.expire_after(ttl)
+        requests.sign()
         sizes = requests.row_bytes()
         exchange.bytes_down += sum(sizes)
         self._largest = max(self._largest, *sizes)
@@ -277,9 +279,10 @@ class Post(GridWrapper):
                 assignment = self.ledger.peek(message_id)
                 if assignment is None:
                     continue
-                if sender != assignment.node:
-                    self._set_aside_stranger(sender, assignment)
-                elif message_id in waiting:
+                nonce = table.nonces[row] if table.nonces else assignment.nonce
+                if self._is_forged(sender, nonce, assignment):
+                    continue
+                if message_id in waiting:
                     rows.append(row)
                     assigned.append(assignment)
                     waiting.discard(message_id)
@@ -294,14 +297,34 @@ class Post(GridWrapper):
                 if len(good):
                     yield good
 
-    def _set_aside_stranger(self, sender: int, assignment: Assignment) -> None:
-        reason = f"a reply of round {assignment.round} to what another client was asked"
-        self.federation.set_aside(self.round, sender, reason)
+    def _is_forged(self, sender: int, nonce: str, assignment: Assignment) -> bool:
+        """Return whether another node answers than the one that was asked.
+
+        A node can put any name on its reply, but knows only the numbers of its own messages. Who
+        it is cannot be said then, so that nobody is blamed.
+        """
+        asked_in = f"of round {assignment.round}"
+        if sender != assignment.node:
+            reason = f"a reply {asked_in} to what another client was asked"
+            self.federation.set_aside(self.round, sender, reason)
+            return True
+        if nonce == assignment.nonce or not assignment.nonce:
+            return False
+        key = self.federation.key(assignment.node)
+        reason = f"a reply {asked_in} in the name of {key}, without the number that it was sent"
+        self.federation.note(Quarantined(round=self.round, reason=reason))
+        return True
 
     def _failed(self, reply: Message, waiting: set[str], exchange: Exchange) -> None:
         """Note an error; one of the SuperLink's names itself as its source, not the client."""
-        assignment = self.ledger.answered(answered_id(reply))
-        if assignment is None or assignment.id not in waiting:
+        message_id, sender = answered_id(reply), sender_of(reply)
+        assignment = self.ledger.peek(message_id)
+        if assignment is None:
+            return
+        if sender != _SUPERLINK and self._is_forged(sender, reply.metadata.group_id, assignment):
+            return
+        self.ledger.answered(message_id)
+        if message_id not in waiting:
             return
         waiting.discard(assignment.id)
         key = self.federation.key(assignment.node)
