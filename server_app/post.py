@@ -9,6 +9,7 @@ they teach; with a buffer, others than the first k stay open instead and count i
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
@@ -31,6 +32,7 @@ from ..strategies.federation.ledger import Assignment
 from .short_messages import ShortForm
 
 _log = logging.getLogger("forager")
+_MUCH_SLOWER, _OFTEN = 4.0, 3  # times the median, in so many rounds: then the log has advice
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _SLOWEST = 3  # clients of a round that the log names as slow
 _LONGEST_REASON = 1000  # characters; a client could fill the log
@@ -117,6 +119,7 @@ class Post(GridWrapper):
         self.buffer = buffer
         self.round = 0
         self.last: Exchange | None = None
+        self._slow: Counter[str] = Counter()  # rounds that a client alone has drawn out
         self._told: set[tuple[str, str]] = set()  # failures that are in the log already
         self._largest = 0  # bytes of the largest message sent so far
         self._forms: list[ShortForm] = []  # that an open message may be resent from
@@ -203,6 +206,11 @@ class Post(GridWrapper):
             waited = self.clock.now() - began
             if kind == "train" and not buffered:
                 self._learn_times(exchange, waited, in_vain=exchange.received < enough)
+                if enough == exchange.sent:
+                    self._advise(exchange)
+            elif kind == "evaluate":
+                for key in exchange.late:
+                    self.federation.heard(key, self.round, answered=False)
             self._note(exchange, time.monotonic() - started, self.clock.simulated_since(began))
 
     def late(self) -> list[Replies]:
@@ -446,6 +454,21 @@ class Post(GridWrapper):
                 times.late(key, waited, self.round)
             else:
                 times.cut_off(key, waited)
+
+    def _advise(self, exchange: Exchange) -> None:
+        """Say once how not to wait for a client that is in time, but long after the others."""
+        seconds = exchange.reply_seconds()
+        if seconds is None or max(self._slow.values(), default=0) >= _OFTEN:
+            return
+        client, longest = next(iter(seconds.slowest.items()))
+        if longest > _MUCH_SLOWER * max(1.0, seconds.median):
+            self._slow[client] += 1
+            if self._slow[client] == _OFTEN:
+                _log.warning(
+                    "%d rounds waited for client %s, %.0f s in the last one, %.0f s for half of "
+                    "the clients: with round.over-commit = 0.1 they need not wait for the slowest",
+                    *(_OFTEN, client, longest, seconds.median),
+                )
 
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""

@@ -23,7 +23,7 @@ from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.replies import ReplyStream
 from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.server_app.post import Post
+from forager.server_app.post import Exchange, Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.roster import Roster
@@ -560,6 +560,30 @@ def test_who_was_waited_for_in_vain_rests(silence: Any) -> None:
     post.round = 8
     exchanged(post, train_messages(grid))
     assert rests(post, 9) == []
+
+
+def test_who_never_evaluates_rests() -> None:
+    grid = FakeGrid(KEYS, {"2": never})
+    post, _ = make_post(grid, deadline=0.05)
+    post.round = 3
+    messages = train_messages(grid)
+    for message in messages:
+        message.metadata.__dict__["_message_type"] = "evaluate"
+    exchanged(post, messages)
+    assert rests(post, 4) == ["2"]
+
+
+def test_who_draws_out_every_round_is_named_once_with_what_helps(
+    said: list[str],
+) -> None:
+    post, _ = make_post(FakeGrid(KEYS))
+    slow = Exchange("train", 6, took={**dict.fromkeys(KEYS, 2.0), "4": 20.0})
+    for _ in range(5):
+        post._advise(slow)
+    post._advise(Exchange("train", 6, took=dict.fromkeys(KEYS, 20.0)))
+    (line,) = said
+    assert "waited for client 4, 20 s" in line
+    assert "round.over-commit" in line
 
 
 def test_who_was_not_needed_does_not_rest() -> None:

@@ -492,7 +492,7 @@ class First(ClientSelector):
         return np.arange(min(count, len(candidates)))
 
 
-def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
+def test_who_rests_is_not_chosen_whatever_share_takes_part() -> None:
     layer, _, _ = selection(First(), count=3)
     grid = FakeGrid(KEYS)
     layer.federation.nodes(grid)
@@ -501,7 +501,27 @@ def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
     assert trained_keys(layer, grid, range(2, 4)) == [["1", "3", "4"], ["0", "1", "2"]]
     everyone, _, _ = selection(First(), count=10)
     everyone.federation.heard("0", 1, answered=False)
-    assert trained_keys(everyone, FakeGrid(KEYS), range(2, 3)) == [KEYS]
+    assert trained_keys(everyone, FakeGrid(KEYS), range(2, 4)) == [KEYS[1:], KEYS]
+
+
+@pytest.mark.parametrize("at_least", [1, 9, 10])
+def test_who_rests_is_asked_where_too_few_are_left(at_least: int) -> None:
+    layer, _, _ = selection(First(), fraction=1.0, at_least=at_least)
+    layer.federation.heard("0", 1, answered=False)
+    (asked,) = trained_keys(layer, FakeGrid(KEYS), range(2, 3))
+    assert asked == (KEYS if at_least == 10 else KEYS[1:])
+    for key in KEYS:
+        layer.federation.heard(key, 2, answered=False)
+    assert trained_keys(layer, FakeGrid(KEYS), range(3, 4)) == [KEYS], "rather than nobody"
+
+
+def test_who_rests_does_not_evaluate() -> None:
+    layer, _, notes = selection(Everyone(), fraction_evaluate=1.0)
+    grid = FakeGrid(KEYS)
+    layer.federation.nodes(grid)
+    layer.federation.heard("0", 1, answered=False)
+    list(layer.configure_evaluate(2, to_record(small_model()), ConfigRecord(), grid))
+    assert notes.of(Selected)[-1].chosen == KEYS[1:]
 
 
 def test_only_those_allowed_are_chosen() -> None:
