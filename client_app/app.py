@@ -28,6 +28,8 @@ from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
 from .batch import Batch
 from .device.device_log import describe, write
+from .device.file_lock import StateInUseError
+from .device.state import hold_files
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -118,6 +120,10 @@ def _answer_one(kind: str, message: Message, context: Context) -> Message:
 
 def _reply(kind: str, message: Message, context: Context) -> Message:
     """Answer by the device's resident worker, if it has one and torch is needed."""
+    try:
+        hold_files(context)
+    except StateInUseError as error:
+        return Message(Error(_RAISED, f"StateInUseError: {error}"), reply_to=message)
     if kind != IDENTIFY and {"state-dir", "resident-seconds"} & context.node_config.keys():
         from .device import resident
 

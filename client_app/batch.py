@@ -228,6 +228,7 @@ class Batch:
             found,
             self.stacks,
             self.records,
+            nonces=sent.nonces,
             note=note,
             envelope=sent.message,
         )

@@ -32,6 +32,7 @@ from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
 from .app import HANDLERS
 from .batch import Batch
+from .device.state import hold_files
 from .handlers.identity import introduction
 from .identity import client_key
 
@@ -57,6 +58,7 @@ class ClientMod:
         self, message: Message, context: Context, call_next: "ClientAppCallable"
     ) -> Message:
         """Answer a question, or do around training what the methods need."""
+        hold_files(context)
         asked = detach(message, QUESTION, ConfigRecord)
         kind = str(asked[KIND]) if asked is not None else message.metadata.message_type
         if kind in ("evaluate", ASK_UPDATE):

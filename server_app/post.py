@@ -9,6 +9,7 @@ they teach; with a buffer, others than the first k stay open instead and count i
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,10 +18,10 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from ..core.log.events import Exchanged, LateReplied, ReplySeconds
+from ..core.log.events import Exchanged, LateReplied, Quarantined, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
-from ..core.wire.records import answered_id
+from ..core.wire.records import answered_id, sender_of
 from ..core.wire.replies import Arrivals, Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
@@ -31,9 +32,11 @@ from ..strategies.federation.ledger import Assignment
 from .short_messages import ShortForm
 
 _log = logging.getLogger("forager")
+_MUCH_SLOWER, _OFTEN = 4.0, 3  # times the median, in so many rounds: then the log has advice
 _MOST_TOLD = 100  # failures that the log takes; the event log has all
 _SLOWEST = 3  # clients of a round that the log names as slow
 _LONGEST_REASON = 1000  # characters; a client could fill the log
+_SUPERLINK = 1  # the node id that its own errors come from, which no reply of a node can have
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 _LIVES = 2.0  # times its deadline that a training message lives: what comes in between teaches
 _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
@@ -116,6 +119,7 @@ class Post(GridWrapper):
         self.buffer = buffer
         self.round = 0
         self.last: Exchange | None = None
+        self._slow: Counter[str] = Counter()  # rounds that a client alone has drawn out
         self._told: set[tuple[str, str]] = set()  # failures that are in the log already
         self._largest = 0  # bytes of the largest message sent so far
         self._forms: list[ShortForm] = []  # that an open message may be resent from
@@ -202,6 +206,11 @@ class Post(GridWrapper):
             waited = self.clock.now() - began
             if kind == "train" and not buffered:
                 self._learn_times(exchange, waited, in_vain=exchange.received < enough)
+                if enough == exchange.sent:
+                    self._advise(exchange)
+            elif kind == "evaluate":
+                for key in exchange.late:
+                    self.federation.heard(key, self.round, answered=False)
             self._note(exchange, time.monotonic() - started, self.clock.simulated_since(began))
 
     def late(self) -> list[Replies]:
@@ -229,6 +238,7 @@ class Post(GridWrapper):
     ) -> set[str]:
         """Send messages, note those that were not delivered, and return the others."""
         requests.expire_after(ttl)
+        requests.sign()
         sizes = requests.row_bytes()
         exchange.bytes_down += sum(sizes)
         self._largest = max(self._largest, *sizes)
@@ -277,9 +287,10 @@ class Post(GridWrapper):
                 assignment = self.ledger.peek(message_id)
                 if assignment is None:
                     continue
-                if sender != assignment.node:
-                    self._set_aside_stranger(sender, assignment)
-                elif message_id in waiting:
+                nonce = table.nonces[row] if table.nonces else assignment.nonce
+                if self._is_forged(sender, nonce, assignment):
+                    continue
+                if message_id in waiting:
                     rows.append(row)
                     assigned.append(assignment)
                     waiting.discard(message_id)
@@ -294,14 +305,34 @@ class Post(GridWrapper):
                 if len(good):
                     yield good
 
-    def _set_aside_stranger(self, sender: int, assignment: Assignment) -> None:
-        reason = f"a reply of round {assignment.round} to what another client was asked"
-        self.federation.set_aside(self.round, sender, reason)
+    def _is_forged(self, sender: int, nonce: str, assignment: Assignment) -> bool:
+        """Return whether another node answers than the one that was asked.
+
+        A node can put any name on its reply, but knows only the numbers of its own messages. Who
+        it is cannot be said then, so that nobody is blamed.
+        """
+        asked_in = f"of round {assignment.round}"
+        if sender != assignment.node:
+            reason = f"a reply {asked_in} to what another client was asked"
+            self.federation.set_aside(self.round, sender, reason)
+            return True
+        if nonce == assignment.nonce or not assignment.nonce:
+            return False
+        key = self.federation.key(assignment.node)
+        reason = f"a reply {asked_in} in the name of {key}, without the number that it was sent"
+        self.federation.note(Quarantined(round=self.round, reason=reason))
+        return True
 
     def _failed(self, reply: Message, waiting: set[str], exchange: Exchange) -> None:
         """Note an error; one of the SuperLink's names itself as its source, not the client."""
-        assignment = self.ledger.answered(answered_id(reply))
-        if assignment is None or assignment.id not in waiting:
+        message_id, sender = answered_id(reply), sender_of(reply)
+        assignment = self.ledger.peek(message_id)
+        if assignment is None:
+            return
+        if sender != _SUPERLINK and self._is_forged(sender, reply.metadata.group_id, assignment):
+            return
+        self.ledger.answered(message_id)
+        if message_id not in waiting:
             return
         waiting.discard(assignment.id)
         key = self.federation.key(assignment.node)
@@ -423,6 +454,21 @@ class Post(GridWrapper):
                 times.late(key, waited, self.round)
             else:
                 times.cut_off(key, waited)
+
+    def _advise(self, exchange: Exchange) -> None:
+        """Say once how not to wait for a client that is in time, but long after the others."""
+        seconds = exchange.reply_seconds()
+        if seconds is None or max(self._slow.values(), default=0) >= _OFTEN:
+            return
+        client, longest = next(iter(seconds.slowest.items()))
+        if longest > _MUCH_SLOWER * max(1.0, seconds.median):
+            self._slow[client] += 1
+            if self._slow[client] == _OFTEN:
+                _log.warning(
+                    "%d rounds waited for client %s, %.0f s in the last one, %.0f s for half of "
+                    "the clients: with round.over-commit = 0.1 they need not wait for the slowest",
+                    *(_OFTEN, client, longest, seconds.median),
+                )
 
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""

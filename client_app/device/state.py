@@ -18,6 +18,7 @@ from ...core.storage import tree
 from ...core.storage.files import remove_leftovers, set_aside
 from ..identity import client_key
 from .context_memory import RUN, recall, remember
+from .file_lock import hold
 
 _log = logging.getLogger("forager")
 
@@ -160,6 +161,13 @@ def state_path(context: Context) -> Path | None:
     # readable one.
     readable = "".join(c if c.isalnum() else "-" for c in key)[:40]
     return Path(str(folder)) / f"{readable}-{_digest(key)}"
+
+
+def hold_files(context: Context) -> None:
+    """Let a client's files, if it has any, be its SuperNode's alone; see :func:`file_lock.hold`."""
+    files = state_path(context)
+    if files is not None:
+        hold(files, client_key(context), context.node_id)
 
 
 def run_path(files: Path, run: str) -> Path:

@@ -58,8 +58,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int = 3) -> Path:
-    """Move a useless file out of the way; return where it is now.
+def set_aside(path: Path, why: str, *, companions: Sequence[str] = ()) -> Path:
+    """Move a useless file out of the way, where it stays; return where it is now.
 
     Parameters
     ----------
@@ -69,8 +69,6 @@ def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int
         One word that becomes part of the new name.
     companions : sequence of str
         Endings of further files that belong to it and go where it goes.
-    keep : int
-        How many such files to keep: they must not fill up the disk.
 
     Examples
     --------
@@ -90,10 +88,6 @@ def set_aside(path: Path, why: str, *, companions: Sequence[str] = (), keep: int
         if companion.exists():
             companion.replace(target.with_name(target.name + ending))
     path.replace(target)
-    for number in sorted(before)[: len(before) - keep + 1]:
-        old = path.with_name(f"{path.name}.{why}-{number}")
-        for ending in ("", *companions):
-            old.with_name(old.name + ending).unlink(missing_ok=True)
     _sync_folder(path.parent)
     return target
 

@@ -7,20 +7,21 @@ corrupt file can be refused but cannot run code.
 
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
-from .files import write_atomically
+from .files import replacing
 
 Tree = dict[str, Any]
 
 _ARRAY, _DICT = "__array__", "__dict__"
 _FORMAT = "forager-tree-1"
+_LETTERS = {"f": "F", "i": "I", "u": "U"}  # of safetensors' types, by numpy's kinds
 
 
 class TreeError(ValueError):
@@ -65,7 +66,7 @@ def unflatten(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 def _checksum(layout: str, arrays: dict[str, NDArray[Any]]) -> str:
     total = zlib.crc32(layout.encode())
     for name in sorted(arrays, key=int):
-        total = zlib.crc32(arrays[name].tobytes(), total)
+        total = zlib.crc32(_bytes(arrays[name]), total)
     return f"{total:08x}"
 
 
@@ -75,11 +76,34 @@ def to_bytes(tree: Tree, kind: str) -> bytes:
     >>> from_bytes(to_bytes({"age": np.array([1, 2]), "round": 3}, "demo"), "demo")
     {'age': array([1, 2]), 'round': 3}
     """
+    return b"".join(_pieces(tree, kind))
+
+
+def _pieces(tree: Tree, kind: str) -> Iterator[bytes | memoryview]:
+    """Yield the file piece by piece: a header, then the arrays as they are in memory."""
     arrays: dict[str, NDArray[Any]] = {}
     layout = json.dumps(flatten(tree, arrays))
     checksum = _checksum(layout, arrays)
     metadata = {"format": _FORMAT, "kind": kind, "tree": layout, "checksum": checksum}
-    return save_tensors(arrays, metadata=metadata)
+    header: dict[str, Any] = {"__metadata__": metadata}
+    ordered = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that all are aligned
+    end = 0
+    for name in ordered:
+        array, begin = arrays[name], end
+        end += array.nbytes
+        kind_of = array.dtype.kind
+        dtype = "BOOL" if kind_of == "b" else f"{_LETTERS[kind_of]}{8 * array.itemsize}"
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in ordered:
+        yield _bytes(arrays[name])
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    """Return what a contiguous array has in memory, without a copy."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _metadata(data: bytes) -> dict[str, str]:
@@ -121,8 +145,10 @@ def from_bytes(data: bytes, kind: str) -> Tree:
 
 
 def save(path: Path, tree: Tree, kind: str) -> None:
-    """Write the tree to a file, atomically."""
-    write_atomically(path, to_bytes(tree, kind))
+    """Write the tree to a file, atomically, without a copy of it in memory."""
+    with replacing(path) as file:
+        for piece in _pieces(tree, kind):
+            file.write(piece)
 
 
 def load(path: Path, kind: str) -> Tree:

@@ -47,6 +47,8 @@ class Replies(MessageTable):
         What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
     arrived : float or None
         When, by the clock of a runtime that says so.
+    nonces : list of str
+        The random number of the message that each row answers; empty where nothing travelled.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Replies(MessageTable):
         stacks: Mapping[str, dict[str, NDArray[Any]]] | None = None,
         records: Mapping[str, list[Any]] | None = None,
         *,
+        nonces: Sequence[str] = (),
         note: str = "",
         envelope: Message | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class Replies(MessageTable):
         self.faults: dict[int, str] = {}
         self.assignments: list[Any] = []
         self.arrived: float | None = None
+        self.nonces = list(nonces)
         self.note = note
         self._envelope = envelope  # a message that one of them answers
         self._came: list[Message] = []  # as messages, where they came as such
@@ -100,6 +104,7 @@ class Replies(MessageTable):
             [key if isinstance(key, str) else ""],
             metrics,
             records=records,
+            nonces=[reply.metadata.group_id],
         )
         if found != 1:
             table.faults[0] = f"{found} metric records instead of one"
@@ -193,6 +198,7 @@ class Replies(MessageTable):
             {name: [values[row] for row in rows] for name, values in self.metrics.items()},
             {n: {k: a[places] for k, a in stack.items()} for n, stack in self.stacks.items()},
             {name: [column[row] for row in rows] for name, column in self.records.items()},
+            nonces=[self.nonces[row] for row in rows] if self.nonces else (),
             note=self.note,
             envelope=self._envelope,
         )
@@ -264,8 +270,9 @@ class Replies(MessageTable):
             return replies
         assert self._envelope is not None, "replies that answer nothing cannot be messages"
         envelopes = copies_to(self._envelope, self.nodes)
-        for message, asked in zip(envelopes, self.asked, strict=True):
-            message.metadata.__dict__["_message_id"] = asked
+        for row, message in enumerate(envelopes):
+            own = {"_group_id": self.nonces[row]} if self.nonces else {}
+            message.metadata.__dict__.update(own, _message_id=self.asked[row])
         return replies_to(envelopes, contents)
 
     def envelope(self) -> Message:

@@ -1,5 +1,6 @@
 """What clients are sent: one shared content, plus columns in which clients differ."""
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from .records import copies_to, entries, filled, node_of
 from .sizes import record_bytes
 
 Record = ArrayRecord | ConfigRecord | MetricRecord
+_NONCE = 16  # bytes
 
 
 class Requests(MessageTable):
@@ -48,6 +50,7 @@ class Requests(MessageTable):
         self.nodes = nodes
         self.own = dict(own or {})
         self.ids: list[str] = []  # of the messages, once they have been sent
+        self.nonces: list[str] = []  # what only the node that is asked knows of its message
 
     @classmethod
     def of(cls, messages: Iterable[Message]) -> "Requests | None":
@@ -76,6 +79,8 @@ class Requests(MessageTable):
         table = cls(envelope, [node_of(message) for message in rows], own)
         ids = [message.metadata.message_id for message in rows]
         table.ids = ids if all(ids) else []
+        nonces = [message.metadata.group_id for message in rows]
+        table.nonces = nonces if all(nonces) else []
         return table
 
     @classmethod
@@ -152,6 +157,7 @@ class Requests(MessageTable):
         own = {name: [column[row] for row in rows] for name, column in self.own.items()}
         table = Requests(self.message, [self.nodes[row] for row in rows], own)
         table.ids = [self.ids[row] for row in rows] if self.ids else []
+        table.nonces = [self.nonces[row] for row in rows] if self.nonces else []
         return table
 
     def row_bytes(self) -> list[int]:
@@ -176,8 +182,24 @@ class Requests(MessageTable):
         for message in self._made or ():
             message.metadata.ttl = seconds
 
+    def sign(self) -> None:
+        """Give every message a random number: nobody can guess its id, or answer without it.
+
+        It travels as Flower's group id, which every reply, an error too, has from its message.
+        """
+        drawn = secrets.token_hex(_NONCE * len(self))
+        self.nonces = [drawn[i : i + 2 * _NONCE] for i in range(0, len(drawn), 2 * _NONCE)]
+        self._put_nonces(self._made or ())
+
+    def _put_nonces(self, messages: Iterable[Message]) -> None:
+        for message, nonce in zip(messages, self.nonces, strict=False):
+            message.metadata.__dict__["_group_id"] = nonce
+
     def _make(self) -> list[Message]:
+        if not (self.ids or self.nonces):
+            self.sign()
         messages = copies_to(self.message, self.nodes)
+        self._put_nonces(messages)
         for row, message in enumerate(messages):
             if self.own:
                 message.content = filled(RecordDict, self.content(row))

@@ -121,7 +121,7 @@ class Federation:
         self.roster.identify(grid, self.identify_timeout, persist=not everyone)
         while self.roster.doubles:
             node, key = self.roster.doubles.pop()
-            reason = f"node {node} claims the name {key}, which another node has"
+            reason = f"claims the name {key}, which is another's"
             self.note(Quarantined(client=self.key(node), reason=reason))
         here = grid.get_node_ids()
         if self.busy:

@@ -45,6 +45,8 @@ class Assignment:
         When, and until when a reply is possible, by the clock that replies arrive by.
     read : bool
         Whether its reply has been read: there is no second one.
+    nonce : str
+        The random number that a true reply carries; empty if nobody can tell.
     """
 
     node: int
@@ -57,6 +59,7 @@ class Assignment:
     sent: float = 0.0
     expires: float = 0.0
     read: bool = False
+    nonce: str = ""
 
 
 class Ledger:
@@ -118,13 +121,15 @@ class Ledger:
         """Await replies to what has been sent; rows without an id were not delivered."""
         opened, kind, last = {}, requests.kind, self._last
         assigned = self._occasion == (kind, server_round)
-        rows = zip(requests.ids, requests.nodes, requests.column(ARRAYS), strict=True)
-        for message_id, node, model in rows:
+        nonces = requests.nonces or [""] * len(requests)
+        rows = zip(requests.ids, requests.nodes, requests.column(ARRAYS), nonces, strict=True)
+        for message_id, node, model, nonce in rows:
             if message_id:
                 known = last.get(node) if assigned else None
                 if known is None or known.read or (known.kind, known.round) != self._occasion:
                     known = Assignment(node, kind, server_round, None, model)
                 known.id, known.sent, known.expires = message_id, now, expires
+                known.nonce = nonce
                 opened[message_id] = known
         self._open |= opened
         return opened
@@ -210,6 +215,7 @@ class Ledger:
             place = places.get(id(each.model), -1)
             bare = Assignment(each.node, each.kind, each.round, each.cohort, None, each.tag)
             times = {"id": each.id, "sent": each.sent, "expires": each.expires}
+            times["nonce"] = each.nonce
             return {**asdict(bare), **times, "model": place}
 
         return {

@@ -2,8 +2,10 @@
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -23,6 +25,7 @@ from .virtual_nodes import NumberedNodes
 _log = logging.getLogger("forager")
 _NAMED = 5  # clients in one line of the log
 _LONGEST = 200  # characters of a name
+_GIVEN = re.compile("(key|node)-[0-9a-f]{16}")  # names that are given here, so that nobody has two
 _MOST_TAGS = 64  # of a node that are looked at
 _LONGEST_NOTE = 400  # characters
 _ASK_AGAIN = 120.0  # seconds until a node that gave no answer is asked again, twice as long then
@@ -41,12 +44,13 @@ def key_order(key: str) -> tuple[int, int, str]:
 class Roster:
     """Stable keys of the nodes seen so far.
 
-    A key is what the client calls itself in its replies (its ``client-id``, else its partition id),
-    else the name that it was registered by, else a digest of its public key, else its node id.
+    A key is the name that the client was registered by, else what it calls itself in its replies
+    (its ``client-id``, else its partition id), else a digest of its public key or node id.
 
-    A name belongs to the node that used it first, as long as that is connected: any other node that
-    claims it is known by its public key or node id, so nobody damages another's record or takes its
-    turn. When the holder is gone, as after a restart with a new node id, the claim is granted.
+    A registered name is its owner's alone, here or away. Any other belongs to the node that used it
+    first, as long as that is connected: who else claims it is known by a digest, so nobody damages
+    another's record or takes its turn. When the holder is gone, as after a restart with a new node
+    id, the claim is granted.
 
     Parameters
     ----------
@@ -63,6 +67,7 @@ class Roster:
         self._silent: dict[int, tuple[float, float]] = {}  # no answer: ask again when, after a wait
         self._tags: dict[int, frozenset[str]] = {}  # of those that have said them
         self._holders: dict[str, int] = {}  # whose name it is
+        self._owners: dict[str, int] = {}  # who was registered by it
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
         self._connected: Collection[int] = frozenset()
         self._seen: Sequence[int] = ()  # what that was made from
@@ -110,10 +115,12 @@ class Roster:
     def nameless(node_id: int) -> str:
         """Return the key that a node has as long as it has sent no name.
 
+        It does not give away the id, by which other nodes could name it in what they send.
+
         >>> Roster.nameless(17)
-        'node-17'
+        'node-20398d138e4d7bb4'
         """
-        return f"node-{node_id}"
+        return _given("node", str(node_id).encode())
 
     def in_order(self, node_ids: Iterable[int]) -> list[int]:
         """Return node ids in the order of their keys, which is the same on every runtime."""
@@ -146,8 +153,13 @@ class Roster:
 
     def learn(self, reply: Message) -> None:
         """Note what a client calls itself in its reply."""
-        if not reply.has_error():
-            self.meet(Replies.of(reply))
+        if reply.has_error():
+            return
+        said = Replies.of(reply)
+        self.meet(said)
+        (node,), (name,) = said.nodes, said.clients
+        if node not in self._claims and self._owners.get(name, node) != node:
+            self._refuse(node, name)
 
     def meet(self, replies: Replies) -> None:
         """Note what clients call themselves in their replies."""
@@ -157,18 +169,31 @@ class Roster:
 
     def _claim(self, node: int, key: str) -> None:
         """Let a node have a name, unless another one has it."""
-        if not 0 < len(key) <= _LONGEST or not key.isprintable():
+        if not 0 < len(key) <= _LONGEST or not key.isprintable() or _GIVEN.fullmatch(key):
             return
         if self._is_taken(key, node):
             self._claims[node] = key
-            self.doubles.append((node, key))
-            _log.warning(
-                "node %d claims the name %s, which another node has: it is known by its id",
-                node,
-                key,
-            )
+            self._refuse(node, key)
         else:
             self._note(node, key)
+
+    def _refuse(self, node: int, key: str) -> None:
+        self.doubles.append((node, key))
+        told = (self.key(node), key)
+        _log.warning("client %s claims the name %s, which is another's: it is not called so", *told)
+
+    def _register(self, node: NodeInfo) -> None:
+        """Let a node have the name that it was registered by, whoever calls itself so."""
+        node_id, name = node.node_id, str(getattr(node, "name", ""))[:_LONGEST]
+        owner, holder = self._owners.get(name), self._holders.get(name)
+        # Of two that were registered by one name, the first that is here has it.
+        if not name or not name.isprintable() or self._is_there_besides(node_id, owner):
+            return
+        self._owners[name] = node_id
+        if holder != node_id:
+            self._note(node_id, name)
+            if holder is not None and holder != owner:
+                self._refuse(holder, name)
 
     def knows(self, node_id: int) -> bool:
         """Return whether a node's reply would say nothing new of its name."""
@@ -176,13 +201,10 @@ class Roster:
         return named or (self._numbered is not None and node_id in self._numbered)
 
     def _is_taken(self, key: str, node_id: int) -> bool:
-        """Return whether a name is that of another node that is connected."""
-        named_so = key.removeprefix("node-")
-        return self._is_there_besides(node_id, self._holders.get(key)) or (
-            key != named_so
-            and named_so.isdecimal()
-            and self._is_there_besides(node_id, int(named_so))
-        )
+        """Return whether a name is another node's: by registration, or while that is here."""
+        if self._owners.get(key, node_id) != node_id:
+            return True
+        return self._is_there_besides(node_id, self._holders.get(key))
 
     def _is_there_besides(self, node_id: int, other: int | None) -> bool:
         return other != node_id and other in self._connected
@@ -231,17 +253,19 @@ class Roster:
         questions = [question(RecordDict(), node, IDENTIFY, self.route) for node in unknown]
         arrived = list(grid.send_and_receive(questions, timeout=timeout))
         replies = [r for r in arrived if r.has_content() and CLIENT in r.content]
+        here = list(grid.get_nodes())
+        for node in here:
+            self._register(node)
         for reply in replies:
             self.learn(reply)
             self._learn_abilities(reply)
             self._learn_tags(reply)
         self._note_silent(unknown)
         self._compare_versions(replies)
-        for node in grid.get_nodes():
-            if node.node_id not in self._keys:
-                name = self._official_name(node)
-                if name and not self._is_taken(name, node.node_id):
-                    self._note(node.node_id, name)
+        for node in here:
+            name = _given("key", node.public_key) if node.public_key else ""
+            if name and node.node_id not in self._keys and not self._is_taken(name, node.node_id):
+                self._note(node.node_id, name)
         if self.route == "train":
             self._say_who_has_no_mod({m.metadata.dst_node_id: m for m in questions}, arrived)
 
@@ -298,16 +322,6 @@ class Roster:
                 ", ".join(without[:_NAMED]) + (" and others" if len(without) > _NAMED else ""),
             )
 
-    @staticmethod
-    def _official_name(node: NodeInfo) -> str:
-        """Return the name that a node was registered by, else one made from its public key."""
-        registered = str(getattr(node, "name", ""))[:_LONGEST]
-        if registered.isprintable() and registered:
-            return registered
-        if not node.public_key:
-            return ""
-        return f"key-{hashlib.blake2b(node.public_key, digest_size=8).hexdigest()}"
-
     def _compare_versions(self, replies: Iterable[Message]) -> None:
         """Warn where devices run other versions than the server, which may cause faults."""
         others: dict[str, list[str]] = {}
@@ -324,3 +338,8 @@ class Roster:
                 names,
                 differs,
             )
+
+
+@lru_cache(maxsize=10_000)
+def _given(kind: str, what: bytes) -> str:
+    return f"{kind}-{hashlib.blake2b(what, digest_size=8).hexdigest()}"

@@ -77,6 +77,8 @@ class Selection(Layer):
         "query" or "piggyback".
     ask_at_most : int (default: 0)
         Ask at most this many clients per round, the oldest first; 0 for no limit.
+    at_least : int (default: 1)
+        If fewer are ready to train, those that rest are asked too.
     at_most : float (default: 0.0)
         A client is chosen at most this many times as often as the average; 0 for no limit.
     empty_rounds : int (default: 0)
@@ -99,6 +101,7 @@ class Selection(Layer):
         survey: Survey | None = None,
         summary_mode: str = "query",
         ask_at_most: int = 0,
+        at_least: int = 1,
         at_most: float = 0.0,
         empty_rounds: int = 0,
         hashes: int = 0,
@@ -112,6 +115,7 @@ class Selection(Layer):
         self.survey = survey or Survey()
         self.summary_mode = summary_mode
         self.ask_at_most = ask_at_most
+        self.at_least = at_least
         self.at_most = at_most
         self.empty_rounds = empty_rounds
         self._empty = 0
@@ -145,6 +149,7 @@ class Selection(Layer):
             ),
             summary_mode=summary.mode,
             ask_at_most=summary.ask_at_most,
+            at_least=config.round.min_replies,
             at_most=config.clients.at_most or (0.0 if method.has_ages else _AT_MOST),
             hashes=config[Ios].hashes,
         )
@@ -227,12 +232,13 @@ class Selection(Layer):
         return max(asked, math.ceil(wanted / (1 - min(fail, _MOST_FAILURES)) - 1e-9))
 
     def _eligible(self, nodes: Sequence[int], count: int, server_round: int) -> Sequence[int]:
-        """Return those that may be chosen; enough in any case.
+        """Return those that may be chosen: they do not rest, whatever share takes part.
 
-        They are awake, with over-commitment expected in time, and not chosen too often.
+        With over-commitment they are expected in time, and no one is chosen too often, as far as
+        enough others are there.
         """
         ready = self.federation.ready_to_train(nodes, server_round)
-        eligible = ready if len(ready) >= count else nodes
+        eligible = ready if len(ready) >= min(count, self.at_least) else nodes
         if self.over_commit:
             times, key = self.federation.times, self.federation.key
             likely = [n for n in eligible if times.expected_in_time(key(n), server_round)]
@@ -358,7 +364,9 @@ class Selection(Layer):
         nodes = self.federation.nodes(grid)  # with those that came while others trained
         if not nodes:
             return []
-        count = max(1, round(self.fraction_evaluate * len(nodes)))
+        wanted = max(1, round(self.fraction_evaluate * len(nodes)))
+        nodes = self.federation.awake(nodes, server_round) or nodes
+        count = min(wanted, len(nodes))
         positions = np.sort(self._evaluate_rng.choice(len(nodes), count, replace=False))
         view = GridView(grid, [nodes[i] for i in positions])
         chosen = list(self.federation.keys(view.node_ids))

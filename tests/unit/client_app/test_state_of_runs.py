@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import shutil
+import socket
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.app import answer_one
+from forager.client_app.app import _answer_one, answer_one
 from forager.client_app.batch import Batch, ClientRow
-from forager.client_app.device.file_lock import Claim, StateInUseError
+from forager.client_app.device.file_lock import Claim, StateInUseError, hold
 from forager.client_app.device.state import ClientState, state_path
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
@@ -26,6 +28,7 @@ from forager.core.wire.keys import (
     CONFIG,
     CONTROL,
     CORESET,
+    IDENTIFY,
     INGEST,
     PLAN,
     REFERENCE,
@@ -296,7 +299,7 @@ def test_a_rule_that_begins_to_look_has_no_need_of_an_old_model(tmp_path: Path) 
     assert sum(told(device.train(2))["stored"]) == 6
 
 
-def hold(path: Path, ready: Any, seconds: float) -> None:
+def keep(path: Path, ready: Any, seconds: float) -> None:
     claim = Claim(path, "camera")
     ready.set()
     time.sleep(seconds)
@@ -307,7 +310,7 @@ def in_another_process(path: Path, seconds: float) -> Any:
     """Start a process that claims a client's files for a while."""
     context = multiprocessing.get_context("fork")
     ready = context.Event()
-    process = context.Process(target=hold, args=(path, ready, seconds))
+    process = context.Process(target=keep, args=(path, ready, seconds))
     process.start()
     assert ready.wait(30)
     return process
@@ -341,6 +344,64 @@ def test_two_devices_with_one_folder_and_name_are_told_so(
         other.kill()
         other.join()
     device.train(1)  # a killed process holds nothing
+
+
+def supernode(folder: Path, node_id: int, said: Any, done: Any) -> None:
+    """Be a SuperNode: every message is answered by a process of its own."""
+    with multiprocessing.get_context("fork").Pool(1) as processes:
+        said.put(processes.apply(why_it_refuses, (folder, node_id)))
+    done.wait(60)
+
+
+def why_it_refuses(folder: Path, node_id: int) -> str:
+    node = {"client-id": "camera", "state-dir": str(folder)}
+    message = Message(RecordDict(), dst_node_id=node_id, message_type=IDENTIFY)
+    reply = _answer_one(IDENTIFY, message, Context(1, node_id, node, RecordDict(), {}))
+    return reply.error.reason if reply.has_error() else ""
+
+
+def test_the_files_are_one_supernodes_as_long_as_it_lives(tmp_path: Path) -> None:
+    processes = multiprocessing.get_context("fork")
+    said, done, never = processes.Queue(), processes.Event(), processes.Event()
+    done.set()
+
+    def started(node_id: int, until: Any) -> tuple[Any, str]:
+        process = processes.Process(target=supernode, args=(tmp_path, node_id, said, until))
+        process.start()
+        return process, said.get(timeout=60)
+
+    first, refusal = started(11, never)
+    assert not refusal
+    second, refusal = started(12, done)
+    assert f"another SuperNode (process {first.pid} " in refusal
+    assert "give every SuperNode a client-id or a state-dir of its own" in refusal
+    again, refusal = started(11, done)
+    assert not refusal, "with a key it has the same id when it is started again"
+    first.kill()
+    for process in (first, second, again):
+        process.join()
+    third, refusal = started(12, done)
+    assert not refusal, "the first is gone"
+    third.join()
+
+
+@pytest.mark.parametrize(("hours", "is_there"), [(0.5, True), (1.5, False)])
+def test_a_supernode_elsewhere_is_there_for_an_hour(
+    tmp_path: Path, hours: float, is_there: bool
+) -> None:
+    files = tmp_path / "camera"
+    hold(files, "camera", 11)
+    owner = files.with_suffix(".owner")
+    owner.write_text(owner.read_text().replace(socket.gethostname(), "elsewhere"))
+    os.utime(owner, (time.time() - 3600 * hours,) * 2)
+    with pytest.raises(StateInUseError) if is_there else nullcontext():
+        hold(files, "camera", 12)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"node": 3}'])
+def test_a_damaged_note_of_the_owner_is_in_nobodys_way(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "camera.owner").write_bytes(content)
+    hold(tmp_path / "camera", "camera", 11)
 
 
 def row_of(device: Device, kind: str = "train") -> ClientRow:

@@ -186,7 +186,8 @@ def failing_until(moment: float) -> Any:
 def test_a_round_with_too_few_replies_is_tried_again() -> None:
     flaky = failing_until(time.monotonic() + 0.3)
     grid = FakeGrid(KEYS, dict.fromkeys("234567", flaky))
-    loop, notes = make(grid, {"client-selector": "all"}, min_replies=5, num_rounds=1)
+    keys = {"client-selector": "all", "round.min-replies": 5}
+    loop, notes = make(grid, keys, min_replies=5, num_rounds=1)
     assert loop.run() == "completed"
     exchanges = [event for event in notes.of(Exchanged) if event.kind == "train"]
     assert len(exchanges) > 1

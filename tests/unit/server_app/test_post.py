@@ -23,9 +23,10 @@ from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.replies import ReplyStream
 from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import payload_bytes
-from forager.server_app.post import Post
+from forager.server_app.post import Exchange, Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Roster
 
 KEYS = [str(i) for i in range(6)]
 
@@ -226,6 +227,64 @@ def test_a_reply_of_another_node_than_was_asked_is_set_aside() -> None:
     assert notes.of(Exchanged)[0].late == ["3"], "it may still answer itself"
 
 
+def forged(message: Message, reply: Message) -> Message:
+    """A reply of a node that can name another as its source, but knows only its own messages."""
+    reply.metadata.__dict__["_group_id"] = ""
+    return reply
+
+
+@pytest.mark.parametrize("kind", ["train", IDENTIFY])
+@pytest.mark.parametrize("what", ["content", "error"])
+def test_nobody_answers_in_the_name_of_another(kind: str, what: str) -> None:
+    def attacked(message: Message, key: str, look: int) -> list[Message]:
+        (false,) = honest(message, "1") if what == "content" else failing(message, key)
+        return [forged(message, false), *honest(message, key)]
+
+    grid = FakeGrid(KEYS, {"3": attacked}, wire=True)
+    post, notes = make_post(grid)
+    grid.names = {"3": attacked}
+    messages = train_messages(grid)
+    for message in messages:
+        message.metadata.__dict__["_message_type"] = kind
+    replies = exchanged(post, messages)
+    assert keys_of(grid, replies) == KEYS
+    says = {grid.nodes[r.metadata.src_node_id]: r.content["client"]["key"] for r in replies}
+    assert says["3"] == "3", "the true reply is the one that counts"
+    assert notes.of(Exchanged)[0].failed == {}
+    (event,) = notes.of(Quarantined)
+    assert "in the name of 3" in event.reason
+    assert event.client not in KEYS, "whoever it was: not the one that it names"
+    assert not post.federation.strikes
+
+
+def test_an_error_of_another_node_than_was_asked_is_not_believed() -> None:
+    def elsewhere(message: Message, key: str, look: int) -> list[Message]:
+        (false,) = failing(message, key)
+        false.metadata.__dict__["_src_node_id"] = 501
+        return [false, *honest(message, key)]
+
+    grid = FakeGrid(KEYS, {"3": elsewhere})
+    post, notes = make_post(grid)
+    assert keys_of(grid, exchanged(post, train_messages(grid))) == KEYS
+    assert notes.of(Exchanged)[0].failed == {}
+    assert [event.client for event in notes.of(Quarantined)] == ["1"]
+
+
+def test_ids_of_messages_cannot_be_computed_from_one_another() -> None:
+    """Flower's id is a hash of all that a message says: copies differ in more than their node."""
+    grid = FakeGrid(KEYS)
+    post, _ = make_post(grid)
+    exchanged(post, train_messages(grid))
+    drawn = [message.metadata.group_id for message in grid.of_kind("train")]
+    assert len(set(drawn)) == len(KEYS)
+    assert all(len(bytes.fromhex(each)) == 16 for each in drawn)
+    alike = {}
+    for message in grid.of_kind("train"):
+        message.metadata.__dict__.update(_dst_node_id=1, _message_id="")
+        alike[message.object_id] = message
+    assert len(alike) == len(KEYS)
+
+
 @pytest.mark.parametrize("kind", ["train", IDENTIFY])
 def test_an_oversized_reply_is_a_failure(kind: str) -> None:
     def bloated(message: Message, key: str, look: int) -> list[Message]:
@@ -332,7 +391,7 @@ def test_names_are_learnt_from_replies() -> None:
     post = Post(grid, Federation(), deadline=5, poll=0.002)
     exchanged(post, train_messages(grid))
     assert post.federation.roster.key(500) == "0"
-    assert post.federation.roster.key(502) == "node-502"
+    assert post.federation.roster.key(502) == Roster.nameless(502)
 
 
 @pytest.mark.parametrize("kind", [IDENTIFY, "evaluate"])
@@ -372,7 +431,7 @@ def test_messages_that_the_superlink_refuses_are_failures_not_the_end(
     replies = exchanged(post, train_messages(grid))
     assert keys_of(grid, replies) == ["0", "1", "4", "5"]
     assert post.last is not None
-    assert sorted([*post.last.failed, *post.last.late]) == ["node-502", "node-503"]
+    assert sorted([*post.last.failed, *post.last.late]) == sorted(map(Roster.nameless, [502, 503]))
 
 
 def odd_array(dtype: str, shape: tuple[int, ...]) -> Any:
@@ -501,6 +560,30 @@ def test_who_was_waited_for_in_vain_rests(silence: Any) -> None:
     post.round = 8
     exchanged(post, train_messages(grid))
     assert rests(post, 9) == []
+
+
+def test_who_never_evaluates_rests() -> None:
+    grid = FakeGrid(KEYS, {"2": never})
+    post, _ = make_post(grid, deadline=0.05)
+    post.round = 3
+    messages = train_messages(grid)
+    for message in messages:
+        message.metadata.__dict__["_message_type"] = "evaluate"
+    exchanged(post, messages)
+    assert rests(post, 4) == ["2"]
+
+
+def test_who_draws_out_every_round_is_named_once_with_what_helps(
+    said: list[str],
+) -> None:
+    post, _ = make_post(FakeGrid(KEYS))
+    slow = Exchange("train", 6, took={**dict.fromkeys(KEYS, 2.0), "4": 20.0})
+    for _ in range(5):
+        post._advise(slow)
+    post._advise(Exchange("train", 6, took=dict.fromkeys(KEYS, 20.0)))
+    (line,) = said
+    assert "waited for client 4, 20 s" in line
+    assert "round.over-commit" in line
 
 
 def test_who_was_not_needed_does_not_rest() -> None:

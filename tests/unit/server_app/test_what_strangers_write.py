@@ -6,6 +6,7 @@ from forager.core.log.events import Exchanged
 from forager.core.wire.keys import METRICS
 from forager.server_app.post import Post
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Roster
 
 
 def exchanged(behaviour) -> Exchanged:
@@ -31,4 +32,4 @@ def test_names_count_as_size() -> None:
 
     event = exchanged(behave)
     assert event.received == 0
-    assert "is not read" in event.failed["node-500"]
+    assert "is not read" in event.failed[Roster.nameless(500)]

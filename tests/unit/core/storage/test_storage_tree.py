@@ -1,13 +1,15 @@
 import json
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from forager.core.storage import tree
-from forager.core.storage.tree import TreeError, from_bytes, load, to_bytes, write_atomically
+from forager.core.storage.files import write_atomically
+from forager.core.storage.tree import TreeError, from_bytes, load, to_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -277,3 +279,16 @@ def test_files_can_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
 def test_any_bytes_are_written_as_they_are(tmp_path: Path, data: bytes) -> None:
     write_atomically(tmp_path / "state", data)
     assert (tmp_path / "state").read_bytes() == data
+
+
+def test_a_file_is_written_as_it_goes(tmp_path: Path) -> None:
+    """A checkpoint of many clients' arrays takes no second copy of them in memory."""
+    arrays = {str(i): np.full(2**18, i, dtype=np.float32) for i in range(16)}
+    tracemalloc.start()
+    try:
+        tree.save(tmp_path / "state", arrays, "demo")
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    loaded = tree.load(tmp_path / "state", "demo")
+    assert all(np.array_equal(loaded[name], array) for name, array in arrays.items())

@@ -15,6 +15,7 @@ from forager.core.wire.versions import versions
 from forager.server_app.app import build_loop
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Roster
 
 
 def node(key: str, **node_config: Any) -> Any:
@@ -112,7 +113,9 @@ def test_who_does_not_answer_at_first_is_asked_again(
     federation = Federation(tags=["gpu"])
     grid = FakeGrid(["0", "1"], names={"0": later, "1": node("1", tags="gpu")})
     assert federation.keys(federation.nodes(grid)) == ["1"]
-    assert said[-1].startswith("left out: 1 of 2 clients, node-500 (has not answered yet; ")
+    assert said[-1].startswith(
+        f"left out: 1 of 2 clients, {Roster.nameless(500)} (has not answered yet; "
+    )
     busy[0] = False
     assert federation.keys(federation.nodes(grid)) == ["1"]  # not at once
     now[0] = 121.0

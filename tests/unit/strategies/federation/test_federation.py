@@ -16,6 +16,7 @@ from forager.core.wire.requests import Requests
 from forager.server_app.post import Post
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
+from forager.strategies.federation.roster import Roster
 
 KEYS = [str(i) for i in range(5)]
 KIND = "query.summary"
@@ -85,8 +86,8 @@ def test_who_calls_itself_like_another_is_written_down() -> None:
     federation.nodes(grid)
     (event,) = notes.of(Quarantined)
     assert (event.client, event.reason) == (
-        "node-501",
-        "node 501 claims the name 1, which another node has",
+        Roster.nameless(501),
+        "claims the name 1, which is another's",
     )
 
 
@@ -159,7 +160,7 @@ def test_who_fails_or_does_not_answer_is_left_out() -> None:
 def test_names_are_learnt_from_answers() -> None:
     grid = FakeGrid(KEYS, dict.fromkeys(KEYS, told), names=dict.fromkeys(KEYS, never))
     federation, _ = known(grid)
-    assert federation.key(500) == "node-500"
+    assert federation.key(500) == Roster.nameless(500)
     federation.ask(grid, 1, KIND, [500], {})
     assert federation.key(500) == "0"
 
@@ -339,7 +340,7 @@ def test_strikes_add_up_by_client_and_are_bounded() -> None:
         federation.set_aside(1, number, "bad")
     federation.set_aside(2, 7, "bad again")
     assert len(federation.strikes) == 10_000
-    assert federation.strikes["node-7"] == 2
+    assert federation.strikes[Roster.nameless(7)] == 2
     for number in range(12_000):
         federation.heard(f"client-{number}", 1, answered=False)
     assert len(federation._misses) == len(federation._rests_until) == 10_000

@@ -12,6 +12,7 @@ from forager.core.wire.keys import ANSWERS, CLIENT, CLIENT_KEY, VERSIONS
 from forager.core.wire.versions import versions
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Roster
 
 
 class Nodes(FakeGrid):
@@ -50,13 +51,65 @@ def test_two_nodes_of_one_name_are_in_the_events() -> None:
     federation.nodes(grid)
     (event,) = seen
     assert isinstance(event, Quarantined)
-    assert "claims the name 7, which another node has" in event.reason
+    assert "claims the name 7, which is another's" in event.reason
 
 
 def test_a_node_without_a_name_of_its_own_goes_by_the_one_it_was_registered_by() -> None:
     federation = Federation()
     grid = Nodes({1: "", 2: ""}, registered={1: "camera-7"})
-    assert sorted(federation.keys(federation.nodes(grid))) == ["camera-7", "node-2"]
+    assert sorted(federation.keys(federation.nodes(grid))) == ["camera-7", Roster.nameless(2)]
+
+
+def test_a_registered_name_wins_over_what_a_node_calls_itself(said: list[str]) -> None:
+    federation, seen = Federation(allowed=["camera-7"]), Notes()
+    federation.journal = seen
+    grid = Nodes({1: "camera-7", 2: "camera-7"}, registered={1: "evil", 2: "camera-7"})
+    assert federation.nodes(grid) == [2], "the one that was enrolled by that name"
+    assert [federation.key(1), federation.key(2)] == ["evil", "camera-7"]
+    (event,) = seen.of(Quarantined)
+    assert (event.client, event.reason) == ("evil", "claims the name camera-7, which is another's")
+    assert any(line.startswith("client evil claims the name camera-7") for line in said)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the owner", "after it"])
+@pytest.mark.parametrize("away", [True, False], ids=["the owner is away", "it is here"])
+def test_a_registered_name_is_its_owners_here_or_away(first: bool, away: bool) -> None:
+    federation, notes = Federation(), Notes()
+    federation.journal = notes
+    grid = Nodes({1: "camera-7", 2: "whatever"}, registered={2: "camera-7"})
+    federation.nodes(grid.show(1) if first else grid.show(2))
+    federation.nodes(grid.show(1, 2))
+    federation.nodes(grid.show(1) if away else grid.show(1, 2))
+    assert [federation.key(1), federation.key(2)] == [Roster.nameless(1), "camera-7"]
+    assert [event.client for event in notes.of(Quarantined)] == [Roster.nameless(1)]
+
+
+def test_a_device_that_is_registered_anew_has_its_name_again() -> None:
+    federation = Federation()
+    grid = Nodes({1: "", 2: ""}, registered={1: "camera-7", 2: "camera-7"})
+    federation.nodes(grid.show(1))
+    federation.nodes(grid.show(1, 2))
+    assert federation.key(2) == Roster.nameless(2), "as long as the first is here"
+    federation.nodes(grid.show(2))
+    grid.claims[3] = ""
+    federation.nodes(grid.show(2, 3))
+    assert federation.key(2) == "camera-7"
+
+
+@pytest.mark.parametrize("kind", ["key", "node"])
+def test_names_that_the_server_gives_cannot_be_claimed(kind: str) -> None:
+    federation, given = Federation(), f"{kind}-0123456789abcdef"
+    federation.nodes(Nodes({1: given}))
+    assert federation.key(1) == Roster.nameless(1)
+
+
+def test_node_ids_are_in_no_event_and_no_line_of_the_log(said: list[str]) -> None:
+    federation, notes = Federation(allowed=["8"]), Notes()
+    federation.journal = notes
+    federation.nodes(Nodes({987654: "7", 987655: "7", 987656: ""}))
+    assert notes.events
+    assert said
+    assert "98765" not in str(notes.events) + str(said)
 
 
 def test_only_those_who_are_allowed_take_part(said) -> None:

@@ -39,6 +39,7 @@ from forager.strategies.cohorts.base import (
 )
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 from forager.strategies.layers.quarantine import Quarantine
@@ -153,7 +154,7 @@ def test_who_tells_its_name_late_is_not_counted_twice() -> None:
     layer, notes = cohorts()
     grid = FakeGrid(KEYS, names={"3": lambda message, key, look: []})
     rounds(layer, START, grid, range(1, 4))
-    assert "node-503" in notes.of(CohortsTrained)[0].moved
+    assert Roster.nameless(503) in notes.of(CohortsTrained)[0].moved
     assert set(layer.members) == set(KEYS)
     assert sum(notes.of(CohortsTrained)[-1].members.values()) == len(KEYS)
 
@@ -252,7 +253,7 @@ def test_a_reply_that_nobody_asked_for_is_set_aside() -> None:
     got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": from_elsewhere}))
     wanted, _ = one_round(cohorts()[0], START, FakeGrid(KEYS, {"3": never}))
     assert_same(got, wanted)
-    assert [event.client for event in notes.of(Quarantined)] == ["node-4242"]
+    assert [event.client for event in notes.of(Quarantined)] == [Roster.nameless(4242)]
 
 
 def test_events_of_a_cohorts_own_layers_say_whose_they_are() -> None:

@@ -26,6 +26,7 @@ from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
+from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.quarantine import Quarantine
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,7 +273,7 @@ def test_a_reply_that_nobody_asked_for() -> None:
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, {BAD: from_elsewhere}))
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(GOOD))
     assert_same(got, wanted, rtol=1e-5)
-    assert [event.client for event in notes.of(Quarantined)] == ["node-4242"]
+    assert [event.client for event in notes.of(Quarantined)] == [Roster.nameless(4242)]
 
 
 def test_only_the_first_of_two_replies_counts() -> None:
@@ -310,7 +311,10 @@ def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
     lie = spoiling(with_metrics(num_examples=200))
     got, _ = one_round(layer, arrays, FakeGrid(KEYS, {BAD: lie}), 3)
     (event,) = notes.of(Quarantined)
-    assert (event.client, event.reason) == ("node-503", "num-examples = 200, more than 102.5")
+    assert (event.client, event.reason) == (
+        Roster.nameless(503),
+        "num-examples = 200, more than 102.5",
+    )
     wanted, _ = one_round(quarantine()[0], arrays, FakeGrid(GOOD), 3)
     assert_same(got, wanted, rtol=1e-5)
 

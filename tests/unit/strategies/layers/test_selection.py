@@ -221,21 +221,21 @@ def test_those_who_do_not_say_who_they_are_take_part_and_are_not_asked_again() -
     assert len(grid.of_kind(IDENTIFY)) == 10
 
 
-def test_those_who_never_say_their_name_go_by_node_id() -> None:
+def test_those_who_never_say_their_name_go_by_a_digest_of_their_node() -> None:
     nobody = dict.fromkeys(KEYS, never)
     layer, roster, notes = selection(count=4)
     grid = FakeGrid(KEYS, names=nobody, first_node=500)
     (chosen,) = trained_keys(layer, grid)
     assert len(chosen) == 4
-    assert roster.key(9999) == "node-9999"
-    assert all(key.startswith("node-5") for key in notes.of(Selected)[0].chosen)
+    assert roster.key(9999) == Roster.nameless(9999)
+    assert set(notes.of(Selected)[0].chosen) <= set(map(Roster.nameless, grid.nodes))
 
 
 def test_an_error_instead_of_a_name_is_no_name() -> None:
     layer, roster, _ = selection(count=10)
     grid = FakeGrid(KEYS, behaviours={"3": failing}, names={"3": failing})
     trained_keys(layer, grid)
-    assert roster.key(503) == "node-503"
+    assert roster.key(503) == Roster.nameless(503)
 
 
 class KeyedGrid(FakeGrid):
@@ -297,7 +297,7 @@ def test_a_name_that_is_none_is_ignored(claim: Any) -> None:
 
     roster = Roster()
     roster.identify(FakeGrid(["1", "2"], names={"1": odd}), 1.0)
-    assert [roster.key(500), roster.key(501)] == ["node-500", "2"]
+    assert [roster.key(500), roster.key(501)] == [Roster.nameless(500), "2"]
 
 
 @pytest.mark.parametrize("selector", [Uniform, Everyone, RoundRobin])
@@ -307,7 +307,7 @@ def test_two_clients_of_one_name_do_not_break_anything(selector: type[ClientSele
     for chosen in trained_keys(layer, grid, range(1, 6)):
         assert len(chosen) == 3
     names = [roster.key(node) for node in roster.in_order(grid.nodes)]
-    assert names == ["1", "2", "node-501", "node-502"]
+    assert names == ["1", "2", *sorted(map(Roster.nameless, [501, 502]))]
 
 
 def test_keys_that_differ_have_an_order_that_does_not_depend_on_node_ids() -> None:
@@ -347,8 +347,8 @@ def test_a_name_that_a_connected_client_has_is_not_given_twice() -> None:
     thief = {"9": lambda message, key, look: [calling_itself("2")(message, "9", look)[0]]}
     grid.behaviours = thief
     trained_keys(layer, grid, range(1, 4))
-    assert [roster.key(node) for node in grid.nodes] == ["1", "2", "node-502"]
-    assert notes.of(Selected)[-1].chosen == ["1", "2", "node-502"]
+    assert [roster.key(node) for node in grid.nodes] == ["1", "2", Roster.nameless(502)]
+    assert notes.of(Selected)[-1].chosen == ["1", "2", Roster.nameless(502)]
 
 
 def test_who_comes_while_others_train_evaluates_under_its_name() -> None:
@@ -362,9 +362,9 @@ def test_who_comes_while_others_train_evaluates_under_its_name() -> None:
 
 def test_nobody_takes_the_place_of_a_client_without_a_name() -> None:
     roster = Roster()
-    grid = FakeGrid(["1", "2"], names={"1": never, "2": calling_itself("node-500")})
+    grid = FakeGrid(["1", "2"], names={"1": never, "2": calling_itself(Roster.nameless(500))})
     roster.identify(grid, 1.0)
-    assert [roster.key(500), roster.key(501)] == ["node-500", "node-501"]
+    assert [roster.key(500), roster.key(501)] == [Roster.nameless(500), Roster.nameless(501)]
     alone = Roster()
     alone.identify(FakeGrid(["2"], names={"2": calling_itself("node-1")}), 1.0)
     assert alone.key(500) == "node-1", "a name like any other where there is no such node"
@@ -377,9 +377,9 @@ def test_a_device_that_comes_back_as_another_node_gets_its_name_when_the_old_one
     roster.identify(grid, 1.0)
     grid.nodes[700] = "2"
     roster.identify(grid, 1.0)
-    assert roster.key(700) == "node-700"
+    assert roster.key(700) == Roster.nameless(700)
     roster.identify(GridView(grid, [700]), 1.0)
-    assert roster.key(700) == "node-700", "the holder is out of view, not gone"
+    assert roster.key(700) == Roster.nameless(700), "the holder is out of view, not gone"
     del grid.nodes[501]
     roster.identify(grid, 1.0)
     assert roster.key(700) == "2"
@@ -389,7 +389,7 @@ def test_a_device_that_comes_back_as_another_node_gets_its_name_when_the_old_one
 def test_names_that_would_spoil_a_log_are_none(name: str) -> None:
     roster = Roster()
     roster.identify(FakeGrid(["1"], names={"1": calling_itself(name)}), 1.0)
-    assert roster.key(500) == "node-500"
+    assert roster.key(500) == Roster.nameless(500)
 
 
 def test_what_a_client_says_of_its_age_changes_nothing() -> None:
@@ -492,7 +492,7 @@ class First(ClientSelector):
         return np.arange(min(count, len(candidates)))
 
 
-def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
+def test_who_rests_is_not_chosen_whatever_share_takes_part() -> None:
     layer, _, _ = selection(First(), count=3)
     grid = FakeGrid(KEYS)
     layer.federation.nodes(grid)
@@ -501,7 +501,27 @@ def test_who_rests_is_not_chosen_unless_there_are_too_few_others() -> None:
     assert trained_keys(layer, grid, range(2, 4)) == [["1", "3", "4"], ["0", "1", "2"]]
     everyone, _, _ = selection(First(), count=10)
     everyone.federation.heard("0", 1, answered=False)
-    assert trained_keys(everyone, FakeGrid(KEYS), range(2, 3)) == [KEYS]
+    assert trained_keys(everyone, FakeGrid(KEYS), range(2, 4)) == [KEYS[1:], KEYS]
+
+
+@pytest.mark.parametrize("at_least", [1, 9, 10])
+def test_who_rests_is_asked_where_too_few_are_left(at_least: int) -> None:
+    layer, _, _ = selection(First(), fraction=1.0, at_least=at_least)
+    layer.federation.heard("0", 1, answered=False)
+    (asked,) = trained_keys(layer, FakeGrid(KEYS), range(2, 3))
+    assert asked == (KEYS if at_least == 10 else KEYS[1:])
+    for key in KEYS:
+        layer.federation.heard(key, 2, answered=False)
+    assert trained_keys(layer, FakeGrid(KEYS), range(3, 4)) == [KEYS], "rather than nobody"
+
+
+def test_who_rests_does_not_evaluate() -> None:
+    layer, _, notes = selection(Everyone(), fraction_evaluate=1.0)
+    grid = FakeGrid(KEYS)
+    layer.federation.nodes(grid)
+    layer.federation.heard("0", 1, answered=False)
+    list(layer.configure_evaluate(2, to_record(small_model()), ConfigRecord(), grid))
+    assert notes.of(Selected)[-1].chosen == KEYS[1:]
 
 
 def test_only_those_allowed_are_chosen() -> None:

@@ -24,6 +24,7 @@ from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.quarantine import Quarantine
 from forager.tools.engine.local_grid import LocalGrid
@@ -176,7 +177,7 @@ def test_the_quarantine_sets_aside_one_of_a_table(fault: str) -> None:
         table.metrics["train_loss"] = [1.0, 1.0, np.inf, 1.0, 1.0, 1.0]
     (passed,), told, _ = checked(table)
     assert passed.nodes == [1000, 1001, 1003, 1004, 1005]
-    assert [(type(event), event.client) for event in told] == [(Quarantined, "node-1002")]
+    assert [(type(event), event.client) for event in told] == [(Quarantined, Roster.nameless(1002))]
 
 
 def test_a_weight_limit_holds_in_a_table() -> None:
