@@ -31,6 +31,8 @@ from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation.federation import Federation
+from ..strategies.federation.grids import simulates
+from ..strategies.federation.releases import Releases
 from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
@@ -81,6 +83,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     own_callbacks = load_callbacks(config.callbacks)
     task, model = _checked_task(config)
     federation = _federation(config, task.metrics, run_config)
+    federation.simulated = simulates(grid)
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
     folder, state = _new_or_resumed(config)
     if state is not None and known_scale(state["config"]):
@@ -91,6 +94,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.take_lease()
     federation.run = _identity(folder, state)
     federation.journal = EventLog(folder)
+    federation.releases = Releases(folder.releases_path)
     plan = _plan(config, frozen_digest(model))
 
     def scale_inputs(loop: Loop) -> None:
