@@ -4,10 +4,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ...core.tasks.errors import SayableError
+
 _PATIENCE = 5.0  # seconds; processes of one device follow one another closely
 
 
-class StateInUseError(RuntimeError):
+class StateInUseError(SayableError):
     """Another process works with what this client keeps; the message says what to do."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...core.learning.batches import batch_seed
 from ...core.methods.stream import Stream as StreamSettings
-from ...core.tasks.errors import TaskError, invalid
+from ...core.tasks.errors import SayableError, TaskError, invalid
 from ...core.tasks.streams.arrivals import Stream
 from ...core.tasks.streams.read_files import AfterReading
 from ...core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
@@ -77,7 +77,7 @@ def open_stream(row: ClientRow) -> Stream:
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
     settings, data = config[StreamSettings], side.unscaled(row.context).train
     if not len(data):
-        raise ValueError(f"client {row.key!r} has no training data")
+        raise SayableError(f"client {row.key!r} has no training data")
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
     x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(
