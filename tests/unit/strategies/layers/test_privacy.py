@@ -20,6 +20,7 @@ from fakes import (
 )
 from flwr.app import ConfigRecord, Message
 from forager.core.config import ConfigError, read_config
+from forager.core.entropy import protective
 from forager.core.learning.clipping import clipped
 from forager.core.log.events import Event, PrivacySpent, Selected, as_events
 from forager.core.methods.base import load
@@ -29,6 +30,7 @@ from forager.core.wire.keys import ARRAYS
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.accountant import gaussian_delta, gaussian_epsilon
 from forager.strategies.federation.releases import Releases
+from forager.strategies.layers import privacy
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.privacy import CentralNoise, PrivacyLedger
 from forager.tools.engine.local import run_local
@@ -331,6 +333,36 @@ def test_central_noise_goes_with_every_way_to_choose(small: dict[str, Any], sele
     assert all(event.scores is None for event in events(result, Selected)), "they got no noise"
     assert all("train-loss" not in row for row in result.rounds)
     assert f"Privacy: epsilon {spent[-1]:.2f} at delta 1e-05." in report
+
+
+def test_no_noise_of_a_run_with_cohorts_is_drawn_twice(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[tuple[Any, ...]] = []
+
+    def noted(simulated: bool, *seed: int) -> np.random.Generator:
+        seeds.append((simulated, *seed))
+        return protective(simulated, *seed)
+
+    monkeypatch.setattr(privacy, "protective", noted)
+    ifca = {"cohorts": "ifca", "cohort.number": 2, "clients-per-round": 0, "fraction-train": 1.0}
+    result = run_local({**small, **ifca, "privacy": "central-dp"})
+    assert len(set(seeds)) == len(seeds) > 4, "some round trained both cohorts"
+    assert {seed[0] for seed in seeds} == {True}, "the local engine is a simulation"
+    spent = [event.epsilon_most for event in events(result, PrivacySpent)]
+    assert spent == pytest.approx([gaussian_epsilon(1e-5, 0.5, n) for n in (1, 2, 3, 4)])
+
+
+def test_a_resumed_run_still_counts_what_it_released_and_ends_alike(small: dict[str, Any]) -> None:
+    keys = {**small, "privacy": "central-dp", "checkpoint.every": 2, "checkpoint.keep": 5}
+    whole = run_local(keys)
+    model = (whole.folder / "model.safetensors").read_bytes()
+    earlier = whole.folder / "checkpoints" / "round-000002.safetensors"
+    again = run_local({**keys, "resume-from": str(earlier)})
+    assert events(again, PrivacySpent)[-1].epsilon_most == pytest.approx(
+        gaussian_epsilon(1e-5, 0.5, 4 + 2)
+    )
+    assert (again.folder / "model.safetensors").read_bytes() == model
 
 
 @pytest.mark.parametrize("selector", ["random", "aoi"])
