@@ -4,7 +4,6 @@ Handlers work on a batch of clients. On a device that is one row; the local engi
 clients of a round.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
@@ -14,7 +13,6 @@ from time import perf_counter
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from ..core.tasks.errors import advice
 from ..core.wire.keys import (
     ASK_LOSSES,
     ASK_MOMENTS,
@@ -27,9 +25,11 @@ from ..core.wire.keys import (
 from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
 from .batch import Batch
+from .clients import is_simulated
 from .device.device_log import describe, write
 from .device.file_lock import StateInUseError
 from .device.state import hold_files
+from .discretion import check_batch, reason_of, says_texts
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -69,12 +69,11 @@ def answer(requests: Requests, contexts: Sequence[Context]) -> Arrivals:
     """
     batch = Batch(requests, contexts)
     try:
+        check_batch(batch)
         return Arrivals.of(HANDLERS[requests.kind](batch))
     except Exception as error:
         if len(requests) == 1:
-            reason = f"{type(error).__name__}: {error}{_advice(error)}"
-            _warn_once(f"{requests.kind} failed: {reason}")
-            return Arrivals([], [Message(Error(_RAISED, reason), reply_to=requests[0])])
+            return Arrivals([], [failed(requests[0], contexts[0], error, requests.kind)])
     finally:
         batch.abandon()
     apart = [answer(requests.select([row]), [contexts[row]]) for row in range(len(requests))]
@@ -92,16 +91,11 @@ def answer_one(message: Message, context: Context) -> Message:
     return reply
 
 
-def _advice(error: Exception) -> str:
-    """Return what the owner of a device can do about an error, if that is known.
-
-    >>> _advice(OSError(errno.ENOSPC, "No space left on device"))
-    '; make room on the disk of this device (state-dir)'
-    """
-    if isinstance(error, ImportError) and advice(error):
-        return f"; {advice(error)}"
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "; make room on the disk of this device (state-dir)" if full else ""
+def failed(message: Message, context: Context, error: Exception, kind: str) -> Message:
+    """Return the reply of a client that failed; the text of the error goes to its own log."""
+    _warn_once(f"{kind} failed: {reason_of(error, with_text=True)}")
+    told = is_simulated(context) or says_texts(context.run_config)
+    return Message(Error(_RAISED, reason_of(error, with_text=told)), reply_to=message)
 
 
 @lru_cache(maxsize=100)

@@ -15,12 +15,13 @@ from weakref import WeakValueDictionary
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from numpy.typing import NDArray
 
+from ..core.tasks.errors import SayableError
 from ..core.wire.arrays import from_record
 from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
 from ..core.wire.replies import Replies
 from ..core.wire.requests import Requests
-from .clients import Clients
+from .clients import Clients, is_simulated
 from .device.file_lock import Claim
 from .device.state import ClientState, state_path
 from .identity import client_keys
@@ -126,7 +127,7 @@ class Batch:
     def round(self) -> int:
         """The server's round."""
         if ROUND not in self.told:
-            raise ValueError(f"a {self.kind} message needs a config record with the round")
+            raise SayableError(f"a {self.kind} message needs a config record with the round")
         return int(self.told[ROUND])
 
     @property
@@ -147,7 +148,7 @@ class Batch:
         """Return the arrays of a record, the same ones for all that were sent it."""
         if id(record) not in self._made:
             if type(record) is not ArrayRecord:
-                raise ValueError(f"a {self.kind} message needs an array record {name!r}")
+                raise SayableError(f"a {self.kind} message needs an array record {name!r}")
             self._made[id(record)] = from_record(record)
         return self._made[id(record)]
 
@@ -162,7 +163,7 @@ class Batch:
         data = [held.train for held in self.holdings]
         for key, samples in zip(self.keys, data, strict=True):
             if not len(samples):
-                raise ValueError(f"client {key!r} has no training data")
+                raise SayableError(f"client {key!r} has no training data")
         return data
 
     @property
@@ -283,7 +284,7 @@ class ClientRow:
     @property
     def simulated(self) -> bool:
         """Whether the data are the experimenter's own, as they are not on a device."""
-        return "partition-id" in self.context.node_config
+        return is_simulated(self.context)
 
     @property
     def model(self) -> Arrays:

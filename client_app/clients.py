@@ -9,6 +9,8 @@ from typing import Any, overload
 
 from flwr.app import Context, RecordDict
 
+from ..core.wire.flower_private import in_simulation
+
 
 class VirtualContext(Context):
     """Flower's context of a virtual client, with a memory of its own.
@@ -37,6 +39,14 @@ class VirtualContext(Context):
         """Keep something under a name."""
         self.memory[name] = content
         self._changed.add(self.node_id)
+
+
+def is_simulated(context: Context) -> bool:
+    """Return whether a client's data are the experimenter's own, as the runtime knows.
+
+    A partition-id says nothing of that: a device may have one.
+    """
+    return isinstance(context, VirtualContext) or in_simulation()
 
 
 class Clients(Sequence[Context]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flwr.app import Context
 
+from ..core.tasks.errors import SayableError
 from .clients import Clients
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def client_data(context: Context, task: Task) -> ClientData:
         return task.client_data(int(config["partition-id"]), int(config["num-partitions"]))
     if "data-path" in config:
         return task.device_data(str(config["data-path"]))
-    raise ValueError(
+    raise SayableError(
         "node config: give partition-id and num-partitions, or data-path with this device's data; "
         f"found {sorted(config) or 'nothing'}"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message
 
+from ..core.tasks.errors import SayableError
 from ..core.wire.keys import (
     ANSWERS,
     ASK_LOSSES,
@@ -30,9 +31,11 @@ from ..core.wire.keys import (
 from ..core.wire.records import attach, detach, filled
 from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
-from .app import HANDLERS
+from .app import HANDLERS, failed
 from .batch import Batch
+from .clients import is_simulated
 from .device.state import hold_files
+from .discretion import check_batch, check_question
 from .handlers.identity import introduction
 from .identity import client_key
 
@@ -61,17 +64,29 @@ class ClientMod:
         hold_files(context)
         asked = detach(message, QUESTION, ConfigRecord)
         kind = str(asked[KIND]) if asked is not None else message.metadata.message_type
-        if kind in ("evaluate", ASK_UPDATE):
-            return _signed(call_next(message, context), context)
+        try:
+            return self._reply(kind, message, context, call_next)
+        except Exception as error:
+            if is_simulated(context):
+                raise
+            return failed(message, context, error, kind)
+
+    def _reply(
+        self, kind: str, message: Message, context: Context, call_next: "ClientAppCallable"
+    ) -> Message:
         requests = Requests.of([message])
         assert requests is not None
         batch = Batch(requests, [context], kind=kind)
+        if kind in ("evaluate", ASK_UPDATE):
+            if batch.told.get(SETTINGS):
+                check_question(kind, self._side(str(batch.told[SETTINGS])).config)
+            return _signed(call_next(message, context), context)
         if kind == IDENTIFY:
             said = {**introduction(context), ANSWERS: self._answers()}
             batch.records[CLIENT] = [filled(ConfigRecord, said)]
             return batch.replies()[0]
         if kind not in HANDLERS:
-            raise ValueError(f"unknown question for this version: {kind}")
+            raise SayableError(f"unknown question for this version: {kind}")
         return self._answered(batch, call_next)
 
     def _answered(self, batch: Batch, call_next: "ClientAppCallable") -> Message:
@@ -79,6 +94,7 @@ class ClientMod:
         from .own_app import AppFailed
 
         side = batch.side = self._side(str(batch.told.get(SETTINGS, "")))
+        check_batch(batch)
         side.context = context = batch.contexts[0]
         side.train_app = lambda message: call_next(message, context)
         try:

@@ -19,6 +19,7 @@ from ..core.config import ConfigError, RunConfig, read_config
 from ..core.learning.job import Outcomes
 from ..core.learning.train_settings import train_settings
 from ..core.tasks import ClientData, Split
+from ..core.tasks.errors import SayableError
 from ..core.tasks.own_app import AppProblem, as_split
 from ..core.tasks.task import OwnTask
 from ..core.wire.arrays import from_record, to_record
@@ -94,7 +95,7 @@ class OwnSide(ClientSide):
     def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
         """Return what the app says that the client holds."""
         if self._data is None:
-            raise ValueError("this needs forager.client_mod(model=..., data=...), both of them")
+            raise SayableError("this needs forager.client_mod(model=..., data=...), both of them")
         return [self._own.take(as_split(self._data(context))) for context in contexts]
 
     @cached_property
@@ -138,7 +139,7 @@ class OwnSide(ClientSide):
         models = records_of(reply.content, ArrayRecord)
         if len(metrics) != 1 or len(models) != 1:
             found = f"{len(models)} array records and {len(metrics)} metric records"
-            raise ValueError(f"the train function replied with {found}; one of each is needed")
+            raise SayableError(f"the train function replied with {found}; one of each is needed")
         batch.metrics = {name: [value] for name, value in entries(metrics[0]).items()}
         for name, record in entries(reply.content).items():
             if type(record) is ConfigRecord:

@@ -22,6 +22,7 @@ from ..core.learning.trainer import Trainer
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
 from ..core.tasks import ClientData, Task, load_task
+from ..core.tasks.errors import SayableError
 from ..core.tasks.metrics import Metric
 from ..core.tasks.problems import Problem
 from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
@@ -133,7 +134,7 @@ def check_frozen(batch: Batch) -> None:
     """Refuse to work on a model whose frozen part is not the server's."""
     expected = batch.told.get(FROZEN)
     if expected is not None and expected != batch.side.trainer.frozen:
-        raise ValueError(
+        raise SayableError(
             "the parameters that are not trained differ between server and client: both must "
             "build the model from the same weights (task, model, seed, pretrained files)"
         )

@@ -32,6 +32,8 @@ from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation.federation import Federation
+from ..strategies.federation.grids import simulates
+from ..strategies.federation.releases import Releases
 from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
@@ -84,6 +86,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     task, model = _checked_task(config)
     check_memory(config, sum(array.nbytes for array in read_arrays(model).values()), grid)
     federation = _federation(config, task.metrics, run_config)
+    federation.simulated = simulates(grid)
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
     folder, state = _new_or_resumed(config)
     if state is not None and known_scale(state["config"]):
@@ -94,6 +97,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.take_lease()
     federation.run = _identity(folder, state)
     federation.journal = EventLog(folder)
+    federation.releases = Releases(folder.releases_path)
     plan = _plan(config, frozen_digest(model))
 
     def scale_inputs(loop: Loop) -> None:

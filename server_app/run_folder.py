@@ -164,6 +164,11 @@ class RunFolder:
         return self.path / "events.jsonl"
 
     @property
+    def releases_path(self) -> Path:
+        """The account of privacy, which outlives what is resumed or rolled back."""
+        return self.path / "releases.jsonl"
+
+    @property
     def rounds_path(self) -> Path:
         """The table with one row per round."""
         return self.path / "rounds.csv"

@@ -6,6 +6,7 @@ from typing import Any
 
 from flwr.app import Context, Message
 
+from ...core.wire.flower_private import in_simulation
 from ...core.wire.keys import CONFIG, METRICS, NUM_EXAMPLES, ROUND, TRAIN_LOSS
 from ..identity import client_key
 
@@ -26,5 +27,5 @@ def describe(kind: str, message: Message, context: Context, reply: Message, seco
 
 def write(line: str) -> None:
     """Write it where the SuperNode shows it; a simulation has its own log."""
-    if "ray" not in sys.modules:
+    if not in_simulation():
         print(line, file=sys.stderr, flush=True)

@@ -10,13 +10,14 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ...core.storage.files import write_atomically
+from ...core.tasks.errors import SayableError
 
 _PATIENCE = 5.0  # seconds; processes of one device follow one another closely
 _STILL_THERE = 3600.0  # seconds after which a SuperNode is gone that cannot be looked for
 _OWN_ONE = "give every SuperNode a client-id or a state-dir of its own"
 
 
-class StateInUseError(RuntimeError):
+class StateInUseError(SayableError):
     """Another process works with what this client keeps; the message says what to do."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...core.learning.batches import batch_seed
 from ...core.methods.stream import Stream as StreamSettings
-from ...core.tasks.errors import TaskError, invalid
+from ...core.tasks.errors import SayableError, invalid
 from ...core.tasks.streams.arrivals import Stream
 from ...core.tasks.streams.read_files import AfterReading
 from ...core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
@@ -56,7 +56,7 @@ def open_stream(row: ClientRow) -> Stream:
     classes, packing = side.num_classes, side.packing
     shape = packing.input_shape
     if not packing.plain and ("stream-path" in node or "stream-source" in node):
-        raise TaskError(
+        raise SayableError(
             f"node config: a folder or source gives samples with a class each, and task "
             f"{config.task!r} is {side.problem.kind}; give data-path alone"
         )
@@ -77,7 +77,7 @@ def open_stream(row: ClientRow) -> Stream:
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
     settings, data = config[StreamSettings], side.unscaled(row.context).train
     if not len(data):
-        raise ValueError(f"client {row.key!r} has no training data")
+        raise SayableError(f"client {row.key!r} has no training data")
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
     x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(
@@ -97,7 +97,7 @@ def _check_keys(node: Mapping[str, object]) -> None:
         if key.startswith("stream-") and key not in _KEYS:
             near = get_close_matches(key, _KEYS, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise TaskError(f"node config: {key!r} is not known: use {', '.join(_KEYS)}{hint}")
+            raise SayableError(f"node config: {key!r} is not known: use {', '.join(_KEYS)}{hint}")
         if key in _NEEDS and not any(needed in node for needed in _NEEDS[key]):
             needed = " or ".join(_NEEDS[key])
             raise _refused(key, node[key], f"it only together with {needed}")
@@ -136,5 +136,5 @@ def _number(node: Mapping[str, object], key: str, default: float) -> float:
     return float(str(value))
 
 
-def _refused(key: str, value: object, allowed: str) -> TaskError:
-    return TaskError(f"node config: {invalid(key, value, allowed)}")
+def _refused(key: str, value: object, allowed: str) -> SayableError:
+    return SayableError(f"node config: {invalid(key, value, allowed)}")

@@ -8,6 +8,7 @@ from ...core.learning.evaluation import evaluate_all
 from ...core.learning.job import Job
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
+from ...core.tasks.errors import SayableError
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
 from ..batch import Arrays, Batch
@@ -21,7 +22,7 @@ def evaluate_clients(batch: Batch) -> Replies:
     data = [held.test for held in batch.holdings]
     for key, samples in zip(batch.keys, data, strict=True):
         if not len(samples):
-            raise ValueError(f"client {key!r} has no test data: set data.client-test-share")
+            raise SayableError(f"client {key!r} has no test data: set data.client-test-share")
     side = batch.side
     check_frozen(batch)
     models = _own_models(batch)

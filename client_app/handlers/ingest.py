@@ -1,5 +1,6 @@
 """Handler of ``query.ingest``: a light message that only lets time pass for streams."""
 
+from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE
 from ...core.wire.replies import Replies
@@ -26,7 +27,7 @@ def ingest_clients(batch: Batch) -> Replies:
 
 def _tell_exact_gradients(batch: Batch) -> None:
     if not all(row.simulated for row in batch.rows):
-        raise ValueError("a device does not hold all the data of its stream")
+        raise SayableError("a device does not hold all the data of its stream")
     asked = [Look(row.holdings.train, row.model, None) for row in batch.rows]
     for row, looked in zip(batch.rows, looks(batch, asked), strict=True):
         row.reply(ESTIMATE, to_record({"estimate": looked.mean_gradient}))

@@ -16,6 +16,7 @@ from ...core.learning.evaluation import mean_losses
 from ...core.learning.job import Outcomes
 from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import summary_settings
+from ...core.tasks.errors import SayableError
 from ...core.wire.changes import LACKS_BASE
 from ...core.wire.keys import HISTOGRAM, LOSS, NUM_EXAMPLES, SIMILARITY, WANTS
 from ...core.wire.replies import Replies
@@ -32,7 +33,7 @@ def summarise_clients(batch: Batch) -> Replies:
     elif wants in (SIMILARITY, LOSS):
         values = _about_models(batch, wants)
     else:
-        raise ValueError(f"{WANTS} = {wants!r}: expected {SIMILARITY}, {LOSS} or {HISTOGRAM}")
+        raise SayableError(f"{WANTS} = {wants!r}: expected {SIMILARITY}, {LOSS} or {HISTOGRAM}")
     batch.metrics = {NUM_EXAMPLES: [len(held.train) for held in batch.holdings], wants: values}
     if None in values:
         batch.metrics[LACKS_BASE] = [1 if value is None else None for value in values]
@@ -73,6 +74,6 @@ def _losses(batch: Batch) -> list[float]:
 
 def _histograms(batch: Batch) -> list[list[int]]:
     if not all(row.simulated for row in batch.rows):
-        raise ValueError("a device does not report how many samples of each class it holds")
+        raise SayableError("a device does not report how many samples of each class it holds")
     classes = batch.side.num_classes
     return [torch.bincount(held.true_labels, minlength=classes).tolist() for held in batch.holdings]

@@ -2,23 +2,19 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from ...core.config import RunConfig
+from ...core.entropy import protective
 from ...core.learning.batches import batch_seed
 from ...core.learning.clipping import clipped, with_noise
 from ...core.learning.job import Outcome, Outcomes
 from ...core.methods.privacy import Dp
-from ...core.wire.keys import TRAIN_LOSS
+from ...core.wire.keys import NUM_EXAMPLES, SECONDS
 from ..batch import Batch, ClientRow
 from .base import PerClientHook
 
 
 class LocalNoise(PerClientHook):
-    """Clip the update to a norm and add Gaussian noise before anything is sent.
-
-    On a device the noise is unpredictable. In simulation it is seeded, so that runs repeat.
-    """
+    """Clip the update to a norm and add Gaussian noise before anything is sent."""
 
     of_updates = True
 
@@ -27,16 +23,14 @@ class LocalNoise(PerClientHook):
 
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Return the models with their changes clipped and noise added."""
-        batch.metrics.pop(TRAIN_LOSS, None)  # it would reveal what the noise hides
+        # A loss, or whatever else an app counts, would reveal what the noise hides.
+        batch.metrics = {n: own for n, own in batch.metrics.items() if n in (NUM_EXAMPLES, SECONDS)}
         return super().after(batch, outcomes)
 
     def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:
         """Return the model with its change clipped and noise added."""
         arrays = clipped(row.model, outcome.arrays, self.settings.clip)
         scale = self.settings.noise_multiplier * self.settings.clip
-        return replace(outcome, arrays=with_noise(arrays, scale, self._generator(row)))
-
-    def _generator(self, row: ClientRow) -> np.random.Generator:
-        if not row.simulated:
-            return np.random.default_rng()
-        return np.random.default_rng([batch_seed(row.config.seed, row.key, row.round), 3])
+        own = batch_seed(row.config.seed, row.key, row.round)
+        rng = protective(row.simulated, own, 3)
+        return replace(outcome, arrays=with_noise(arrays, scale, rng))

@@ -1,5 +1,6 @@
 """The skyline: train on the clean samples only, which takes knowing the truth."""
 
+from ...core.tasks.errors import SayableError
 from ..batch import ClientRow
 from .base import PerClientHook
 from .coresets import train_on
@@ -13,10 +14,10 @@ class CleanOnly(PerClientHook):
     def before_one(self, row: ClientRow) -> None:
         """Put the clean samples in place of all."""
         if not row.simulated:
-            raise ValueError(
+            raise SayableError(
                 "data-selector = 'skyline': a device does not know which of its samples are clean"
             )
         clean = row.holdings.clean.nonzero().flatten().numpy()
         if not len(clean):
-            raise ValueError(f"client {row.key!r} has no clean sample to train on")
+            raise SayableError(f"client {row.key!r} has no clean sample to train on")
         train_on(row, clean, since=row.round, seconds=0.0)

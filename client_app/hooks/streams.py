@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
+from ...core.entropy import protective
 from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcomes
 from ...core.learning.sample_values import Looked, looked_at_all
 from ...core.methods.ode import Ode, ode_settings
+from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ESTIMATE
 from ..batch import Batch, ClientRow
@@ -38,7 +40,7 @@ class StreamedData(ClientHook):
             if not len(device.store):
                 if len(batch) == 1:
                     row.close()  # it cannot train, but what it saw is not forgotten
-                raise ValueError(f"client {row.key!r}: nothing that arrived has been kept yet")
+                raise SayableError(f"client {row.key!r}: nothing that arrived has been kept yet")
         pairs = [device.samples() for device in devices]
         batch.data = [samples for samples, _ in pairs]
         batch.weights = [weights for _, weights in pairs]
@@ -59,18 +61,14 @@ class StreamedData(ClientHook):
         return outcomes
 
     def _noisy(self, row: ClientRow, estimate: NDArray[Any]) -> NDArray[Any]:
-        """Return an estimate, clipped and with noise that hides what single samples add to it.
-
-        On a device the noise is unpredictable: what is seeded, the server could subtract. In
-        simulation it is seeded, so that runs repeat.
-        """
+        """Return an estimate, clipped and with noise that hides what single samples add to it."""
         if not self.noise:
             return estimate
         length = float(np.linalg.norm(estimate))
         clipped = estimate * min(1.0, self.clip / length) if length else estimate
         own = batch_seed(row.config.seed, row.key, row.round) % 2**63
-        seed = [row.config.seed, own, 7] if row.simulated else None
-        noise = np.random.default_rng(seed).normal(scale=self.noise, size=estimate.size)
+        rng = protective(row.simulated, row.config.seed, own, 7)
+        noise = rng.normal(scale=self.noise, size=estimate.size)
         return np.asarray(clipped + noise)
 
 

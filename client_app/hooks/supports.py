@@ -22,6 +22,7 @@ from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
 from ...core.tasks import Samples
+from ...core.tasks.errors import SayableError
 from ...core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
 from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
@@ -203,5 +204,5 @@ def last(batch: Batch, section: str) -> list[dict[str, Any]]:
     """Return what clients remember of their last supports; an error if one has none."""
     for row in batch.rows:
         if section not in row.state:
-            raise ValueError(f"client {row.key!r} has not trained yet: it holds no support")
+            raise SayableError(f"client {row.key!r} has not trained yet: it holds no support")
     return [row.state[section] for row in batch.rows]

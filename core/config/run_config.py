@@ -9,7 +9,7 @@ from pydantic import Field, create_model
 
 from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share
 from ..methods.catalogue import all_settings, axis_defaults
-from ..tasks.errors import CONFIG_KEYS
+from ..tasks.errors import CONFIG_KEYS, SayableError
 from ..tasks.spec import TaskSpec
 from . import sections
 
@@ -26,7 +26,7 @@ AXIS_DEFAULTS: dict[str, str] = {
 }
 
 
-class ConfigError(ValueError):
+class ConfigError(SayableError):
     """The run config is wrong; the text says which key, which value and what is allowed."""
 
 

@@ -80,6 +80,11 @@ class Clients(Settings):
         description="a client is chosen at most this many times as often as the average; 0 means "
         "2 for rules without ages, and no limit for the others",
     )
+    error_texts: bool = Field(
+        default=False,
+        description="devices send the texts of errors, which may quote data, and not only type and "
+        "place; for experiments, never with local-dp",
+    )
 
     def names(self) -> list[str]:
         """Return the names of the clients that may take part; none if all may."""

@@ -10,7 +10,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def clipped(before: Arrays, after: Arrays, norm: float) -> Arrays:
-    """Return the arrays with their change clipped to a norm; only floats count.
+    """Return the arrays with their change clipped to a norm; all but floats stay as they were.
+
+    Whatever is not a number with a fraction, as a counter of batches, gets no noise either: it
+    would tell what the noise hides.
 
     >>> clipped({"w": np.zeros(2)}, {"w": np.array([3.0, 4.0])}, norm=1.0)["w"].round(3).tolist()
     [0.6, 0.8]
@@ -20,7 +23,7 @@ def clipped(before: Arrays, after: Arrays, norm: float) -> Arrays:
     length = math.sqrt(sum(squares))
     scale = min(1.0, norm / length) if length > 0 else 1.0
     shortened = {n: (before[n] + scale * c).astype(before[n].dtype) for n, c in changes.items()}
-    return {name: shortened.get(name, after[name]) for name in after}
+    return {name: shortened.get(name, before[name]) for name in after}
 
 
 def with_noise(arrays: Arrays, scale: float, rng: np.random.Generator) -> Arrays:

@@ -43,6 +43,7 @@ class Event(_Record):
     """Something that happened, in a round and perhaps in one cohort."""
 
     name: ClassVar[str] = ""
+    of_data: ClassVar[frozenset[str]] = frozenset()  # fields that clients computed from their data
 
     round: Round | None = None
     cohort: str | None = None
@@ -56,6 +57,15 @@ class Event(_Record):
     def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields of a line under their names of today."""
         return fields
+
+    def without_data(self) -> "Event":
+        """Return the event without what clients computed from their data.
+
+        >>> Selected(chosen=["a"], scores=[0.5]).without_data().to_dict()["chosen"]
+        ['a']
+        """
+        usual = {name: type(self).model_fields[name].default for name in self.of_data}
+        return self.model_copy(update=usual) if usual else self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON can hold it; what is unknown is left out.
@@ -133,6 +143,7 @@ class Selected(Event):
     """Who was chosen, with age and score where the rule has them."""
 
     name = "selected"
+    of_data = frozenset({"scores", "other_scores"})
     phase: str = "train"
     available: Clients = 0
     chosen: list[str] = []
@@ -314,6 +325,7 @@ class CoresetsUsed(Event):
     """What clients trained on."""
 
     name = "coresets"
+    of_data = frozenset({"labels", "clean_share"})
     chose: Count = 0
     without: Count = 0
     sizes: list[Count] = []
@@ -329,6 +341,7 @@ class StreamsStored(Event):
     """What clients keep of their streams."""
 
     name = "streams"
+    of_data = frozenset({"stored", "classes"})
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
     arrived: Count = 0
@@ -339,6 +352,7 @@ class StoragePlanned(Event):
     """Who is to store which label was planned."""
 
     name = "planned"
+    of_data = frozenset({"stored", "holders", "class_weights", "quota"})
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
     holders: list[Count] = []  # clients that store each class
@@ -358,6 +372,7 @@ class CohortsTrained(Event):
     """The cohorts after a round, and what their rule found."""
 
     name = "cohorts"
+    of_data = frozenset({"heterogeneity"})
     members: dict[str, Count] = {}
     participants: dict[str, Count] = {}
     rounds: dict[str, Count] = {}

@@ -36,6 +36,7 @@ METHODS = (
         about="the server clips updates and adds noise to their mean",
         settings=(Dp,),
         layer="strategies.layers.privacy:CentralNoise.of_run",
+        outer="strategies.layers.privacy:PrivacyLedger.of_run",
         needs=("mean aggregator", "nothing released but models"),
     ),
 )

@@ -34,6 +34,10 @@ CONFIG_KEYS = {
 """Keys of the run config that set the fields of a spec, where they are not the field's own name."""
 
 
+class SayableError(ValueError):
+    """An error whose text is of settings and names, never of data: a device may send it."""
+
+
 class TaskError(ValueError):
     """A task cannot be built as asked; the message says what to change."""
 

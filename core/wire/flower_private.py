@@ -6,6 +6,7 @@ the same from 1.39 to 1.42.
 
 import importlib
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ __all__ = [
     "context_from_bytes",
     "context_to_bytes",
     "empty_run",
+    "in_simulation",
     "is_remote",
     "is_simulation",
     "message_from_bytes",
@@ -55,6 +57,16 @@ def empty_run() -> Any:
 def is_simulation(grid: Any) -> bool:
     """Return whether a grid is that of Flower's simulation; no where its name has changed."""
     return type(grid).__name__ == "InMemoryGrid"
+
+
+def in_simulation() -> bool:
+    """Return whether this process works for Flower's simulation; no where its name has changed.
+
+    A SuperNode never imports the module of Ray's actors, whatever its node config says.
+    """
+    ray = sys.modules.get("ray")
+    actors = "flwr.simulation.ray_transport.ray_actor" in sys.modules
+    return ray is not None and actors and bool(ray.is_initialized())
 
 
 def is_remote(grid: Any) -> bool:

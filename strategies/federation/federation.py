@@ -33,6 +33,7 @@ from .ledger import Ledger
 from .observations import Reader
 from .punctuality import ResponseTimes
 from .questions import Route, question
+from .releases import Releases
 from .roster import Roster
 
 _log = logging.getLogger("forager")
@@ -105,9 +106,12 @@ class Federation:
         self.settings = settings
         self.strikes: Counter[str] = Counter()  # replies set aside, by client
         self.last_refusal = ""  # whose reply was set aside last, and why
-        self._cohort: str | None = None
+        self.cohort: str | None = None  # whose turn it is
+        self.simulated = False  # whether the runtime is a simulation, as the server app finds
         self.memory = ClientMemory()
         self.times = ResponseTimes()
+        self.discreet = False  # whether events leave out what clients computed from their data
+        self.releases = Releases()  # the account of privacy
         self.held = HeldModels(every_message=keep_models)
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
@@ -187,7 +191,7 @@ class Federation:
         requests = Requests.of(messages)
         if requests is None:
             return []
-        self.ledger.assign(requests, server_round, self._cohort)
+        self.ledger.assign(requests, server_round, self.cohort)
         return requests
 
     def sent_model(self, node_id: int) -> ArrayRecord:
@@ -358,15 +362,15 @@ class Federation:
 
     def note(self, event: Event) -> None:
         """Write an event, under the current cohort."""
-        if self._cohort is not None and event.cohort is None:
-            event = event.model_copy(update={"cohort": self._cohort})
-        self.journal(event)
+        if self.cohort is not None and event.cohort is None:
+            event = event.model_copy(update={"cohort": self.cohort})
+        self.journal(event.without_data() if self.discreet else event)
 
     @contextmanager
     def in_cohort(self, cohort: str) -> Iterator[None]:
         """Let events be those of a cohort."""
-        before, self._cohort = self._cohort, cohort
+        before, self.cohort = self.cohort, cohort
         try:
             yield
         finally:
-            self._cohort = before
+            self.cohort = before

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from ...core.wire.flower_private import NodeInfo, Run
+from ...core.wire.flower_private import NodeInfo, Run, is_simulation
 from ...core.wire.requests import Requests
+from .clock import ClockedGrid
 from .virtual_nodes import NumberedNodes
 
 
@@ -94,6 +95,11 @@ class GridView(GridWrapper):
 def as_sequence(node_ids: Iterable[int]) -> Sequence[int]:
     """Return node ids in a new list; numbered ones, which cannot change, as they are."""
     return node_ids if isinstance(node_ids, NumberedNodes) else list(node_ids)
+
+
+def simulates(grid: Grid) -> bool:
+    """Return whether a grid is that of a simulation: the local engine's, or Flower's own."""
+    return isinstance(grid, ClockedGrid) or is_simulation(grid)
 
 
 def all_node_ids(grid: Grid) -> Sequence[int]:

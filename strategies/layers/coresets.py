@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ...core.config import RunConfig
+from ...core.entropy import protective
 from ...core.learning.gradient_rows import rows_and_rivals, sample_rows, server_targets
 from ...core.learning.placement import chosen_device
 from ...core.log.events import CoresetsUsed
@@ -82,12 +83,12 @@ class Coresets(Layer):
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
         guided = "server data" in method.needs_in(config)
-        return cls(
-            inner,
-            targets=_targets(config, method) if guided else None,
-            every=config[Coreset].every,
-            first_round=config[Coreset].first_round,
-        )
+        settings = config[Coreset]
+        layer = cls(inner, every=settings.every, first_round=settings.first_round)
+        if guided:
+            rng = protective(layer.federation.simulated, config.seed, 13)
+            layer.targets = _targets(config, method, rng)
+        return layer
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -179,7 +180,7 @@ class Coresets(Layer):
         self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
 
 
-def _targets(config: RunConfig, method: Method) -> Targets:
+def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Targets:
     """Return what computes the gradients of the server's validation set."""
     data = validation_data(config, str(method))
     task = load_task(config.task_spec())
@@ -187,8 +188,6 @@ def _targets(config: RunConfig, method: Method) -> Targets:
     assert isinstance(method, CoresetMethod)
     settings = config[Coreset]
     rule, per_class = method.rule, method.per_class_of(settings)
-    # From the system's entropy: clients know the run's seed and could remove seeded noise
-    rng = np.random.default_rng()
 
     def at(arrays: ArrayRecord) -> ArrayRecord:
         model_arrays = from_record(arrays)

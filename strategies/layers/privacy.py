@@ -1,15 +1,15 @@
 """Differential privacy: the server's noise, and the account of what is left of privacy."""
 
-from collections import Counter
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
+from ...core.entropy import protective
 from ...core.learning.clipping import clipped, with_noise
 from ...core.log.events import PrivacySpent
 from ...core.methods.privacy import Dp
@@ -22,66 +22,81 @@ from ..aggregation.running_mean import mean_of
 from ..federation.accountant import gaussian_epsilon
 from .base import Layer
 
+_EVERYONE = ("",)  # whom a noisy mean is charged to
+
 
 class PrivacyLedger(Layer):
     """Count what clients have released and report the epsilon that this amounts to.
+
+    It is for replacing all updates of one client by any others, who takes part being public. Two
+    updates are up to two clips C apart, and so are two means of n of them up to 2 C / n: half the
+    noise multiplier is left. So it is for adding or removing a client, as far as n is public.
 
     Parameters
     ----------
     inner : Strategy
         Any.
     multiplier : float
-        Noise over sensitivity of one release of one client.
+        Standard deviation of the noise, over what an update of one client is clipped to.
     delta : float (default: 1e-5)
         At which epsilon is reported.
+    central : bool (default: False)
+        Whether what is released is a mean: every round then counts for everyone, so that it does
+        not matter who took part.
     """
 
-    def __init__(self, inner: Strategy, multiplier: float, delta: float = 1e-5) -> None:
+    def __init__(
+        self, inner: Strategy, multiplier: float, delta: float = 1e-5, *, central: bool = False
+    ) -> None:
         super().__init__(inner)
-        self.multiplier = multiplier
+        self.multiplier = multiplier / 2
         self.delta = delta
-        self.releases: Counter[str] = Counter()
+        self.central = self.federation.discreet = central
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "PrivacyLedger":
-        """Return the ledger of local noise: any two updates of a client are two clips apart."""
-        return cls(inner, config[Dp].noise_multiplier / 2, config[Dp].delta)
+        """Return the ledger that a config describes."""
+        dp, central = config[Dp], config.privacy == "central-dp"
+        return cls(inner, dp.noise_multiplier, dp.delta, central=central)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Count a release for every client asked: a reply that gets lost was still released."""
         messages = super().configure_train(server_round, arrays, config, grid)
-        requests = Requests.of(messages)
-        if requests is not None:
-            self.releases.update(self.federation.keys(requests.nodes))
-        if self.releases:
-            most = max(self.releases.values())
-            mean = sum(self.releases.values()) / len(self.releases)
+        requests, releases = Requests.of(messages), self.federation.releases
+        if self.central and (requests is not None or self.federation.busy):
+            releases.charge(server_round, _EVERYONE)
+        elif requests is not None:
+            releases.charge(server_round, self.federation.keys(requests.nodes))
+        if releases.most:
             self.federation.note(
                 PrivacySpent(
                     round=server_round,
                     delta=self.delta,
-                    epsilon_most=gaussian_epsilon(self.delta, self.multiplier, most),
-                    epsilon_mean=gaussian_epsilon(self.delta, self.multiplier, round(mean)),
+                    epsilon_most=gaussian_epsilon(self.delta, self.multiplier, releases.most),
+                    epsilon_mean=gaussian_epsilon(
+                        self.delta, self.multiplier, round(releases.mean)
+                    ),
                 )
             )
         return requests or []
 
     def own_state(self) -> dict[str, Any]:
         """Return the releases of each client."""
-        return {"releases": dict(self.releases)}
+        return {"releases": dict(self.federation.releases.counts)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self.releases = Counter(state["releases"])
+        """Take back what :meth:`own_state` returned; what was released since stays released."""
+        self.federation.releases.at_least(state["releases"])
 
 
 class CentralNoise(Layer):
     """Clip every update, weight all equally, and add noise to their mean (central privacy).
 
     The strategy inside is given the noisy mean as a single reply: whatever it makes of that, by
-    momentum, adaptive steps or fine-tuning, releases no more.
+    momentum, adaptive steps or fine-tuning, releases no more. Metrics, which got no noise, are left
+    out.
 
     Parameters
     ----------
@@ -90,11 +105,9 @@ class CentralNoise(Layer):
     clip : float
         Longest update.
     multiplier : float
-        Standard deviation of the noise, over what one client can change in the mean.
-    delta : float (default: 1e-5)
-        At which epsilon is reported.
-    rng : Generator, optional
-        Of the noise; unpredictable by default.
+        Standard deviation of the noise, over the clip's share in the mean.
+    seed : int (default: 0)
+        Of the noise in simulation; anywhere else it is unpredictable.
     """
 
     def __init__(
@@ -103,21 +116,18 @@ class CentralNoise(Layer):
         *,
         clip: float,
         multiplier: float,
-        delta: float = 1e-5,
-        rng: np.random.Generator | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(inner)
         self.clip = clip
         self.multiplier = multiplier
-        self.delta = delta
-        self.rng = rng or np.random.default_rng()
-        self.releases = 0
+        self.seed = seed
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "CentralNoise":
         """Return the layer that a config describes."""
-        dp, rng = config[Dp], np.random.default_rng([config.seed, 5])
-        return cls(inner, clip=dp.clip, multiplier=dp.noise_multiplier, delta=dp.delta, rng=rng)
+        dp = config[Dp]
+        return cls(inner, clip=dp.clip, multiplier=dp.noise_multiplier, seed=config.seed)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -129,21 +139,11 @@ class CentralNoise(Layer):
             return None, None
         count = entries(records_of(mean.content, MetricRecord)[0])[NUM_EXAMPLES]
         scale = self.multiplier * self.clip / max(1, count)
-        noisy = with_noise(from_record(sent_arrays(mean, ARRAYS)), scale, self.rng)
+        own = zlib.crc32((self.federation.cohort or "").encode())  # cohorts share no noise
+        rng = protective(self.federation.simulated, self.seed, 5, server_round, own)
+        noisy = with_noise(from_record(sent_arrays(mean, ARRAYS)), scale, rng)
         attach(mean, ARRAYS, to_record(noisy))
-        self.releases += 1
-        arrays, metrics = super().aggregate_train(server_round, [mean])
-        if arrays is not None:
-            epsilon = gaussian_epsilon(self.delta, self.multiplier, self.releases)
-            self.federation.note(
-                PrivacySpent(
-                    round=server_round,
-                    delta=self.delta,
-                    epsilon_most=epsilon,
-                    epsilon_mean=epsilon,
-                )
-            )
-        return arrays, metrics
+        return super().aggregate_train(server_round, [mean])
 
     def _clipped(self, replies: Replies) -> Replies:
         """Return replies with their updates clipped."""
@@ -155,13 +155,6 @@ class CentralNoise(Layer):
             for name, array in clipped(from_record(assignment.model), after, self.clip).items():
                 stacks[name][row] = array
         replies.put(ARRAYS, stacks)
+        for name in replies.metrics.keys() - {NUM_EXAMPLES}:
+            replies.take_metric(name)
         return replies
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the number of releases and the generator."""
-        return {"releases": self.releases, "rng": self.rng.bit_generator.state}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self.releases = int(state["releases"])
-        self.rng.bit_generator.state = state["rng"]

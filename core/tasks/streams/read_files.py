@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import TaskError, invalid, one_line
+from ..errors import SayableError, invalid, one_line
 
 _log = logging.getLogger("forager")
 _ALLOWED = '"keep", "delete" or "move:<folder>"'
@@ -48,11 +48,11 @@ class AfterReading:
             return cls(deletes=text == "delete")
         kind, _, name = str(text).partition(":")
         if kind != "move" or not name.strip():
-            raise TaskError(f"node config: {invalid('stream-read', text, _ALLOWED)}")
+            raise SayableError(f"node config: {invalid('stream-read', text, _ALLOWED)}")
         folder = Path(name.strip()).expanduser()
         if folder.resolve().is_relative_to(origin.resolve()):
             allowed = f"a folder that is not inside stream-path = {str(origin)!r}"
-            raise TaskError(f"node config: {invalid('stream-read', text, allowed)}")
+            raise SayableError(f"node config: {invalid('stream-read', text, allowed)}")
         return cls(folder=folder)
 
     @property

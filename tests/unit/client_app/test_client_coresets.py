@@ -9,6 +9,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.batch import Batch
+from forager.client_app.clients import VirtualContext
 from forager.client_app.hooks.coresets import ChosenCoreset
 from forager.client_app.hooks.skyline import CleanOnly
 from forager.client_app.side import ClientSide
@@ -24,6 +25,8 @@ from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
+# As docker/supernode.py makes it: a partition-id is no simulation.
+DEVICE = Context(1, 7, {"partition-id": 0, "num-partitions": 6}, RecordDict(), {})
 DATA = {"partition": "iid", "noise": "closed-set", "coreset.every": 3}
 TASK = load_task(read_config(DATA).task_spec())
 SIZE = len(TASK.client_data(0, 6).train)
@@ -45,7 +48,7 @@ class Client:
         self.clean = TASK.client_data(0, 6).clean
         self.state: dict[str, Any] = {}
         self.arrays = read_arrays(TASK.build_model())
-        self.node = {"partition-id": 0, "num-partitions": 6}
+        self.context: Context = VirtualContext(7, 0, 6, {}, set())
         self.unknown_to_server = -1
         self.trainer = ClientSide(self.config).trainer
         self.problem = TASK.problem
@@ -55,7 +58,7 @@ class Client:
         content: dict[str, Any] = {CONFIG: ConfigRecord({ROUND: number})}
         content |= {TARGETS: told} if guided else {}
         message = Message(RecordDict(content), dst_node_id=7, message_type=kind)
-        batch = Batch(Requests(message, [7]), [Context(1, 7, self.node, RecordDict(), {})], self)
+        batch = Batch(Requests(message, [7]), [self.context], self)
         batch.models, batch.data, batch.keys = [self.arrays], [self.data], ["0"]
         batch.holdings = [SimpleNamespace(clean=self.clean)]
         batch.rows[0].state = self.state
@@ -326,8 +329,8 @@ def test_the_targets_of_all_classes_are_the_mean_gradient_of_the_head():
 
 def test_the_clean_share_is_told_only_where_the_truth_is_known():
     device = Client()
-    device.node = {"data-path": "data.npz"}
-    assert "clean" not in device.request(2, guided=True).reply[CORESET]
+    device.context = DEVICE
+    assert not {"clean", "labels"} & set(device.request(2, guided=True).reply[CORESET])
     assert "clean" not in Client(noise="none").request(2, guided=True).reply[CORESET]
 
 
@@ -336,7 +339,7 @@ def test_the_skyline_is_what_noise_left_alone():
     request = client.request(1)
     assert torch.equal(request.chosen.x, client.data.x[client.clean])
     assert (told(request, "clean"), told(request, "size")) == (1.0, int(client.clean.sum()))
-    client.node = {"data-path": "data.npz"}
+    client.context = DEVICE
     with pytest.raises(ValueError, match="a device does not know"):
         client.request(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forager.core.storage import tree
-from forager.core.tasks.errors import TaskError
+from forager.core.tasks.errors import SayableError, TaskError
 from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.tasks.streams.read_files import AfterReading
 from forager.core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
@@ -406,5 +406,5 @@ def test_what_cannot_be_done_with_files_is_refused(tmp_path: Path) -> None:
         (1, 'use "keep"'),
         (f"move:{inside}", "use a folder that is not inside stream-path"),
     ):
-        with pytest.raises(TaskError, match=f"node config: stream-read = .*{allowed}"):
+        with pytest.raises(SayableError, match=f"node config: stream-read = .*{allowed}"):
             AfterReading.of(text, tmp_path / "in")
