@@ -21,7 +21,7 @@ from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer
 from .running_mean import mean_of
 
-_LEAST_SHARE = 0.1  # of the usual, that a metric which others are weighed by is raised to
+_TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
 
 
 class FlowerAggregator(Layer):
@@ -132,7 +132,7 @@ class FlowerAggregator(Layer):
         if integers:
             replies = [_without_buffers(reply, integers, buffers) for reply in replies]
         for name in self.needs:
-            _floored(replies, name)
+            _bounded(replies, name)
         if not replies:
             return None, None
         arrays, metrics = super().aggregate_train(server_round, replies)
@@ -222,16 +222,16 @@ def _without_buffers(
     return reply
 
 
-def _floored(replies: list[Message], name: str) -> None:
-    """Raise a metric to a small share of the usual, so that no client's zero decides for all.
+def _bounded(replies: list[Message], name: str) -> None:
+    """Bring a metric near the usual, so that no client's nothing, or much, decides for all.
 
-    q-FedAvg divides by a power of the losses.
+    q-FedAvg weighs by a power of the losses, and divides by it.
     """
     records = [records_of(reply.content, MetricRecord)[0] for reply in replies]
     values = [float(str(record[name])) for record in records]
-    least = _LEAST_SHARE * float(np.median(values)) if values else 0.0
+    usual = float(np.median(values)) if values else 0.0
     for record, value in zip(records, values, strict=True):
-        record[name] = max(value, least)
+        record[name] = max(usual / _TIMES, min(value, usual * _TIMES or value))
 
 
 def uniform(replies: Iterable[Message]) -> list[Message]:
