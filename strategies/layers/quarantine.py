@@ -213,7 +213,7 @@ class Quarantine(Layer):
         norms = _update_norms(table, sent)
         for row in np.flatnonzero(~np.isfinite(norms)).tolist():
             wrong.setdefault(row, "values that are not finite, or too large to square")
-        return wrong, norms
+        return _impossible(table, sent) | wrong, norms
 
     def _sent(self, assignment: Assignment | None) -> "SentModel | None":
         record = None if assignment is None else assignment.model
@@ -344,6 +344,18 @@ def _misfits(
             wrong[row] = f"{1 + len(more) + len(surplus)} array records instead of one"
     like = next(model for model in sent if model is not None)
     return table.fitting(ARRAYS, like.arrays) | wrong
+
+
+def _impossible(table: Replies, sent: Sequence[SentModel | None]) -> dict[int, str]:
+    """Return the rows with a variance below 0 where they were sent none: its root is no number."""
+    wrong: dict[int, str] = {}
+    for name in (name for name in table.arrays if name.endswith("running_var")):
+        below = table.arrays[name].reshape(len(table), -1).min(axis=1) < 0
+        for row in np.flatnonzero(below).tolist():
+            model = sent[row]
+            if model is not None and model.arrays[name].min() >= 0:
+                wrong[row] = f"array {name}: variances below 0"
+    return wrong
 
 
 def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> Norms:

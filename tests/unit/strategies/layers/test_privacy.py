@@ -113,11 +113,11 @@ def test_the_noise_is_as_large_as_the_account_says() -> None:
 
 
 def test_counters_are_still_not_averaged() -> None:
-    """Integers take the largest, as under any other aggregation."""
+    """Integers take the median, as under any other aggregation."""
     layer = CentralNoise(aggregator(), clip=1.0, multiplier=1.0)
     got, _ = one_round(layer, to_record(MODEL), FakeGrid(KEYS))
     assert got is not None
-    assert from_record(got)["steps"] == 3 + 1 + 7
+    assert from_record(got)["steps"] == 3 + 1 + 3
 
 
 class Watching(Layer):

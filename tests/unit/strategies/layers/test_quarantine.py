@@ -26,6 +26,7 @@ from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
+from forager.strategies.build import build_strategy
 from forager.strategies.layers.quarantine import MostlyOutliers, Quarantine
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -348,6 +349,36 @@ def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
     free, _ = one_round(unlimited, to_record(small_model()), FakeGrid(KEYS, claim))
     with pytest.raises(AssertionError):
         assert_same(got, free, rtol=1e-3)
+
+
+def test_a_variance_below_zero_is_set_aside() -> None:
+    model = {**small_model(), "norm.running_var": np.ones(3, np.float32)}
+    layer, notes = quarantine()
+    below = with_arrays(lambda a: a["norm.running_var"].__setitem__(1, -0.1))
+    one_round(layer, to_record(model), FakeGrid(KEYS, {BAD: spoiling(below)}))
+    assert [event.reason for event in notes.of(Quarantined)] == [
+        "array norm.running_var: variances below 0"
+    ]
+    sent = {**model, "norm.running_var": -np.ones(3, np.float32)}  # by the server's own optimiser
+    one_round(layer, to_record(sent), FakeGrid(KEYS, {BAD: spoiling(below)}), 2)
+    assert len(notes.of(Quarantined)) == 1
+
+
+def test_by_default_twenty_times_an_update_backwards_is_set_aside() -> None:
+    layer = build_strategy(read_config({"num-clients": 8, "clients-per-round": 8}))
+    notes = listening_to(layer)
+
+    def backwards(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        before = from_record(message.content.array_records[ARRAYS])
+        sent = {
+            n: b - 20 * (a - b)
+            for (n, a), b in zip(from_record(records[ARRAYS]).items(), before.values(), strict=True)
+        }
+        return [answer(message, {**records, ARRAYS: to_record(sent)})]
+
+    one_round(layer, to_record(small_model()), FakeGrid(KEYS, {"0": backwards}))
+    assert [event.client for event in notes.of(Quarantined)] == ["0"]
 
 
 EARLY = KEYS[:3]  # their replies are the first to come
