@@ -193,7 +193,7 @@ class Loop:
             if self.prepare is not None:
                 self.prepare(self)
                 self.take_snapshot(anew=True)
-            self._evaluate_on_server()
+            self._evaluate_on_server(0, self.arrays)
         while self.round < self.num_rounds:
             reason = self.play_round()
             if reason:
@@ -204,9 +204,7 @@ class Loop:
         """Play the next round; a text is the reason to end the run with it."""
         started = time.monotonic()
         self._train_until_success()
-        self.round += 1
-        if self.round % self.plan.evaluate_every == 0 or self.round == self.num_rounds:
-            self._evaluate_on_server()
+        if self._is_evaluated(self.round):
             self._evaluate_on_clients()
         self.round_seconds = time.monotonic() - started
         away = self.federation.roster.away()
@@ -217,8 +215,11 @@ class Loop:
         self.take_snapshot()
         return next(filter(None, reasons), None)
 
+    def _is_evaluated(self, server_round: int) -> bool:
+        return server_round % self.plan.evaluate_every == 0 or server_round == self.num_rounds
+
     def _train_until_success(self) -> None:
-        """Train the next round; after a roll-back that is an earlier one."""
+        """Train and evaluate the next round; after a roll-back that is an earlier one."""
         since, hopeless, refused = time.monotonic(), 0, 0
         while True:
             server_round = self.grid.round = self.round + 1
@@ -310,8 +311,19 @@ class Loop:
             raise _RoundFailed(self._what_went_wrong(received))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
-        self.arrays = arrays
-        self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
+            self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
+            if self._is_evaluated(server_round):
+                self._try_out(server_round, arrays)
+        self.arrays, self.round = arrays, server_round
+
+    def _try_out(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Evaluate a new model; one that cannot be is refused: what clients sent is part of it."""
+        try:
+            self._evaluate_on_server(server_round, arrays)
+        except Exception as error:
+            _log.exception("the model of round %d could not be evaluated", server_round)
+            reason = f"{type(error).__name__}: {error}"
+            raise _AllRefused(f"the new model cannot be evaluated: {reason}") from error
 
     def _hear_late(self, server_round: int) -> None:
         """Let the layers learn from replies of earlier rounds that have come since."""
@@ -349,20 +361,20 @@ class Loop:
             text += f"; late: {', '.join(exchange.late[:10])}"
         return text
 
-    def _evaluate_on_server(self) -> None:
+    def _evaluate_on_server(self, server_round: int, arrays: ArrayRecord) -> None:
         """Evaluate the model, or the models of all cohorts: what a client can expect of its own."""
-        models = self.strategy.models(self.arrays)
-        results = {name: self.evaluate(arrays) for name, (arrays, _) in models.items()}
+        models = self.strategy.models(arrays)
+        results = {name: self.evaluate(model) for name, (model, _) in models.items()}
         names = [*(metric.name for metric in self.metrics), "loss"]
         self.scores = {
             name: sum(share * results[model][name] for model, (_, share) in models.items())
             for name in names
         }
-        self.evaluated_round = self.round
+        self.evaluated_round = server_round
         by_cohort = {model: result[names[0]] for model, result in results.items()}
         self.federation.note(
             Evaluated(
-                round=self.round,
+                round=server_round,
                 metrics={name: score for name, score in self.scores.items() if name != "loss"},
                 loss=self.scores["loss"],
                 cohorts=by_cohort if len(models) > 1 else None,

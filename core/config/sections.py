@@ -248,13 +248,13 @@ class Quarantine(Settings):
 
     section = "quarantine"
     norm_factor: Positive = Field(
-        default=100.0, description="set aside updates above this many times the usual norm"
+        default=3.0, description="set aside updates above this many times the usual norm"
     )
     count_factor: Positive = Field(
-        default=100.0, description="set aside claims above this many times the usual samples"
+        default=5.0, description="set aside claims above this many times the usual samples"
     )
     weight_factor: NonNegative = Field(
-        default=10.0,
+        default=5.0,
         description="a client counts for at most this many times the usual number of samples; "
         "0 means no limit",
     )

@@ -6,7 +6,7 @@ when a strategy that is not ours looks at it.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -210,6 +210,46 @@ class Replies(MessageTable):
         table.arrived = self.arrived
         return table
 
+    @classmethod
+    def joined(cls, parts: Sequence["Replies"]) -> "Replies":
+        """Return several tables, of at least one row together, as one, in their order."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) == 1:
+            return parts[0]
+        stacks: dict[str, dict[str, NDArray[Any]]] = {}
+        for name in parts[0].stacks:
+            if all(
+                part.stacks.get(name, {}).keys() == parts[0].stacks[name].keys() for part in parts
+            ):
+                stacks[name] = {
+                    key: np.concatenate([part.stacks[name][key] for part in parts])
+                    for key in parts[0].stacks[name]
+                }
+        table = cls(
+            [node for part in parts for node in part.nodes],
+            [asked for part in parts for asked in part.asked],
+            [client for part in parts for client in part.clients],
+            _end_to_end([part.metrics for part in parts], parts),
+            stacks,
+            _end_to_end([part._records_but(stacks) for part in parts], parts),
+            note=parts[0].note,
+            envelope=parts[0]._envelope,
+        )
+        if all(part.assignments for part in parts):
+            table.assignments = [each for part in parts for each in part.assignments]
+        if all(part._came for part in parts):
+            table._came = [reply for part in parts for reply in part._came]
+        table.arrived = parts[-1].arrived
+        return table
+
+    def _records_but(self, stacks: Container[str]) -> dict[str, list[Any]]:
+        """Return the columns of records, of arrays too, except those of some stacks."""
+        others = {n: stack for n, stack in self.stacks.items() if n not in stacks}
+        return self.records | {
+            name: [to_record({k: a[row] for k, a in stack.items()}) for row in range(len(self))]
+            for name, stack in others.items()
+        }
+
     def without(self, rows: Iterable[int]) -> "Replies":
         """Return all rows but some."""
         left_out = set(rows)
@@ -385,6 +425,20 @@ class Arrivals(Iterable[Message]):
     def __iter__(self) -> Iterator[Message]:
         yield from (message for table in self.tables for message in table)
         yield from self.errors
+
+
+def _end_to_end(
+    columns: Sequence[Mapping[str, list[Any]]], parts: Sequence[Replies]
+) -> dict[str, list[Any]]:
+    """Return columns one below the other; None in the rows of those that have none."""
+    return {
+        name: [
+            value
+            for own, part in zip(columns, parts, strict=True)
+            for value in own.get(name, [None] * len(part))
+        ]
+        for name in dict.fromkeys(name for own in columns for name in own)
+    }
 
 
 def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:

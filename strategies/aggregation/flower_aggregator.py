@@ -19,9 +19,9 @@ from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer
-from .running_mean import mean_of
+from .running_mean import mean_of, median_of
 
-_LEAST_SHARE = 0.1  # of the usual, that a metric which others are weighed by is raised to
+_TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
 
 
 class FlowerAggregator(Layer):
@@ -32,8 +32,9 @@ class FlowerAggregator(Layer):
       precision and the replies of one pull, however many clients there are. The strategy gets the
       mean as a single reply. Summing in double precision also makes the result all but independent
       of the order in which replies arrive.
-    - Integer arrays (the counters of batch normalisation) are not averaged and never shown to the
-      strategy: the largest wins.
+    - Integer arrays are not averaged and never shown to the strategy. Of counters, which have no
+      axes (as batch normalisation's), the median counts; all others stay as the server has them:
+      an index that one client made up would be out of range for all.
     - The model keeps its dtypes; FedAdam and q-FedAvg would otherwise turn float32 into float64 and
       double every message.
 
@@ -65,6 +66,7 @@ class FlowerAggregator(Layer):
         self.needs = tuple(needs)
         self.equal_weights = equal_weights
         self._dtypes: dict[str, str] = {}
+        self._integers: dict[str, NDArray[Any]] = {}  # of the server's model
 
     def metrics_needed(self) -> tuple[str, ...]:
         """Return the metrics without which the strategy cannot aggregate a reply."""
@@ -75,6 +77,7 @@ class FlowerAggregator(Layer):
     ) -> Iterable[Message]:
         """Let the strategy configure the float arrays, and send all."""
         self._dtypes = {name: array.dtype for name, array in arrays.items()}
+        self._integers = {n: view(arrays[n]) for n, d in self._dtypes.items() if not _is_float(d)}
         return self._configured(self.inner.configure_train, server_round, arrays, config, grid)
 
     def configure_evaluate(
@@ -111,7 +114,7 @@ class FlowerAggregator(Layer):
             mean = mean_of(tables_in(replies), equal_weights=self.equal_weights)
             if mean is None:
                 return None, None
-            if self._integers() == [] and _is_plain_average(self.inner):
+            if not self._integers and _is_plain_average(self.inner):
                 return self._of_mean(mean)
             return self._by_strategy(server_round, [mean])
         rows = [reply for table in tables_in(replies) for reply in table]
@@ -120,23 +123,19 @@ class FlowerAggregator(Layer):
         with _quick_collections():
             return self._by_strategy(server_round, uniform(rows))
 
-    def _integers(self) -> list[str]:
-        return [name for name, dtype in self._dtypes.items() if not _is_float(dtype)]
-
     def _by_strategy(
         self, server_round: int, replies: list[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what the strategy makes of replies, which it sees without integers."""
-        buffers: dict[str, NDArray[Any]] = {}
-        integers = self._integers()
-        if integers:
-            replies = [_without_buffers(reply, integers, buffers) for reply in replies]
+        counted: dict[str, list[NDArray[Any]]] = {name: [] for name in self._integers}
+        if counted:
+            replies = [_without_integers(reply, counted) for reply in replies]
         for name in self.needs:
-            _floored(replies, name)
+            _bounded(replies, name)
         if not replies:
             return None, None
         arrays, metrics = super().aggregate_train(server_round, replies)
-        return self._restored(arrays, buffers), metrics
+        return self._restored(arrays, counted), metrics
 
     def _of_mean(self, mean: Message) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return what FedAvg makes of a mean that is its only reply: the same, at some length."""
@@ -153,13 +152,17 @@ class FlowerAggregator(Layer):
         return super().aggregate_evaluate(server_round, sound)
 
     def _restored(
-        self, arrays: ArrayRecord | None, buffers: dict[str, NDArray[Any]]
+        self, arrays: ArrayRecord | None, counted: dict[str, list[NDArray[Any]]]
     ) -> ArrayRecord | None:
         if not arrays:
             return None
         restored = {}
         for name, dtype in self._dtypes.items():
-            array = buffers[name] if name in buffers else view(arrays[name])
+            if name not in self._integers:
+                array = view(arrays[name])
+            else:
+                is_counter = self._integers[name].ndim == 0
+                array = median_of(counted[name]) if is_counter else self._integers[name]
             restored[name] = array.astype(dtype, copy=False)
         return to_record(restored)
 
@@ -209,29 +212,26 @@ def _counting_once(reply: Message) -> Message:
     return reply
 
 
-def _without_buffers(
-    reply: Message, integers: list[str], buffers: dict[str, NDArray[Any]]
-) -> Message:
-    """Take integer arrays out of a reply and into ``buffers``, the larger of two winning."""
+def _without_integers(reply: Message, counted: dict[str, list[NDArray[Any]]]) -> Message:
+    """Take integer arrays out of a reply, into ``counted``."""
     arrays = dict(entries(records_of(reply.content, ArrayRecord)[0]))
-    for name in integers:
-        value = view(arrays.pop(name))
-        buffers[name] = np.maximum(buffers[name], value) if name in buffers else value
+    for name, values in counted.items():
+        values.append(view(arrays.pop(name)))
     metrics = records_of(reply.content, MetricRecord)[0]
     reply.content = filled(RecordDict, {ARRAYS: filled(ArrayRecord, arrays), METRICS: metrics})
     return reply
 
 
-def _floored(replies: list[Message], name: str) -> None:
-    """Raise a metric to a small share of the usual, so that no client's zero decides for all.
+def _bounded(replies: list[Message], name: str) -> None:
+    """Bring a metric near the usual, so that no client's nothing, or much, decides for all.
 
-    q-FedAvg divides by a power of the losses.
+    q-FedAvg weighs by a power of the losses, and divides by it.
     """
     records = [records_of(reply.content, MetricRecord)[0] for reply in replies]
     values = [float(str(record[name])) for record in records]
-    least = _LEAST_SHARE * float(np.median(values)) if values else 0.0
+    usual = float(np.median(values)) if values else 0.0
     for record, value in zip(records, values, strict=True):
-        record[name] = max(value, least)
+        record[name] = max(usual / _TIMES, min(value, usual * _TIMES or value))
 
 
 def uniform(replies: Iterable[Message]) -> list[Message]:

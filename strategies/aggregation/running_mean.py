@@ -77,7 +77,7 @@ class RunningMean:
     def __init__(self) -> None:
         self.weight = 0.0
         self._terms: dict[str, _Terms] = {}
-        self._largest: dict[str, NDArray[Any]] = {}  # of integers, which are not averaged
+        self._integers: dict[str, list[NDArray[Any]]] = {}  # of each client: they have no mean
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._metrics: dict[str, tuple[float, float]] = {}
 
@@ -89,8 +89,8 @@ class RunningMean:
     ) -> None:
         """Add the arrays and metrics of many clients, the first axis being the client.
 
-        The result is that of adding one after the other, to the last bit. Integers are not
-        averaged, the largest wins. Metrics that are lists are left out.
+        The result is that of adding one after the other, to the last bit. Of integers it is the
+        median, whatever the weights. Metrics that are lists are left out.
         """
         column = np.array(weights, dtype=np.float64)
         self.weight = _one_by_one(column, self.weight)
@@ -101,8 +101,7 @@ class RunningMean:
                     self._terms[name] = _Terms(stack.shape[1:], len(stack))
                 self._terms[name].add_stack(stack, column)
             else:
-                largest = stack.max(axis=0)
-                self._largest[name] = np.maximum(self._largest.get(name, largest), largest)
+                self._integers.setdefault(name, []).extend(stack)
         for name, values in metrics.items():
             told = [row for row, value in enumerate(values) if isinstance(value, int | float)]
             if not told:
@@ -121,8 +120,7 @@ class RunningMean:
         for name, array in arrays.items():
             if array.dtype.kind != "f":
                 self._dtypes[name] = array.dtype
-                seen = self._largest.get(name, array)
-                self._largest[name] = np.maximum(seen, array)
+                self._integers.setdefault(name, []).append(array)
             else:
                 terms = self._terms.get(name)
                 if terms is None:
@@ -139,11 +137,9 @@ class RunningMean:
         """The mean of each array, in its own dtype."""
         return {
             name: np.asarray(
-                (
-                    self._largest[name]
-                    if name in self._largest
-                    else self._terms[name].sum() / self.weight
-                ),
+                median_of(self._integers[name])
+                if name in self._integers
+                else self._terms[name].sum() / self.weight,
                 dtype=dtype,
             )
             for name, dtype in self._dtypes.items()
@@ -153,6 +149,11 @@ class RunningMean:
     def metrics(self) -> dict[str, float]:
         """The mean of each metric over those who reported it."""
         return {name: total / of for name, (total, of) in self._metrics.items()}
+
+
+def median_of(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the median of integers, the lower of two."""
+    return np.asarray(np.sort(rows, axis=0)[(len(rows) - 1) // 2])
 
 
 def mean_of(tables: Iterable[Replies], *, equal_weights: bool = False) -> Message | None:

@@ -38,11 +38,11 @@ _RANGES = {SIMILARITY: (-1.0 - 1e-6, 1.0 + 1e-6), LOSS: (0.0, math.inf)}
 
 
 def _floats(name: str) -> Reader:
-    """Return a reader of a metric that is a float, where a row has it."""
+    """Return a reader of a metric that is a float of at least 0, where a row has it."""
 
     def read(replies: Replies) -> Column:
         values = replies.metrics.get(name, [None] * len(replies))
-        return [value if isinstance(value, float) else None for value in values], {}
+        return [v if isinstance(v, float) and v >= 0 else None for v in values], {}
 
     return read
 

@@ -5,11 +5,8 @@ over a client's reports. A client that is away keeps its profile for some rounds
 is empty is asked again less and less often.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
 
 from ...core.backoff import rest
 from .roster import key_order
@@ -19,7 +16,6 @@ AWAY = 50
 
 _MOST_AWAY = 10_000  # clients that are remembered while they are away
 _WEIGHT = 0.2  # of the newest report in the average, once there are a few
-_MOST_TIMES = 10.0  # the usual velocity that one client may count for
 
 Profile = dict[str, Any]
 
@@ -97,19 +93,9 @@ class StreamProfiles:
                 self._empty[key] = [times, server_round + rest(times)]
 
     def velocities(self) -> dict[str, list[float]]:
-        """Return how fast labels come to clients where some do; nobody counts for many others.
-
-        A client could otherwise claim to see nearly all the data, and so steer the plan, the
-        weights of the classes and the estimate by itself. The order is that of the keys.
-        """
+        """Return how fast labels come to clients where some do, in the order of the keys."""
         known = sorted((key for key, row in self._smooth.items() if sum(row) > 0), key=key_order)
-        rows = {key: self._smooth[key] for key in known}
-        totals = [sum(row) for row in rows.values()]
-        most = _MOST_TIMES * float(np.median(totals)) if len(totals) >= 3 else math.inf
-        return {
-            key: [v * most / sum(row) for v in row] if sum(row) > most else list(row)
-            for key, row in rows.items()
-        }
+        return {key: list(self._smooth[key]) for key in known}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is remembered."""

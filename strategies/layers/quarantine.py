@@ -1,8 +1,7 @@
 """Set bad replies aside so that the round continues with the rest."""
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,14 +12,23 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
+from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ...core.wire.schemas import MOST_SAMPLES
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer
 
-_FIRST = 5  # replies that say what is usual before any was accepted
-_ABSURD = 1e12  # samples of one client: sums of such counts still are numbers
+_FIRST = 5  # replies at least that say together what is usual where nothing is known
+_MOST_HELD = 2**28  # bytes of replies that wait for the others then
+_UNKNOWN = 100.0  # times the model's norm that an update may have then
+
+Norms = NDArray[np.float64]
+_Measured = tuple[Replies, dict[int, str], Norms]  # with what is wrong with rows
+
+
+class MostlyOutliers(RuntimeError):
+    """Most replies of a round are far from what was usual before."""
 
 
 class SentModel:
@@ -40,10 +48,11 @@ class Quarantine(Layer):
     """Check every reply against what its client was sent.
 
     Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
-    records, other array names, shapes or types than were sent, values that are not finite, no or
-    negative example counts, and updates larger than ``norm_factor`` times the median of those
-    accepted so far (of the model itself until there are any); likewise example counts above
-    ``count_factor`` times the usual. Each is written to the journal and counted against its client.
+    records, other array names, shapes or types than were sent, values that are not finite, example
+    counts that are no whole numbers of at least 1 (of streams, fractions are), and updates larger
+    than ``norm_factor`` times the median of what all clients sent in the rounds before (in the
+    first: of all its replies); likewise example counts above ``count_factor`` times the usual. Each
+    is written to the journal and counted against its client.
 
     Parameters
     ----------
@@ -61,8 +70,8 @@ class Quarantine(Layer):
         self,
         inner: Strategy,
         *,
-        norm_factor: float = 100.0,
-        count_factor: float = 100.0,
+        norm_factor: float = 3.0,
+        count_factor: float = 5.0,
         weight_factor: float = 0.0,
         min_replies: int = 1,
     ) -> None:
@@ -72,6 +81,7 @@ class Quarantine(Layer):
         self._norms = UsualSize(norm_factor)
         self._counts = UsualSize(count_factor)
         self._models: dict[int, tuple[ArrayRecord, SentModel]] = {}  # of this round, by record
+        self._judged, self._outliers = 0, 0  # replies of this round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
@@ -87,24 +97,32 @@ class Quarantine(Layer):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate the sound replies, if there are enough."""
-        self._models = {}
-        tables = tables_in(replies)
-        if not len(self._counts):
-            # Until some were accepted, the first replies say together what numbers of samples are
-            # usual: no single client can then claim to hold nearly all the data.
-            first, tables = _peeked(tables, _FIRST)
-            claims = [claim for table in first for claim in table.metrics.get(NUM_EXAMPLES, [])]
-        usual = self._counts if len(self._counts) else self._usual_counts(claims[:_FIRST])
-        limits = _Limits(self._norms.median, usual.most(_ABSURD), self.weight_factor * usual.median)
+        """Aggregate the sound replies, if there are enough.
 
-        def check(table: Replies) -> Replies:
-            return self._accepted(server_round, table, limits)
-
-        enough, sound = _peeked(ReplyStream(tables).through(check).tables, self.min_replies)
-        if sum(map(len, enough)) < self.min_replies:
-            return None, None
-        return super().aggregate_train(server_round, ReplyStream(sound))
+        :class:`MostlyOutliers` if most replies are far from what was usual before: then either the
+        clients of this round are hostile, or those who said what is usual were.
+        """
+        self._models, self._judged, self._outliers = {}, 0, 0
+        self._norms.settle()
+        self._counts.settle()
+        tables = (self._measured(table) for table in tables_in(replies))
+        sound: Iterable[Replies] = iter(())
+        if not (self._norms.settled and self._counts.settled):
+            # Nobody is judged before all have spoken, and layers inside see all claims at once.
+            first = _held(tables)
+            passed = [self._accepted(server_round, *first.pop(0)) for _ in range(len(first))]
+            sound = [Replies.joined(passed)] if any(map(len, passed)) else []
+        rest = (self._accepted(server_round, *measured) for measured in tables)
+        enough, sound = _peeked(filter(len, chain(sound, rest)), self.min_replies)
+        result = None, None
+        if sum(map(len, enough)) >= self.min_replies:
+            result = super().aggregate_train(server_round, ReplyStream(sound))
+        if 2 * self._outliers > self._judged:
+            raise MostlyOutliers(
+                f"{self._outliers} of {self._judged} replies are far from what was usual before; "
+                f"{self.federation.last_refusal}"
+            )
+        return result
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -121,24 +139,48 @@ class Quarantine(Layer):
 
     def hear(self, server_round: int, replies: Replies) -> None:
         """Check late replies like any other; what is usual is learned from the others alone."""
-        limits = _Limits(self._norms.median, self._counts.most(_ABSURD), 0.0)
-        wrong, _ = self._checked(replies, limits, self._asked(replies))
+        wrong, norms = self._checked(replies)
+        wrong |= self._outlying(replies, wrong, norms)
         late = {row: f"late: {reason}" for row, reason in wrong.items()}
         super().hear(server_round, self.federation.sound(server_round, replies, late))
 
-    def _accepted(self, server_round: int, table: Replies, limits: "_Limits") -> Replies:
-        """Return the sound rows of a table, and learn what is usual from them."""
-        wrong, norms = self._checked(table, limits, self._asked(table))
-        sound = self.federation.sound(server_round, table, wrong)
-        if not len(sound):
-            return sound
-        counts = [float(count) for count in sound.metrics[NUM_EXAMPLES]]
-        self._norms.extend(norm for row, norm in enumerate(norms.tolist()) if row not in wrong)
-        self._counts.extend(counts)
-        if 0 < limits.heaviest < max(counts):
-            lighter = [min(c, limits.heaviest) for c in sound.metrics[NUM_EXAMPLES]]
+    def _measured(self, table: Replies) -> "_Measured":
+        """Check all that needs no comparison with others; hear what the sound rows claim."""
+        wrong, norms = self._checked(table)
+        rows = [row for row in range(len(table)) if row not in wrong]
+        keys = self.federation.keys([table.nodes[row] for row in rows])
+        self._norms.hear(keys, norms[rows].tolist())
+        self._counts.hear(keys, [float(table.metrics[NUM_EXAMPLES][row]) for row in rows])
+        return table, wrong, norms
+
+    def _accepted(
+        self, server_round: int, table: Replies, wrong: dict[int, str], norms: Norms
+    ) -> Replies:
+        """Return the rows of a table that are sound and not far from what is usual."""
+        outliers = self._outlying(table, wrong, norms)
+        self._judged += len(table) - len(wrong)
+        self._outliers += len(outliers)
+        sound = self.federation.sound(server_round, table, wrong | outliers)
+        heaviest = self.weight_factor * self._counts.median
+        if len(sound) and 0 < heaviest < max(sound.metrics[NUM_EXAMPLES]):
+            lighter = [min(count, heaviest) for count in sound.metrics[NUM_EXAMPLES]]
             sound.set_metric(NUM_EXAMPLES, lighter)
         return sound
+
+    def _outlying(self, table: Replies, wrong: Container[int], norms: Norms) -> dict[int, str]:
+        """Return the rows that claim many times what is usual, and what."""
+        outliers: dict[int, str] = {}
+        most, usual = self._counts.most(MOST_SAMPLES), self._norms.median
+        for row, assignment in enumerate(self.federation.ledger.of(table)):
+            if row in wrong:
+                continue
+            model, examples = self._sent(assignment), table.metrics[NUM_EXAMPLES][row]
+            limit = self._limit(model, usual) if model is not None else math.inf
+            if examples > most:
+                outliers[row] = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
+            elif norms[row] > limit:
+                outliers[row] = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+        return outliers
 
     def _asked(self, table: Replies) -> dict[int, str]:
         """Return the rows that nobody asked for, or that answer a second time."""
@@ -150,13 +192,14 @@ class Quarantine(Layer):
                 assignment.read = True
         return wrong
 
-    def _checked(
-        self, table: Replies, limits: "_Limits", wrong: dict[int, str]
-    ) -> tuple[dict[int, str], NDArray[np.float64]]:
+    def _checked(self, table: Replies) -> tuple[dict[int, str], Norms]:
         """Return the rows that are not sound, and why; and the norm of every update."""
         norms = np.zeros(len(table))
-        wrong = table.faults | wrong
-        wrong |= unsound_metrics(table, self.metrics_needed(), limits.count, skip=wrong)
+        wrong = table.faults | self._asked(table)
+        records = self.reply_records()
+        # A stream counts by its samples a round, on average.
+        needs, whole = self.metrics_needed(), PLAN not in records
+        wrong |= unsound_metrics(table, needs, skip=wrong, whole=whole)
         if len(wrong) == len(table):
             return wrong, norms
         sent = [
@@ -164,19 +207,13 @@ class Quarantine(Layer):
             for row, assignment in enumerate(self.federation.ledger.of(table))
         ]
         # Layers inside check the records that they asked for.
-        wrong = _misfits(table, sent, self.reply_records()) | wrong
+        wrong = _misfits(table, sent, records) | wrong
         if len(wrong) == len(table):
             return wrong, norms
         norms = _update_norms(table, sent)
-        for row, model in enumerate(sent):
-            if row in wrong or model is None:
-                continue
-            limit = self._limit(model, limits.norm)
-            if not math.isfinite(norms[row]):
-                wrong[row] = "values that are not finite, or too large to square"
-            elif norms[row] > limit:
-                wrong[row] = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
-        return wrong, norms
+        for row in np.flatnonzero(~np.isfinite(norms)).tolist():
+            wrong.setdefault(row, "values that are not finite, or too large to square")
+        return _impossible(table, sent) | wrong, norms
 
     def _sent(self, assignment: Assignment | None) -> "SentModel | None":
         record = None if assignment is None else assignment.model
@@ -186,18 +223,10 @@ class Quarantine(Layer):
             self._models[id(record)] = record, SentModel(record)
         return self._models[id(record)][1]
 
-    def _usual_counts(self, first: Iterable[Any]) -> UsualSize:
-        """Return what numbers of samples are usual by the first claims."""
-        told = [float(c) for c in first if isinstance(c, int | float) and 0 < c <= _ABSURD]
-        usual = UsualSize(self._counts.factor)
-        if len(told) >= 3:  # of two, there is no way to know which one lies
-            usual.extend(told)
-        return usual
-
     def _limit(self, sent: SentModel, usual: float) -> float:
         """Return the norm from which on an update is absurd."""
         known = usual > 1e-9 * sent.norm
-        return self._norms.factor * (usual if known else max(sent.norm, 1.0))
+        return self._norms.factor * usual if known else _UNKNOWN * max(sent.norm, 1.0)
 
     def own_state(self) -> dict[str, Any]:
         """Return the usual norms and counts, and what all layers know of the clients."""
@@ -211,13 +240,15 @@ class Quarantine(Layer):
         self.federation.load_state_dict(state["federation"])
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """What is absurd in a round: by the usual norm, the count, and the weight of one client."""
-
-    norm: float
-    count: float
-    heaviest: float
+def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:
+    """Return the first tables: all, or as many as memory allows, but at least a few rows."""
+    held: list[_Measured] = []
+    rows = size = 0
+    while (rows < _FIRST or size < _MOST_HELD) and (measured := next(tables, None)) is not None:
+        held.append(measured)
+        rows += len(measured[0])
+        size += sum(measured[0].row_bytes())
+    return held
 
 
 def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterable[Replies]]:
@@ -237,8 +268,8 @@ def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterab
 def unsound_metrics(
     table: Replies,
     needs: Sequence[str] = (),
-    most: float = _ABSURD,
     skip: Container[int] = (),
+    whole: bool = True,
 ) -> dict[int, str]:
     """Return the rows whose example count or metrics are not sound, and why.
 
@@ -246,19 +277,19 @@ def unsound_metrics(
     >>> unsound_metrics(rows)
     {1: 'num-examples = 0 is not a positive number of samples'}
     """
-    if _all_sound(table, needs, most):
+    if _all_sound(table, needs, whole):
         return {}
     wrong = {}
     for row in range(len(table)):
         if row not in skip:
             metrics = {n: c[row] for n, c in table.metrics.items() if c[row] is not None}
-            reason = _unsound(metrics, needs, most)
+            reason = _unsound(metrics, needs, whole)
             if reason:
                 wrong[row] = reason
     return wrong
 
 
-def _all_sound(table: Replies, needs: Sequence[str], most: float) -> bool:
+def _all_sound(table: Replies, needs: Sequence[str], whole: bool) -> bool:
     """Return whether plain numbers, all sound, are all there is."""
     columns = table.metrics
     if NUM_EXAMPLES not in columns or not all(name in columns for name in needs):
@@ -270,16 +301,19 @@ def _all_sound(table: Replies, needs: Sequence[str], most: float) -> bool:
     counts = values[NUM_EXAMPLES]
     return bool(
         all(array.ndim == 1 and np.isfinite(array).all() for array in values.values())
-        and ((counts > 0) & (counts <= min(most, _ABSURD))).all()
+        and ((counts > 0) & (counts <= MOST_SAMPLES)).all()
+        and not (whole and (counts % 1).any())
         and all((values[name] >= 0).all() for name in needs)
     )
 
 
-def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], most: float) -> str:
+def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> str:
     """Return what is wrong with the metrics of one client; nothing if nothing is."""
     examples = metrics.get(NUM_EXAMPLES)
-    if not isinstance(examples, int | float) or not 0 < examples <= _ABSURD:
+    if not isinstance(examples, int | float) or not 0 < examples <= MOST_SAMPLES:
         return f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples"
+    if whole and examples % 1:
+        return f"{NUM_EXAMPLES} = {examples!r} is not a whole number"
     for name in needs:
         if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
             return f"{name} = {metrics.get(name)!r} is not a number of at least 0"
@@ -287,8 +321,6 @@ def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], most: float) -> s
         values = value if isinstance(value, list) else [value]
         if not all(map(math.isfinite, values)):
             return f"metric {name} is not finite"
-    if examples > most:
-        return f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
     return ""
 
 
@@ -314,7 +346,19 @@ def _misfits(
     return table.fitting(ARRAYS, like.arrays) | wrong
 
 
-def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> NDArray[np.float64]:
+def _impossible(table: Replies, sent: Sequence[SentModel | None]) -> dict[int, str]:
+    """Return the rows with a variance below 0 where they were sent none: its root is no number."""
+    wrong: dict[int, str] = {}
+    for name in (name for name in table.arrays if name.endswith("running_var")):
+        below = table.arrays[name].reshape(len(table), -1).min(axis=1) < 0
+        for row in np.flatnonzero(below).tolist():
+            model = sent[row]
+            if model is not None and model.arrays[name].min() >= 0:
+                wrong[row] = f"array {name}: variances below 0"
+    return wrong
+
+
+def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> Norms:
     """Return the norm of each update; of values that are not finite, it is not finite either."""
     models = [model for model in sent if model is not None]
     alike = all(model is models[0] for model in models)
@@ -327,5 +371,5 @@ def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> NDArray[n
         with np.errstate(over="ignore", invalid="ignore"):
             rows = np.subtract(after, before, dtype=wide).reshape(len(after), -1)
             squares += np.vecdot(rows, rows)
-    norms: NDArray[np.float64] = np.sqrt(squares)
+    norms: Norms = np.sqrt(squares)
     return norms

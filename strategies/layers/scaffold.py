@@ -18,7 +18,8 @@ from ...core.wire.requests import Requests
 from ..federation.plausibility import UsualSize
 from .base import Layer
 
-_FACTOR = 100.0  # how many times the usual change of a variate is absurd
+_UNKNOWN = 100.0  # times the model's norm that a change may have until some are known
+_WIDER = 10.0  # times the limit of updates: the first change of a client is long, later ones short
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -28,30 +29,32 @@ class Scaffold(Layer):
 
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
-    change does not fit the model, or is not finite, is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it.
+    change does not fit the model, is not finite or far longer than the usual, is set aside as
+    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others count for at most
+    the usual length: ``c`` is not averaged by any robust aggregator.
 
     Parameters
     ----------
     inner : Strategy
         Gets replies without what this layer asked for.
+    norm_factor : float (default: 3.0)
+        How many times the usual norm of an update is absurd; of a change ten times that is.
     """
 
     own_records = (CONTROL,)
 
-    def __init__(self, inner: Strategy) -> None:
+    def __init__(self, inner: Strategy, norm_factor: float = 3.0) -> None:
         super().__init__(inner)
         self.control: Arrays = {}
         self._model: Arrays = {}  # the float arrays that changes must be like
         self._clients = 1
-        self._sizes = UsualSize(_FACTOR)
+        self._sizes = UsualSize(_WIDER * norm_factor)
         self._sums: Arrays = {}  # of the changes of this round
-        self._most = math.inf  # how long one may be
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
-        """Return the layer; it has no settings."""
-        return cls(inner)
+        """Return the layer that a config describes."""
+        return cls(inner, config.quarantine.norm_factor)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -73,7 +76,7 @@ class Scaffold(Layer):
         """Aggregate the models, and the changes of the variates."""
         # In double precision, so that the order of arrival hardly matters
         self._sums = {n: np.zeros(a.shape) for n, a in self._model.items()}
-        self._most = self._sizes.most(otherwise=self._first_limit())
+        self._sizes.settle()
         result = super().aggregate_train(server_round, replies)
         before = self.control or {n: np.zeros_like(a) for n, a in self._model.items()}
         self.control = {
@@ -86,13 +89,14 @@ class Scaffold(Layer):
         """Take the changes of control variates out of replies, and add them up."""
         replies, sizes = self._checked(server_round, replies)
         if len(replies):
-            self._sizes.extend(sizes)
+            longest = self._sizes.median or math.inf
+            shares = np.minimum(1.0, longest / np.maximum(sizes, 1e-300))
             for name, stack in replies.stack(CONTROL).items():
-                self._sums[name] += np.add.reduce(stack, axis=0, dtype=np.float64)
+                self._sums[name] += np.tensordot(shares, stack, axes=1)
             replies.drop(CONTROL)
         return replies
 
-    def _checked(self, server_round: int, replies: Replies) -> tuple[Replies, list[float]]:
+    def _checked(self, server_round: int, replies: Replies) -> tuple[Replies, NDArray[np.float64]]:
         """Return the rows whose changes fit the model and are not too long, with their norms."""
         wrong = {
             row: f"control variate: {why}"
@@ -104,16 +108,18 @@ class Scaffold(Layer):
                 rows = array.reshape(len(replies), -1)
                 sizes += np.vecdot(rows, rows)
         sizes = np.sqrt(sizes)
-        for row in np.flatnonzero(~(sizes <= self._most)).tolist():
+        self._sizes.hear(self.federation.keys(replies.nodes), sizes.tolist())
+        most = self._sizes.most(otherwise=self._first_limit())
+        for row in np.flatnonzero(~(sizes <= most)).tolist():
             reason = f"control variate: a change of norm {sizes[row]:.3g}"
-            wrong.setdefault(row, f"{reason}, at most {self._most:.3g}")
-        kept = [float(size) for row, size in enumerate(sizes) if row not in wrong]
-        return self.federation.sound(server_round, replies, wrong), kept
+            wrong.setdefault(row, f"{reason}, at most {most:.3g}")
+        kept = [row for row in range(len(replies)) if row not in wrong]
+        return self.federation.sound(server_round, replies, wrong), sizes[kept]
 
     def _first_limit(self) -> float:
         """Return how long a change may be before any is known: many times the model's norm."""
         squares = sum(float(np.vdot(a, a)) for a in self._model.values())
-        return _FACTOR * max(1.0, math.sqrt(squares))
+        return _UNKNOWN * max(1.0, math.sqrt(squares))
 
     def own_state(self) -> dict[str, Any]:
         """Return the control variate."""

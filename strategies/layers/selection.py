@@ -39,7 +39,6 @@ _log = logging.getLogger("forager")
 
 
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
-_ENOUGH = 5
 _MOST_PASSED_OVER = 200  # clients that were not chosen, in an event
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 _AT_MOST = 2.0  # times the average that a client is chosen, by a rule that has no ages
@@ -195,6 +194,8 @@ class Selection(Layer):
         asked = min(len(available) - busy, self._how_many(wanted, nodes, server_round))
         self._before = from_record(arrays)
         self.memory.begin(server_round)
+        for usual in self._usual.values():
+            usual.settle()
         eligible = self._eligible(nodes, asked, server_round)
         pool = self._candidates(eligible, asked, server_round, arrays, grid)
         picked = [pool.nodes[i] for i in self.selector.select(pool.candidates, asked, self._rng)]
@@ -316,6 +317,7 @@ class Selection(Layer):
             told = dict(zip(keys, answers.values(), strict=True))
             self.memory.learn_all(told, wants, server_round)
             return set(answers)
+        self._hear(answers, wants, answers.values())
         usable = set()
         for node, value in answers.items():
             try:
@@ -325,6 +327,12 @@ class Selection(Layer):
                 self.federation.set_aside(server_round, node, str(error))
         return usable
 
+    def _hear(self, nodes: Iterable[int], name: str, values: Iterable[Any]) -> None:
+        """Learn what is usual, from all claims before any of them is judged."""
+        if name in self._usual:
+            told = [value or 0.0 for value in values]
+            self._usual[name].hear(self.federation.keys(nodes), told)
+
     def _learn(self, node: int, name: str, value: Any, told_in: int) -> None:
         """Remember what a client says; :class:`BadReply` if it cannot be, against the others."""
         key = self.federation.key(node)
@@ -333,12 +341,10 @@ class Selection(Layer):
             if known.ndim == 2 and known.shape[1] != len(value):
                 raise BadReply(f"{name} of {len(value)}, others send {known.shape[1]}")
         if name in self._usual:
-            usual = self._usual[name]
-            most = usual.most(math.inf) if len(usual) >= _ENOUGH else math.inf
+            most = self._usual[name].most(math.inf)
             if value > most:  # unknown would be worth a try: what is made up is worth nothing
                 self.memory.learn(key, name, 0.0, told_in)
                 raise BadReply(f"{name} = {value:.4g}, more than {most:.4g}")
-            usual.append(value)
         self.memory.learn(key, name, value, told_in)
 
     def _pool(self, nodes: Sequence[int], was_asked: bool = False) -> "_Pool":
@@ -408,6 +414,7 @@ class Selection(Layer):
         keys = self.federation.keys(replies.nodes)
         for name, read in self._readers.items():
             values, wrong = read(replies)
+            self._hear(replies.nodes, name, values)
             for row, value in enumerate(values):
                 newer = self.memory.told_in(keys[row], name) > rounds[row]
                 if value is None or row in wrong or newer:

@@ -4,7 +4,9 @@ Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with
 section 3.4. The algorithms are in ``stream_selectors``; this layer exchanges what they need.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -34,9 +36,28 @@ from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
 from .base import Layer
 
-_ABSURD = 1e9  # the norm of a gradient
+_ABSURD = 1e9  # the norm of a gradient, until some are known
 _MOST_DRAWN = 100  # clients whose part of a plan is logged
 _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a client says of its stream; nothing that was not asked."""
+
+    profile: dict[str, Any] | None
+    estimate: NDArray[np.float32] | None
+
+    @property
+    def speed(self) -> float:
+        """Samples of all labels per round."""
+        return float(sum(self.profile["velocity"])) if self.profile else 0.0
+
+    @property
+    def size(self) -> float:
+        """Norm of the estimate."""
+        none = self.estimate is None
+        return 0.0 if none else float(np.linalg.norm(np.asarray(self.estimate, np.float64)))
 
 
 class Streams(Layer):
@@ -78,6 +99,9 @@ class Streams(Layer):
     every_round : bool (default: False)
         Whether clients that do not train get a message every round, so that they look at what
         arrived in time; else they do at their next contact.
+    velocity_factor, norm_factor : float
+        How many times the usual velocity is absurd, and how many times the usual norm a client's
+        estimate counts for at most.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -98,6 +122,8 @@ class Streams(Layer):
         coordinated: bool = True,
         replan: float = 0.2,
         every_round: bool = False,
+        velocity_factor: float = 5.0,
+        norm_factor: float = 3.0,
     ) -> None:
         super().__init__(inner)
         self.num_classes = num_classes
@@ -113,7 +139,9 @@ class Streams(Layer):
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
+        self.norm_factor = norm_factor
         self._sizes = UsualSize(_FACTOR)  # of the estimates that clients report
+        self._speeds = UsualSize(velocity_factor)
         self._estimates: dict[str, NDArray[np.float32]] = {}  # in this round
 
     @classmethod
@@ -122,8 +150,16 @@ class Streams(Layer):
         check_room(config)
         ode, task = ode_settings(config), load_task(config.task_spec())
         every_round = config[Stream].ingest == "every-round"
+        bounds = config.quarantine
         if ode is None:
-            return cls(inner, task.num_classes, 0, plans=False, every_round=every_round)
+            return cls(
+                inner,
+                task.num_classes,
+                0,
+                plans=False,
+                every_round=every_round,
+                velocity_factor=bounds.count_factor,
+            )
         return cls(
             inner,
             task.num_classes,
@@ -137,12 +173,16 @@ class Streams(Layer):
             coordinated=ode.coordinate,
             replan=ode.replan,
             every_round=every_round,
+            velocity_factor=bounds.count_factor,
+            norm_factor=bounds.norm_factor,
         )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let time pass, plan, choose, and send those who train what they need to know."""
+        self._sizes.settle()
+        self._speeds.settle()
         nodes = self.federation.nodes(grid)
         self.profiles.advance(server_round, self.federation.keys(nodes))
         key = self.federation.key
@@ -167,31 +207,47 @@ class Streams(Layer):
         content: dict[str, Any] = {} if arrays is None else {ARRAYS: arrays}
         answers = self.federation.ask(grid, server_round, INGEST, nodes, content)
         estimates: dict[str, NDArray[np.float32]] = {}
-        self.federation.readable(server_round, answers, lambda row: self._hear(row, estimates))
+        told = self.federation.readable(server_round, answers, self._read)
+        for node, reason in self._learn(told, estimates).items():
+            self.federation.set_aside(server_round, node, reason)
         answered = [node for table in answers for node in table.nodes]
         self.profiles.answered(self.federation.keys(answered), server_round)
         self._report(estimates)
 
-    def _hear(self, row: Row, estimates: dict[str, NDArray[np.float32]]) -> None:
+    def _read(self, row: Row) -> _Told:
         """Read this layer's records in a reply; :class:`BadReply` if they are invalid."""
-        key = self.federation.key(row.node)
-        told = row.config(PLAN)
-        if told is not None or key not in self.profiles.told:
-            self.profiles.hear(key, _checked_profile(told, self.num_classes))
+        said, estimate = row.config(PLAN), None
         if self.plans and row.has(ESTIMATE):
-            estimates[key] = self._checked_estimate(row)
+            try:
+                estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
+            except ValueError as error:
+                raise BadReply(f"estimate: {error}") from error
+        if said is None and self.federation.key(row.node) in self.profiles.told:
+            return _Told(None, estimate)
+        return _Told(_checked_profile(said, self.num_classes), estimate)
 
-    def _checked_estimate(self, row: Row) -> NDArray[np.float32]:
-        try:
-            estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
-        except ValueError as error:
-            raise BadReply(f"estimate: {error}") from error
-        size, most = float(np.linalg.norm(estimate.astype(np.float64))), self._sizes.most(_ABSURD)
-        if not size <= most:
-            raise BadReply(f"an estimate of norm {size:.3g}, more than {most:.3g}")
-        if size:
-            self._sizes.append(size)
-        return estimate
+    def _learn(
+        self, told: Mapping[int, _Told], estimates: dict[str, NDArray[np.float32]]
+    ) -> dict[int, str]:
+        """Learn what can be, against what all say; return who is not believed, and why."""
+        keys = self.federation.keys(told)
+        sizes = [each.size for each in told.values()]
+        self._speeds.hear(keys, [each.speed for each in told.values()])
+        self._sizes.hear(keys, sizes)
+        fastest, most = self._speeds.most(math.inf), self._sizes.most(_ABSURD)
+        longest = self.norm_factor * self._sizes.median or math.inf
+        wrong: dict[int, str] = {}
+        for (node, each), key, size in zip(told.items(), keys, sizes, strict=True):
+            if each.speed > fastest:
+                wrong[node] = f"{each.speed:.4g} samples a round, more than {fastest:.4g}"
+            elif size > most:
+                wrong[node] = f"an estimate of norm {size:.3g}, more than {most:.3g}"
+            else:
+                if each.profile is not None:
+                    self.profiles.hear(key, each.profile)
+                if each.estimate is not None:
+                    estimates[key] = each.estimate * np.float32(min(1.0, longest / (size or 1.0)))
+        return wrong
 
     def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:
         """Bring the estimate of the global gradient up to date (eq. 8)."""
@@ -260,9 +316,15 @@ class Streams(Layer):
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Take out what clients say of their streams."""
-        sound = self.federation.read_rows(
-            server_round, replies, lambda row: self._hear(row, self._estimates)
-        )
+        told: dict[int, _Told] = {}
+
+        def read(row: Row) -> None:
+            told[row.node] = self._read(row)
+
+        sound = self.federation.read_rows(server_round, replies, read)
+        wrong = self._learn(told, self._estimates)
+        rows = {row: wrong[node] for row, node in enumerate(sound.nodes) if node in wrong}
+        sound = self.federation.sound(server_round, sound, rows)
         sound.take(PLAN)
         sound.take(ESTIMATE)
         sound.drop(ESTIMATE)
@@ -289,6 +351,7 @@ class Streams(Layer):
             "plan": self.plan.state_dict(),
             "shares": self._shares,
             "sizes": self._sizes.state(),
+            "speeds": self._speeds.state(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -299,6 +362,7 @@ class Streams(Layer):
             self.plan.load_state_dict(state["plan"])
         self._shares = dict(state["shares"])
         self._sizes.load(state["sizes"])
+        self._speeds.load(state.get("speeds", {}))
 
 
 def _checked_profile(told: Mapping[str, Any] | None, num_classes: int) -> dict[str, Any]:

@@ -451,6 +451,34 @@ def test_an_error_in_the_evaluation_ends_the_run_as_failed() -> None:
     assert len(diary.calls) == 2
 
 
+def test_a_model_that_cannot_be_evaluated_is_refused_and_the_round_tried_again() -> None:
+    looked: list[ArrayRecord] = []
+
+    def evaluate(arrays: ArrayRecord) -> dict[str, float]:
+        looked.append(arrays)
+        if len(looked) == 3:  # in round 2
+            raise IndexError("index 1099511627776 is out of bounds")
+        return {"accuracy": 0.5, "loss": 1.0}
+
+    loop, notes = make(FakeGrid(KEYS), {"aggregator": "fedadam"}, evaluate=evaluate)
+    assert loop.run() == "completed"
+    assert [event.round for event in notes.of(Evaluated)] == [0, 1, 2, 3, 4]
+    assert [event.round for event in notes.of(Aggregated)] == [1, 2, 2, 3, 4]
+
+
+def test_models_that_can_never_be_evaluated_end_the_run_with_a_reason() -> None:
+    def evaluate(arrays: ArrayRecord) -> dict[str, float]:
+        if from_record(arrays)["layer.bias"].tolist() != small_model()["layer.bias"].tolist():
+            raise IndexError("index 1099511627776 is out of bounds")
+        return {"accuracy": 0.5, "loss": 1.0}
+
+    loop, _ = make(FakeGrid(KEYS), evaluate=evaluate)
+    with pytest.raises(RunFailed, match="cannot be evaluated: IndexError"):
+        loop.run()
+    assert loop.round == 0
+    np.testing.assert_equal(from_record(loop.arrays), small_model())
+
+
 def test_the_snapshot_holds_the_state_of_callbacks() -> None:
     diary = Diary()
     loop, _ = make(FakeGrid(KEYS), callbacks=[diary], num_rounds=2)

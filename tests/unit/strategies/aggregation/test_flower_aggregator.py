@@ -207,7 +207,26 @@ def test_integers_are_hidden_from_the_strategy_and_sent_to_clients() -> None:
     assert got is not None
     assert list(got) == list(small_model())
     assert all(list(m.content[ARRAYS]) == list(small_model()) for m in grid.sent)
-    assert from_record(got)["norm.num_batches_tracked"] == 5 + 1 + 7
+    assert from_record(got)["norm.num_batches_tracked"] == 5 + 1 + 3  # the median
+
+
+@pytest.mark.parametrize("aggregator", methods("aggregator"))
+def test_no_client_makes_up_integers(aggregator: str) -> None:
+    """An index out of range would stop the server; counters take the median."""
+    model = {**small_model(), "positions": np.arange(4)}
+
+    def lie(message: Message, key: str, look: int = 0) -> list[Message]:
+        records = honest_records(message, key)
+        arrays = from_record(records[ARRAYS])
+        lies = {n: np.full_like(a, 2**40) for n, a in arrays.items() if a.dtype.kind == "i"}
+        return [answer(message, {**records, ARRAYS: to_record({**arrays, **lies})})]
+
+    config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
+    layer = load(methods("aggregator")[aggregator].core)(config)
+    got, _ = one_round(layer, to_record(model), FakeGrid(KEYS, {"3": lie}))
+    assert got is not None
+    assert from_record(got)["positions"].tolist() == [0, 1, 2, 3]
+    assert 5 < from_record(got)["norm.num_batches_tracked"] <= 5 + 1 + 7
 
 
 @pytest.mark.parametrize("aggregator", methods("aggregator"))

@@ -26,8 +26,9 @@ from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
+from forager.strategies.build import build_strategy
 from forager.strategies.federation.roster import Roster
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import MostlyOutliers, Quarantine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,8 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "two metric records": (add("more", MetricRecord({"x": 1})), "2 metric records"),
     "no examples": (with_metrics(num_examples=None), "num-examples = None"),
     "zero examples": (with_metrics(num_examples=0), "num-examples = 0"),
+    "a part of an example": (with_metrics(num_examples=1e-6), "num-examples = 1e-06"),
+    "half an example": (with_metrics(num_examples=12.5), "num-examples = 12.5"),
     "negative examples": (with_metrics(num_examples=-4), "num-examples = -4"),
     "nan examples": (with_metrics(num_examples=float("nan")), "num-examples = nan"),
     "infinite examples": (with_metrics(num_examples=float("inf")), "num-examples = inf"),
@@ -339,16 +342,95 @@ def test_of_two_first_replies_nobody_can_tell_which_one_lies() -> None:
 def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
     """A claim that may be true is believed, but does not decide the model by itself."""
     claim = {BAD: spoiling(with_metrics(num_examples=1000))}
-    layer, notes = quarantine(weight_factor=4.0)
+    layer, notes = quarantine(weight_factor=4.0, count_factor=100.0)
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, claim))
-    usual = float(np.median([1000, *(num_examples(key) for key in "0124")]))  # the first five
+    usual = float(np.median([1000, *map(num_examples, GOOD)]))
     capped = {BAD: spoiling(with_metrics(num_examples=4.0 * usual))}
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, capped))
     assert_same(got, wanted, rtol=1e-6)
     assert notes.of(Quarantined) == []
-    free, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, claim))
+    unlimited, _ = quarantine(count_factor=100.0)
+    free, _ = one_round(unlimited, to_record(small_model()), FakeGrid(KEYS, claim))
     with pytest.raises(AssertionError):
         assert_same(got, free, rtol=1e-3)
+
+
+def test_a_variance_below_zero_is_set_aside() -> None:
+    model = {**small_model(), "norm.running_var": np.ones(3, np.float32)}
+    layer, notes = quarantine()
+    below = with_arrays(lambda a: a["norm.running_var"].__setitem__(1, -0.1))
+    one_round(layer, to_record(model), FakeGrid(KEYS, {BAD: spoiling(below)}))
+    assert [event.reason for event in notes.of(Quarantined)] == [
+        "array norm.running_var: variances below 0"
+    ]
+    sent = {**model, "norm.running_var": -np.ones(3, np.float32)}  # by the server's own optimiser
+    one_round(layer, to_record(sent), FakeGrid(KEYS, {BAD: spoiling(below)}), 2)
+    assert len(notes.of(Quarantined)) == 1
+
+
+def test_by_default_twenty_times_an_update_backwards_is_set_aside() -> None:
+    layer = build_strategy(read_config({"num-clients": 8, "clients-per-round": 8}))
+    notes = listening_to(layer)
+
+    def backwards(message: Message, key: str, look: int) -> list[Message]:
+        records = honest_records(message, key)
+        before = from_record(message.content.array_records[ARRAYS])
+        sent = {
+            n: b - 20 * (a - b)
+            for (n, a), b in zip(from_record(records[ARRAYS]).items(), before.values(), strict=True)
+        }
+        return [answer(message, {**records, ARRAYS: to_record(sent)})]
+
+    one_round(layer, to_record(small_model()), FakeGrid(KEYS, {"0": backwards}))
+    assert [event.client for event in notes.of(Quarantined)] == ["0"]
+
+
+EARLY = KEYS[:3]  # their replies are the first to come
+
+
+def test_three_early_liars_lock_nobody_out() -> None:
+    """Nobody is judged before all of the first round have spoken."""
+    layer, notes = quarantine()
+    tiny = dict.fromkeys(EARLY, spoiling(with_metrics(num_examples=1)))
+    rounds(layer, to_record(small_model()), FakeGrid(KEYS, tiny), range(1, 4))
+    assert notes.of(Quarantined) == []
+
+
+def test_early_liars_do_not_make_their_own_claims_usual() -> None:
+    layer, notes = quarantine()
+    huge = dict.fromkeys(EARLY, spoiling(with_metrics(num_examples=10_000)))
+    rounds(layer, to_record(small_model()), FakeGrid(KEYS, huge), range(1, 4))
+    assert len(notes.of(Quarantined)) == 9
+
+
+def test_most_replies_far_from_the_usual_are_an_alarm_and_no_success() -> None:
+    layer, _ = quarantine()
+    arrays = rounds(layer, to_record(small_model()), FakeGrid(KEYS), range(1, 3))
+    many = dict.fromkeys(KEYS[:5], spoiling(with_metrics(num_examples=10_000)))
+    with pytest.raises(MostlyOutliers, match="5 of 8 replies are far from what was usual"):
+        one_round(layer, arrays, FakeGrid(KEYS, many), 3)
+
+
+def test_a_run_resumed_with_honest_clients_recovers() -> None:
+    layer, _ = quarantine()
+    tiny = dict.fromkeys(KEYS[:5], spoiling(with_metrics(num_examples=1)))
+    rounds(layer, to_record(small_model()), FakeGrid(KEYS, tiny), range(1, 3))
+    resumed, notes = quarantine()
+    resumed.load_state_dict(layer.state_dict())
+    with pytest.raises(MostlyOutliers):
+        one_round(resumed, to_record(small_model()), FakeGrid(KEYS), 3)
+    notes.events.clear()
+    rounds(resumed, to_record(small_model()), FakeGrid(KEYS), range(3, 5))
+    assert notes.of(Quarantined) == []
+
+
+def test_large_replies_of_the_first_round_wait_only_as_long_as_memory_allows(monkeypatch) -> None:
+    monkeypatch.setattr("forager.strategies.layers.quarantine._MOST_HELD", 0)
+    layer, notes = quarantine()
+    huge = {"1": spoiling(with_metrics(num_examples=10_000))}
+    got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, huge))
+    assert got is not None
+    assert [event.client for event in notes.of(Quarantined)] == ["node-501"]
 
 
 def test_an_unusual_first_round_is_not_set_aside() -> None:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,13 @@ FLOATS = [name for name, array in MODEL.items() if array.dtype.kind == "f"]
 
 
 def change(key: str) -> dict[str, Any]:
-    return {name: np.full_like(MODEL[name], 1 + int(key)) for name in FLOATS}
+    """All changes are equally long: none is shortened."""
+    sign = (-1) ** (int(key) % 3 == 0)
+    return {name: np.full_like(MODEL[name], sign) for name in FLOATS}
+
+
+def total(keys: Iterable[str]) -> float:
+    return sum(float(change(key)[FLOATS[0]].flat[0]) for key in keys)
 
 
 def client(records: dict[str, Any] | Callable[[Message], dict[str, Any]]) -> Any:
@@ -60,7 +66,7 @@ def test_the_first_variate_is_zero_and_not_sent() -> None:
     one_round(strategy, to_record(MODEL), first)
     assert all(CONTROL not in message.content for message in first.of_kind("train"))
     one_round(strategy, to_record(MODEL), second, 2)
-    mean = np.mean([1 + int(key) for key in KEYS])
+    mean = total(KEYS) / len(KEYS)
     for message in second.of_kind("train"):
         sent = from_record(message.content.array_records[CONTROL])
         assert list(sent) == FLOATS
@@ -72,7 +78,7 @@ def test_changes_count_by_all_clients_not_by_those_who_took_part() -> None:
     strategy, layer, notes = stack(count=2)
     one_round(strategy, to_record(MODEL), grid())
     (selected,) = notes.of(Selected)
-    expected = sum(1 + int(key) for key in selected.chosen) / len(KEYS)
+    expected = total(selected.chosen) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
 
@@ -95,12 +101,47 @@ def test_a_reply_with_a_bad_change_is_set_aside(case: str) -> None:
     strategy, layer, notes = stack()
     arrays, _ = one_round(strategy, to_record(MODEL), grid(**{BAD: client(SPOILT[case])}))
     assert [e.client for e in notes.of(Quarantined)] == [BAD]
-    expected = sum(1 + int(key) for key in KEYS if key != BAD) / len(KEYS)
+    expected = total(key for key in KEYS if key != BAD) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
     without, _, _ = stack()
     honest_seven, _ = one_round(without, to_record(MODEL), grid(**{BAD: lambda *_: []}))
     assert_same(arrays, honest_seven)
+
+
+def times(factor: float) -> Any:
+    """A client whose change is as many times what it should be."""
+    return client({CONTROL: to_record({n: factor * a for n, a in change(BAD).items()})})
+
+
+def test_nobody_changes_the_variate_by_more_than_the_usual() -> None:
+    """A lie that is not set aside counts like one honest client that disagrees."""
+    strategy, layer, notes = stack()
+    for number in (1, 2):
+        one_round(strategy, to_record(MODEL), grid(**{BAD: times(-2.5)}), number)
+    assert not notes.of(Quarantined)
+    others = total(key for key in KEYS if key != BAD)
+    expected = 2 * (others - total([BAD])) / len(KEYS)
+    assert all(np.allclose(array, expected) for array in layer.control.values())
+
+
+@pytest.mark.parametrize(("factor", "most"), [(-10.0, 3.0), (-40.0, 3.0), (-40.0, 20.0)])
+def test_how_long_a_change_may_be_follows_the_quarantine(factor: float, most: float) -> None:
+    strategy, _, notes = stack(**{"quarantine.norm-factor": most})
+    one_round(strategy, to_record(MODEL), grid(**{BAD: times(factor)}))
+    assert [e.client for e in notes.of(Quarantined)] == [BAD] * (abs(factor) > 10 * most)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-12], ids=["zero", "tiny"])
+def test_a_first_change_of_nothing_stops_nobody_also_after_a_save(factor: float) -> None:
+    strategy, layer, notes = stack()
+    early = {key: times(factor) for key in KEYS[:3]}
+    one_round(strategy, to_record(MODEL), grid(**early))
+    resumed, fresh, later = stack()
+    resumed.load_state_dict(strategy.state_dict())
+    one_round(resumed, to_record(MODEL), grid(), 2)
+    assert not notes.of(Quarantined) + later.of(Quarantined)
+    assert all(np.any(fresh.control[name] != layer.control[name]) for name in FLOATS)
 
 
 def test_the_aggregator_sees_what_it_would_see_without() -> None:

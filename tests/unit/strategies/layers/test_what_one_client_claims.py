@@ -22,6 +22,7 @@ from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
 from forager.server_app.callbacks.checkpoint import Checkpoints
 from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
+from forager.strategies.layers.quarantine import Quarantine
 from forager.strategies.layers.streams import Streams
 from test_streams_layer import Device
 
@@ -73,16 +74,42 @@ def streams(**settings: Any):
     return layer, listening_to(layer)
 
 
-def test_nobody_counts_for_many_times_the_usual_velocity() -> None:
-    layer, _ = streams()
+EARLY = KEYS[:3]
+
+
+@pytest.mark.parametrize("speed", [10.1, 1e6])
+def test_many_times_the_usual_velocity_is_not_believed(speed: float) -> None:
+    layer, notes = streams()
     devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
-    devices["3"] = Device([0.0, 0.0, 1e6], 0, 0, 0, 5)
+    devices |= {key: Device([0.0, 0.0, speed], 0, 0, 0, 5) for key in EARLY}
     grid = FakeGrid(KEYS, devices)
     one_round(layer, to_record(MODEL), grid)
     one_round(layer, to_record(MODEL), grid, 2)
-    shares = {key: sum(row) for key, row in layer.profiles.velocities().items()}
-    assert shares["3"] == pytest.approx(10 * shares["0"])
-    assert layer.gradient.estimate[0] > 0.4  # the seven others still count
+    assert {event.client for event in notes.of(Quarantined)} == set(EARLY)
+    assert not set(EARLY) & set(layer.profiles.velocities())
+    assert layer.gradient.estimate.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-12], ids=["zero", "tiny"])
+def test_early_estimates_of_nothing_set_nobody_aside_also_after_a_save(size: float) -> None:
+    devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
+    devices |= {key: Device([1.0, 1.0, 0.0], size, 0, 0, 0) for key in EARLY}
+    layer, resumed = Quarantine(streams()[0]), Quarantine(streams()[0])
+    notes, later = listening_to(layer), listening_to(resumed)
+    one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices))
+    resumed.load_state_dict(layer.state_dict())
+    one_round(resumed, to_record(MODEL), FakeGrid(KEYS, devices), 2)
+    assert not notes.of(Quarantined) + later.of(Quarantined)
+
+
+def test_an_estimate_counts_for_at_most_a_few_times_the_usual_norm() -> None:
+    layer, notes = streams(norm_factor=3.0)
+    devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
+    devices["3"] = Device([1.0, 1.0, 0.0], -90, 0, 0, 0)
+    for number in (1, 2):
+        one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices), number)
+    assert not notes.of(Quarantined)
+    assert layer.gradient.estimate[0] == pytest.approx((7 - 3) / 8)
 
 
 def test_an_estimate_that_is_absurd_is_set_aside() -> None:
@@ -113,6 +140,16 @@ def test_a_loss_of_zero_does_not_freeze_q_fedavg() -> None:
     assert honest is not None
     usual = sum(float(np.abs(from_record(honest)[n] - MODEL[n]).sum()) for n in FLOATS)
     assert moved > 0.2 * usual
+
+
+def test_a_huge_loss_is_not_all_that_q_fedavg_follows() -> None:
+    def claiming(loss: float) -> Any:
+        grid = FakeGrid(KEYS, {"3": with_metrics(**{TRAIN_LOSS: loss})})
+        arrays, _ = one_round(stack(aggregator="qfedavg")[0], to_record(MODEL), grid)
+        assert arrays is not None
+        return from_record(arrays)
+
+    np.testing.assert_equal(claiming(1e12), claiming(1e3))
 
 
 def test_accuracies_and_losses_that_cannot_be_do_not_count() -> None:

@@ -183,7 +183,7 @@ def test_the_quarantine_sets_aside_one_of_a_table(fault: str) -> None:
 def test_a_weight_limit_holds_in_a_table() -> None:
     table = table_of()
     table.metrics[NUM_EXAMPLES] = [60, 60, 600, 60, 60, 60]
-    (passed,), told, _ = checked(table, weight_factor=2.0)
+    (passed,), told, _ = checked(table, weight_factor=2.0, count_factor=20.0)
     assert passed.metrics[NUM_EXAMPLES] == [60, 60, 120.0, 60, 60, 60]
     assert not told
 
