@@ -54,6 +54,8 @@ class Coresets(Layer):
         Rounds after which a coreset is chosen again.
     first_round : int (default: 1)
         Rounds before the first choice, which clients train on a random subset.
+    num_classes : int (default: 0)
+        How many classes clients may count their samples of.
     """
 
     own_records = (CORESET,)
@@ -65,11 +67,13 @@ class Coresets(Layer):
         targets: Targets | None = None,
         every: int = 10,
         first_round: int = 1,
+        num_classes: int = 0,
     ) -> None:
         super().__init__(inner)
         self.targets = targets
         self.every = every
         self.first_round = first_round
+        self.num_classes = num_classes
         self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
         self._labels: dict[
             str, list[int]
@@ -87,6 +91,7 @@ class Coresets(Layer):
             targets=_targets(config, method) if guided else None,
             every=config[Coreset].every,
             first_round=config[Coreset].first_round,
+            num_classes=load_task(config.task_spec()).num_classes,
         )
 
     def configure_train(
@@ -138,6 +143,8 @@ class Coresets(Layer):
             told = CoresetTold.read(said, "coreset")
             if told.round > server_round:
                 raise BadReply(f"a coreset of round {told.round}, in round {server_round}")
+            if len(told.labels) > self.num_classes:
+                raise BadReply(f"samples of {len(told.labels)} classes, not {self.num_classes}")
             key = self.federation.key(row.node)
             self._told.append(told)
             self._chosen[key] = told.round
