@@ -86,12 +86,13 @@ class Coresets(Layer):
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
         guided = "server data" in method.needs_in(config)
+        task = load_task(config.task_spec())
         return cls(
             inner,
             targets=_targets(config, method) if guided else None,
             every=config[Coreset].every,
             first_round=config[Coreset].first_round,
-            num_classes=load_task(config.task_spec()).num_classes,
+            num_classes=task.problem.num_strata(task.num_classes),
         )
 
     def configure_train(
