@@ -115,7 +115,7 @@ class Quarantine(Layer):
             sound = [Replies.joined(passed)] if any(map(len, passed)) else []
         rest = (self._accepted(server_round, *measured) for measured in tables)
         enough, sound = _peeked(filter(len, chain(sound, rest)), self.min_replies)
-        result = None, None
+        result: tuple[ArrayRecord | None, MetricRecord | None] = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
         if 2 * self._outliers > self._judged:
