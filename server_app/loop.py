@@ -462,7 +462,12 @@ def _old_scores(state: dict[str, Any]) -> dict[str, float]:
 
 
 def _train_metrics(metrics: MetricRecord | None) -> dict[str, Any]:
-    """Return the metrics under the names of the event log, which has no underscores."""
-    return {name.replace("_", "-"): value for name, value in (metrics or {}).items()} | (
-        {} if metrics is None or TRAIN_LOSS in metrics else {"train-loss": None}
-    )
+    """Return the metrics under the names of the event log, which has no underscores.
+
+    >>> _train_metrics(MetricRecord({"train_loss": 0.5, "train-loss": 9.0}))
+    {'train-loss': 0.5}
+    """
+    if metrics is None:
+        return {}
+    told = {name.replace("_", "-"): value for name, value in metrics.items()}
+    return {**told, "train-loss": metrics.get(TRAIN_LOSS)}

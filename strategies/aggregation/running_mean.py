@@ -147,8 +147,12 @@ class RunningMean:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The mean of each metric over those who reported it."""
-        return {name: total / of for name, (total, of) in self._metrics.items()}
+        """The mean over those who report it, of each metric that half of all weight does.
+
+        What a few clients call by a name of their own is nobody's metric.
+        """
+        common = {n: told for n, told in self._metrics.items() if 2 * told[1] >= self.weight}
+        return {name: total / of for name, (total, of) in common.items()}
 
 
 def median_of(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -55,6 +55,8 @@ class Coresets(Layer):
         Rounds after which a coreset is chosen again.
     first_round : int (default: 1)
         Rounds before the first choice, which clients train on a random subset.
+    num_classes : int (default: 0)
+        How many classes clients may count their samples of.
     """
 
     own_records = (CORESET,)
@@ -66,11 +68,13 @@ class Coresets(Layer):
         targets: Targets | None = None,
         every: int = 10,
         first_round: int = 1,
+        num_classes: int = 0,
     ) -> None:
         super().__init__(inner)
         self.targets = targets
         self.every = every
         self.first_round = first_round
+        self.num_classes = num_classes
         self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
         self._labels: dict[
             str, list[int]
@@ -83,8 +87,13 @@ class Coresets(Layer):
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
         guided = "server data" in method.needs_in(config)
-        settings = config[Coreset]
-        layer = cls(inner, every=settings.every, first_round=settings.first_round)
+        settings, task = config[Coreset], load_task(config.task_spec())
+        layer = cls(
+            inner,
+            every=settings.every,
+            first_round=settings.first_round,
+            num_classes=task.problem.num_strata(task.num_classes),
+        )
         if guided:
             rng = protective(layer.federation.simulated, config.seed, 13)
             layer.targets = _targets(config, method, rng)
@@ -139,6 +148,8 @@ class Coresets(Layer):
             told = CoresetTold.read(said, "coreset")
             if told.round > server_round:
                 raise BadReply(f"a coreset of round {told.round}, in round {server_round}")
+            if len(told.labels) > self.num_classes:
+                raise BadReply(f"samples of {len(told.labels)} classes, not {self.num_classes}")
             key = self.federation.key(row.node)
             self._told.append(told)
             self._chosen[key] = told.round

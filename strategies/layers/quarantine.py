@@ -21,6 +21,7 @@ from .base import Layer
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
+_MOST_METRICS = 64  # names in a reply: all that are common go to the log
 _UNKNOWN = 100.0  # times the model's norm that an update may have then
 
 Norms = NDArray[np.float64]
@@ -114,7 +115,7 @@ class Quarantine(Layer):
             sound = [Replies.joined(passed)] if any(map(len, passed)) else []
         rest = (self._accepted(server_round, *measured) for measured in tables)
         enough, sound = _peeked(filter(len, chain(sound, rest)), self.min_replies)
-        result = None, None
+        result: tuple[ArrayRecord | None, MetricRecord | None] = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
         if 2 * self._outliers > self._judged:
@@ -294,6 +295,8 @@ def _all_sound(table: Replies, needs: Sequence[str], whole: bool) -> bool:
     columns = table.metrics
     if NUM_EXAMPLES not in columns or not all(name in columns for name in needs):
         return False
+    if len(columns) > _MOST_METRICS:
+        return False
     try:
         values = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
     except (TypeError, ValueError):  # a row has none, or a list, or what is not a number
@@ -314,6 +317,8 @@ def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> s
         return f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples"
     if whole and examples % 1:
         return f"{NUM_EXAMPLES} = {examples!r} is not a whole number"
+    if len(metrics) > _MOST_METRICS:
+        return f"{len(metrics)} metrics, more than {_MOST_METRICS}"
     for name in needs:
         if not isinstance(metrics.get(name), int | float) or metrics[name] < 0:
             return f"{name} = {metrics.get(name)!r} is not a number of at least 0"

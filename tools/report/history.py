@@ -32,6 +32,8 @@ from .rounds import Row, add_numbers
 
 Kind = TypeVar("Kind", bound=Event)
 
+_UNLOGGED = 1000  # rounds that a log may lack, as one that was cut
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -101,9 +103,12 @@ class History:
         >>> history.clients
         ['a', 'b']
         """
-        history = cls()
-        for event in as_events(events):
-            history._take(event)
+        history, known = cls(), list(as_events(events))
+        # Every round leaves a line: a number beyond them is made up, and tables go over all rounds.
+        first = min((event.round for event in known if event.round is not None), default=0)
+        for event in known:
+            if event.round is None or event.round - first <= len(known) + _UNLOGGED:
+                history._take(event)
         for row in history.rows.values():
             if "bytes-up-dense" in row:  # so far what the sparse updates have spared
                 row["bytes-up-dense"] += row.get("bytes-up", 0)

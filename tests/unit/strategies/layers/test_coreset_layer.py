@@ -161,6 +161,7 @@ def test_the_log_says_what_coresets_are_made_of() -> None:
         {"clean": 1.5},
         {"clean": "yes"},
         {"labels": [-1, 11]},
+        {"labels": [1] * 11},
         {"labels": [1.0, 9.0]},
         {"labels": "many"},
     ],

@@ -355,6 +355,17 @@ def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
         assert_same(got, free, rtol=1e-3)
 
 
+def test_names_that_a_few_clients_make_up_reach_no_log() -> None:
+    layer, notes = quarantine()
+    own = spoiling(with_metrics(**{"own": 1.0, "train-loss": 9.0}))
+    many = spoiling(with_metrics(**{f"x{i}": 1.0 for i in range(30_000)}))
+    grid = FakeGrid(KEYS, {"1": own, "2": own, BAD: many})
+    _, metrics = one_round(layer, to_record(small_model()), grid)
+    assert metrics is not None
+    assert list(metrics) == ["train_loss"]
+    assert [event.reason for event in notes.of(Quarantined)] == ["30002 metrics, more than 64"]
+
+
 def test_a_variance_below_zero_is_set_aside() -> None:
     model = {**small_model(), "norm.running_var": np.ones(3, np.float32)}
     layer, notes = quarantine()

@@ -102,6 +102,13 @@ class Page(HTMLParser):
 KEYS = [f"client-{number}" for number in range(20)]
 
 
+def test_a_round_that_is_made_up_is_passed_over() -> None:
+    lines = [{"event": "selected", "round": r, "chosen": ["a", "b"]} for r in (1, 2, 10**6)]
+    history = History.from_events(lines)
+    assert list(history.rows) == [1, 2]
+    assert history.ages().shape == (2, 2)
+
+
 def test_the_page_says_in_words_what_happened(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, run_events(KEYS, 10, 4), rounds=10, overrides={"rounds": 10})
     page = Page(write_report(folder))
