@@ -42,6 +42,7 @@ from .callbacks.progress import Progress
 from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop, Plan
+from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import check_same_run
@@ -80,6 +81,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         check_simulated(config)
     own_callbacks = load_callbacks(config.callbacks)
     task, model = _checked_task(config)
+    check_memory(config, sum(array.nbytes for array in read_arrays(model).values()), grid)
     federation = _federation(config, task.metrics, run_config)
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
     folder, state = _new_or_resumed(config)

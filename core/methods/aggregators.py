@@ -72,7 +72,8 @@ _SPARSE = (
     " uplink = 'dense' or raise top-k.density"
 )
 _ROBUST: dict[str, Any] = {
-    "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-paper")}
+    "models_per_reply": 3.0,
+    "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-paper")},
 }
 _ADAPTIVE = ("learning-rate", "momentum", "tau")
 
@@ -84,7 +85,9 @@ METHODS = (
         "fedyogi", "the mean as a gradient of Yogi", *_ADAPTIVE, presets={"fedyogi": {}}, **_MEAN
     ),
     _aggregator("fedadagrad", "the mean as a gradient of Adagrad", "learning-rate", "tau", **_MEAN),
-    _aggregator("qfedavg", "clients with a high loss count more", "q", sends=("loss",)),
+    _aggregator(
+        "qfedavg", "clients with a high loss count more", "q", sends=("loss",), models_per_reply=1.1
+    ),
     _aggregator("median", "the median of each entry", **_ROBUST),
     _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim", **_ROBUST),
     # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
@@ -100,6 +103,10 @@ METHODS = (
         **_ROBUST,
     ),
     _aggregator(
-        "bulyan", "a trimmed mean of what krum chooses", "malicious", per_attacker=4, **_ROBUST
+        "bulyan",
+        "a trimmed mean of what krum chooses",
+        "malicious",
+        per_attacker=4,
+        **(_ROBUST | {"models_per_reply": 4.9}),
     ),
 )

@@ -108,6 +108,9 @@ class Method:
         Values that other axes must have.
     suffers : mapping
         Values of other axes, as ``(axis, name)``, with which it works but badly, and why.
+    models_per_reply, models_per_virtual_client : float (default: 0.0)
+        As measured, how many times the model the server holds at once for each client that is
+        asked, and the local engine for each of its clients.
     """
 
     axis: str
@@ -128,6 +131,8 @@ class Method:
     releases: tuple[str, ...] = ()
     requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    models_per_reply: float = 0.0
+    models_per_virtual_client: float = 0.0
 
     def keys_read(self) -> list[str]:
         """Return the keys of the run config that it reads."""

@@ -24,6 +24,7 @@ METHODS = (
         reads=("first-round", "every", "neighbours", *SIGNATURE_KEYS),
         outer="strategies.layers.neighbours:Neighbours.of_run",
         releases=("mixtures of clients' models",),
+        models_per_reply=4.4,
         needs=("a similarity",),
     ),
 )

@@ -26,6 +26,7 @@ _TOP_K = Method(
     core="core.wire.sparse:encode",
     outer="strategies.layers.sparse_uplink:SparseUplink.of_run",
     hook="client_app.hooks.sparse_uplink:SparseUpdate",
+    models_per_virtual_client=2.5,
 )
 
 METHODS = (
@@ -35,5 +36,6 @@ METHODS = (
         name="top-k-paper",
         about="likewise, but what is left out is lost, as CosAge's paper has it",
         hook="client_app.hooks.sparse_uplink:ForgetfulUpdate",
+        models_per_virtual_client=0.0,
     ),
 )
