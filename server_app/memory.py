@@ -48,14 +48,10 @@ def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
 
 def memory_limit() -> int:
     """Return the bytes that this process may use: its container's, or all; 0 if nobody says."""
-    limits = (
-        [int(os.sysconf("SC_PAGE_SIZE")) * int(os.sysconf("SC_PHYS_PAGES"))] if _posix() else []
-    )
+    limits = []
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in map(Path, _LIMITS):
         if file.is_file() and (text := file.read_text(encoding="ascii").strip()).isdecimal():
             limits.append(int(text))
     return min(limits, default=0)
-
-
-def _posix() -> bool:
-    return "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})

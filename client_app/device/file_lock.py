@@ -110,8 +110,8 @@ def _owner(path: Path) -> dict[str, Any]:
 def _is_there(owner: dict[str, Any], path: Path) -> bool:
     """Return whether a SuperNode lives, as far as can be seen: not on another machine."""
     pid = str(owner["process"]).partition(" ")[0]
-    if pid and owner["host"] == socket.gethostname():
-        return _process(int(pid)) == owner["process"]
+    if pid.isdecimal() and owner["host"] == socket.gethostname():
+        return _process(int(pid)) == str(owner["process"])
     return time.time() - path.stat().st_mtime < _STILL_THERE
 
 

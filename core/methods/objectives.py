@@ -52,7 +52,7 @@ METHODS = (
         settings=(MoonSettings,),
         core="core.learning.objectives.moon:Moon",
         hook="client_app.hooks.moon:PreviousModel",
-        models_per_virtual_client=3.7,
+        models_per_virtual_client=2.5,
         needs=("linear head",),
     ),
     Method(
@@ -64,7 +64,7 @@ METHODS = (
         core="core.learning.objectives.scaffold:Scaffold",
         layer="strategies.layers.scaffold:Scaffold.of_run",
         hook="client_app.hooks.scaffold:ControlVariates",
-        models_per_virtual_client=3.7,
+        models_per_virtual_client=6.0,
         needs=("one model", "plain SGD"),
         sends=("control variate",),
         releases=("the mean of clients' control variates",),

@@ -14,6 +14,7 @@ METHODS = (
         rule="strategies.cohorts.similarity:SimilarityRule",
         sends=("update",),
         releases=("who is in which cohort",),
+        models_per_virtual_client=4.6,
         needs=("a similarity",),
     ),
     Method(

@@ -28,7 +28,7 @@ _TOP_K = Method(
     core="core.wire.sparse:encode",
     outer="strategies.layers.sparse_uplink:SparseUplink.of_run",
     hook="client_app.hooks.sparse_uplink:SparseUpdate",
-    models_per_virtual_client=3.7,
+    models_per_virtual_client=2.5,
 )
 
 METHODS = (

@@ -27,8 +27,8 @@ def _two_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"aggregator": "median"}, "aggregator = 'median'", "8.8 GB"),
         ({"aggregator": "bulyan", "aggregation.malicious": 2}, "aggregator = 'bulyan'", "13.5 GB"),
-        ({"strategy": "scaffold"}, "objective = 'scaffold'", "10.5 GB"),
-        ({"uplink": "top-k"}, "uplink = 'top-k'", "10.5 GB"),
+        ({"strategy": "scaffold"}, "objective = 'scaffold'", "16.2 GB"),
+        ({"uplink": "top-k"}, "uplink = 'top-k'", "7.5 GB"),
         ({"downlink": "changes"}, "downlink = 'changes'", "3.8 GB"),
     ],
 )
