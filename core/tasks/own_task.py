@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import TaskError, invalid, one_line
+from .errors import TaskError, check_client, invalid, one_line
 from .lazy import LazySplit
 from .own_app import PREFIX, registered
 from .problems import Problem
@@ -110,9 +110,9 @@ class OwnData:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs that a model needs, from the server's targets."""
+        """Outputs that a model needs, by the spec or from the server's targets."""
         try:
-            return self.problem.num_outputs(self._known.y.numpy())
+            return self.spec.num_classes or self.problem.num_outputs(self._known.y.numpy())
         except NotImplementedError:
             return 1  # only the problem's own model knows
 
@@ -147,6 +147,7 @@ class OwnData:
 
     def client_data(self, client: int, clients: int) -> ClientData:
         """Return what a client trains and tests on."""
+        check_client(client, clients)
         train = self._samples(self.problem.client_data, (client, clients))
         if type(self.problem).client_test_data is Problem.client_test_data:
             return self._held_out(train, generator(self.spec.seed, "client-test", client))
@@ -162,6 +163,9 @@ class OwnData:
             )
         self._device = self._samples(self.problem.device_data, (path,), needed=True)
         return self._held_out(self._device, generator(self.spec.seed, "device-test"))
+
+    def class_counts(self, clients: int, at_most: int) -> None:
+        """Return nothing: only the clients' own data would say."""
 
     def _held_out(self, train: Samples, rng: np.random.Generator) -> ClientData:
         kept, held = hold_out(len(train), self.spec.client_test_share, rng)
