@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from .event import EVENTS as EVENTS
-from .event import Clients, Count, Numbers, Round
+from .event import Clients, Numbers, Round
+from .event import Count as Count
 from .event import Event as Event
 from .event import JudgedBy as JudgedBy
 from .event import Number as Number

@@ -14,7 +14,7 @@ from .history import History
 from .hover import over_names
 from .picture import Picture
 from .svg import Plot, draw
-from .tables import sortable_table, text
+from .tables import folded_table, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,13 +122,10 @@ def members_table(history: History) -> str:
             cells.append((f"<code>--cohort {text(names[key], 40)}</code>", names[key]))
         if groups:
             cells.append((str(groups.get(key, "")), groups.get(key)))
-        rows.append(("", cells))
+        rows.append(cells)
     files = [] if tree.named_by_descent else ["for forager predict"]
     head = ["client", "cohort", *files, *(["planted group"] if groups else [])]
-    return (
-        "<details><summary>Who is in which cohort at the end</summary>"
-        f"{sortable_table(head, rows)}</details>"
-    )
+    return folded_table("Who is in which cohort at the end", head, rows)
 
 
 PICTURES = (
