@@ -17,7 +17,6 @@ A problem may instead have a method ``data`` that returns a pool like such a fun
 spreads it over clients.
 """
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor
 
 from .errors import TaskError, check_client, invalid, one_line
+from .importing import imported
 from .lazy import LazySplit
 from .own_app import PREFIX, registered
 from .problems import Problem
@@ -38,7 +38,7 @@ def own_problem(task: str) -> Problem | None:
         return None
     if task.startswith(PREFIX):
         return registered(task)
-    found = find_attribute(task)
+    found = imported("task", task)
     if isinstance(found, type) and issubclass(found, Problem):
         try:
             found = found()
@@ -47,17 +47,6 @@ def own_problem(task: str) -> Problem | None:
                 f"task = {task!r}: {found.__name__}() failed: {one_line(error)}"
             ) from error
     return found if isinstance(found, Problem) else None
-
-
-def find_attribute(name: str) -> Any:
-    """Import what ``module:attribute`` names."""
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise invalid("task", name, "module:attribute")
-    try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task = {name!r} cannot be imported: {error}") from error
 
 
 def brings_client_data(problem: Problem) -> bool:
