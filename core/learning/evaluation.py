@@ -20,15 +20,10 @@ from .tally import Tally
 BATCH = 512
 
 
-def mean_loss(model: nn.Module, arrays: Any, data: Samples, problem: Problem) -> float:
-    """Return the mean loss of the model with these arrays on these data."""
-    return evaluate(model, arrays, data, problem, ())["loss"]
-
-
 def mean_losses(
     model: nn.Module, arrays: Sequence[Any], data: Sequence[Samples], problem: Problem
 ) -> list[float]:
-    """Return the mean loss of each client, as :func:`mean_loss` up to the order of sums."""
+    """Return the mean loss of each client, as :func:`evaluate_all` finds it."""
     return [found["loss"] for found in evaluate_all(model, arrays, data, problem, ())]
 
 

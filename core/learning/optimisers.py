@@ -1,13 +1,13 @@
 """How a client takes a step, given the gradients of a mini-batch."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
-from ..tasks.errors import TaskError, one_line, unknown
+from ..tasks.errors import TaskError, unknown
+from ..tasks.importing import imported
 from .train_settings import TrainSettings
 
 Step = Callable[[Sequence[Tensor]], None]
@@ -74,16 +74,9 @@ def _optimiser(parameters: Sequence[Tensor], settings: TrainSettings) -> torch.o
 
 
 def _found(name: str) -> Callable[[list[Tensor], float], object]:
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if ":" not in name:
         raise unknown("optimiser.name", name, [*BUILT_IN, "module:attribute"])
-    try:
-        found: Callable[[list[Tensor], float], object] = getattr(
-            importlib.import_module(module), attribute
-        )
-    except (ImportError, AttributeError) as error:
-        text = one_line(error)
-        raise TaskError(f"optimiser.name = {name!r} cannot be imported: {text}") from error
+    found: Callable[[list[Tensor], float], object] = imported("optimiser.name", name)
     return found
 
 

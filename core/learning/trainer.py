@@ -3,8 +3,9 @@
 import copy
 import logging
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from threading import local as thread_local
 from time import perf_counter
@@ -298,21 +299,15 @@ def train_one(
     return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
 
 
-class _seeded_layers:
+@contextmanager
+def _seeded_layers(model: nn.Module, seed: int) -> Iterator[None]:
     """Seed torch's global generator for models with dropout, and restore it afterwards."""
-
-    def __init__(self, model: nn.Module, seed: int) -> None:
-        self._needed = _has_random_layers(model)
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        if self._needed:
-            self._saved = torch.get_rng_state()
-            torch.manual_seed(self._seed)
-
-    def __exit__(self, *_: object) -> None:
-        if self._needed:
-            torch.set_rng_state(self._saved)
+    if not _has_random_layers(model):
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 @per_model

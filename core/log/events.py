@@ -4,85 +4,19 @@ Writers and readers of an event use the same class, so that a log has one meanin
 line of another version, or a damaged one, is read as far as it makes sense: see :func:`read_event`.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-
-def _finite(value: float | None) -> float | None:
-    """Let a number that JSON cannot hold stand for an unknown one."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-Round = Annotated[int, Field(ge=0, le=10**6)]  # tables over all rounds must fit into memory
-Count = Annotated[int, Field(ge=0, le=10**15)]
-Clients = Annotated[int, Field(ge=0, le=10**7)]
-Float = Annotated[float, Field(allow_inf_nan=True)]
-Number = Annotated[Float | None, AfterValidator(_finite)]
-Numbers = Sequence[Number]
-
-EVENTS: dict[str, type["Event"]] = {}  # every kind by its name
-
-
-class _Record(BaseModel):
-    """What a log holds, under names with dashes."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=lambda name: name.replace("_", "-"),
-        populate_by_name=True,
-        allow_inf_nan=False,
-        coerce_numbers_to_str=True,  # names of clients and cohorts may have been written as numbers
-    )
-
-
-class Event(_Record):
-    """Something that happened, in a round and perhaps in one cohort."""
-
-    name: ClassVar[str] = ""
-    of_data: ClassVar[frozenset[str]] = frozenset()  # fields that clients computed from their data
-
-    round: Round | None = None
-    cohort: str | None = None
-    time: Number = None  # seconds since the run began, or was resumed
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        EVENTS[cls.name] = cls
-
-    @classmethod
-    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the fields of a line under their names of today."""
-        return fields
-
-    def without_data(self) -> "Event":
-        """Return the event without what clients computed from their data.
-
-        >>> Selected(chosen=["a"], scores=[0.5]).without_data().to_dict()["chosen"]
-        ['a']
-        """
-        usual = {name: type(self).model_fields[name].default for name in self.of_data}
-        return self.model_copy(update=usual) if usual else self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON can hold it; what is unknown is left out.
-
-        >>> Quarantined(round=3, client="camera-7", reason="NaN").to_dict()
-        {'event': 'quarantined', 'round': 3, 'client': 'camera-7', 'reason': 'NaN'}
-        """
-        fields = self.model_dump(by_alias=True, exclude_none=True)
-        return {"event": self.name, **fields}
-
-
-class JudgedBy(_Record):
-    """A metric of the run: its name, which way is better, whether it reads as a percentage."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
-    higher_is_better: bool = True
-    share: bool = False
+from .event import EVENTS as EVENTS
+from .event import Clients, Numbers, Round
+from .event import Count as Count
+from .event import Event as Event
+from .event import JudgedBy as JudgedBy
+from .event import Number as Number
+from .event import ReplySeconds as ReplySeconds
+from .event import Spread as Spread
 
 
 class RunStarted(Event):
@@ -154,15 +88,6 @@ class Selected(Event):
     others: list[str] | None = None
     other_ages: list[int] | None = None
     other_scores: Numbers | None = None
-
-
-class ReplySeconds(BaseModel):
-    """How long replies took: in the middle, and those of the slowest clients."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-
-    median: float
-    slowest: dict[str, float] = {}
 
 
 class Exchanged(Event):
@@ -239,15 +164,6 @@ class Aggregated(Event):
 
     name = "aggregated"
     metrics: Mapping[str, Number] = {}
-
-
-class Spread(_Record):
-    """How a metric differs between clients; the worst tenth is that of the worst clients."""
-
-    mean: Number = None
-    variance: Number = None
-    worst_10: Number = None
-    best_10: Number = None
 
 
 class Evaluated(Event):

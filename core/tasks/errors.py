@@ -53,6 +53,13 @@ def invalid(field: str, value: object, allowed: str) -> TaskError:
     return TaskError(f"{CONFIG_KEYS.get(field, field)} = {value!r} is not allowed: use {allowed}")
 
 
+def check_client(partition_id: int, num_partitions: int) -> None:
+    """Refuse a number that no client has."""
+    if not 0 <= partition_id < num_partitions:
+        allowed = f"0 to {num_partitions - 1}, as num_partitions = {num_partitions}"
+        raise invalid("partition_id", partition_id, allowed)
+
+
 def one_line(error: BaseException) -> str:
     r"""Message of an error without its line breaks.
 

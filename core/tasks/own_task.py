@@ -17,14 +17,14 @@ A problem may instead have a method ``data`` that returns a pool like such a fun
 spreads it over clients.
 """
 
-import importlib
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import TaskError, invalid, one_line
+from .errors import TaskError, check_client, invalid, one_line
+from .importing import imported
 from .lazy import LazySplit
 from .own_app import PREFIX, registered
 from .problems import Problem
@@ -38,7 +38,7 @@ def own_problem(task: str) -> Problem | None:
         return None
     if task.startswith(PREFIX):
         return registered(task)
-    found = find_attribute(task)
+    found = imported("task", task)
     if isinstance(found, type) and issubclass(found, Problem):
         try:
             found = found()
@@ -47,17 +47,6 @@ def own_problem(task: str) -> Problem | None:
                 f"task = {task!r}: {found.__name__}() failed: {one_line(error)}"
             ) from error
     return found if isinstance(found, Problem) else None
-
-
-def find_attribute(name: str) -> Any:
-    """Import what ``module:attribute`` names."""
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise invalid("task", name, "module:attribute")
-    try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task = {name!r} cannot be imported: {error}") from error
 
 
 def brings_client_data(problem: Problem) -> bool:
@@ -110,9 +99,9 @@ class OwnData:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs that a model needs, from the server's targets."""
+        """Outputs that a model needs, by the spec or from the server's targets."""
         try:
-            return self.problem.num_outputs(self._known.y.numpy())
+            return self.spec.num_classes or self.problem.num_outputs(self._known.y.numpy())
         except NotImplementedError:
             return 1  # only the problem's own model knows
 
@@ -147,6 +136,7 @@ class OwnData:
 
     def client_data(self, client: int, clients: int) -> ClientData:
         """Return what a client trains and tests on."""
+        check_client(client, clients)
         train = self._samples(self.problem.client_data, (client, clients))
         if type(self.problem).client_test_data is Problem.client_test_data:
             return self._held_out(train, generator(self.spec.seed, "client-test", client))
@@ -162,6 +152,9 @@ class OwnData:
             )
         self._device = self._samples(self.problem.device_data, (path,), needed=True)
         return self._held_out(self._device, generator(self.spec.seed, "device-test"))
+
+    def class_counts(self, clients: int, at_most: int) -> None:
+        """Return nothing: only the clients' own data would say."""
 
     def _held_out(self, train: Samples, rng: np.random.Generator) -> ClientData:
         kept, held = hold_out(len(train), self.spec.client_test_share, rng)

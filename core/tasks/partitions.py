@@ -1,9 +1,8 @@
 """How the training pool is spread over clients.
 
-The choice is made by the partitioners of flwr-datasets. Importing them takes seconds, and on a
-device every message is a new process, so the outcome is kept on disk and they are imported only
-when it is not there yet. They see sample numbers and labels, never inputs. For very many clients
-the same is done in whole arrays: see ``many_partitions``.
+The commonest kinds are made in whole arrays (``array_partitions``), the others by the partitioners
+of flwr-datasets. Importing those takes seconds, and on a device every message is a new process, so
+the outcome is kept on disk. They see sample numbers and labels, never inputs.
 """
 
 import hashlib
@@ -18,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .array_partitions import ARRAY_PARTITIONS
 from .datasets.raw import RawData
 from .datasets.storage import Arrays, cache_folder, cached_arrays
 from .errors import TaskError, invalid, optional_packages
 from .groups import group_of
-from .many_partitions import MANY, MANY_PARTITIONS
 from .spec import TaskSpec
 from .splits import Indices, generator
 
@@ -137,84 +136,55 @@ def _key(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> str:
 def _spread(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> Arrays:
     # Partitioners cut runs of samples as they come; a pool may be sorted by something.
     shuffled = generator(spec.seed, "partition").permutation(len(groups))
-    if num_partitions >= MANY and spec.partition in MANY_PARTITIONS:
-        order, offsets = MANY_PARTITIONS[spec.partition](spec, groups[shuffled], num_partitions)
-        _say_if_empty(np.diff(offsets))
-        return {"order": shuffled[order], "offsets": offsets}
-    failure: ValueError | None = None
-    for partitioner in PARTITIONERS[spec.partition](spec, num_partitions):
+    labels = groups[shuffled]
+    if spec.partition in ARRAY_PARTITIONS:
+        order, offsets = ARRAY_PARTITIONS[spec.partition](spec, labels, num_partitions)
+    else:
+        partitioner = _BY_FLOWER[spec.partition](spec, num_partitions)
         try:
-            parts = _run(partitioner, shuffled, groups[shuffled], num_partitions)
+            parts = _run(partitioner, labels, num_partitions)
         except ValueError as error:
-            failure = error
-        else:
-            return _packed(parts)
-    raise TaskError(
-        f"partition = {spec.partition!r} cannot spread {len(groups)} samples over "
-        f"num-clients = {num_partitions}: {failure}"
-    ) from failure
+            raise TaskError(
+                f"partition = {spec.partition!r} cannot spread {len(groups)} samples over "
+                f"num-clients = {num_partitions}: {error}"
+            ) from error
+        order = np.concatenate(parts)
+        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    empty = np.count_nonzero(np.diff(offsets) == 0)
+    if empty:
+        _log.warning("%d of %d clients have no training data", empty, num_partitions)
+    return {"order": shuffled[order], "offsets": offsets}
 
 
-def _run(
-    partitioner: Any, numbers: Indices, groups: NDArray[np.int64], num_partitions: int
-) -> list[Indices]:
+def _run(partitioner: Any, groups: NDArray[np.int64], num_partitions: int) -> list[Indices]:
     from datasets import Dataset
 
-    partitioner.dataset = Dataset.from_dict({"number": numbers, "group": groups})
-    # Retries of Dirichlet come as warnings, and natural users with a progress bar.
+    partitioner.dataset = Dataset.from_dict({"number": np.arange(len(groups)), "group": groups})
+    # Classes that nobody gets come as warnings, and natural users with a progress bar.
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         parts = [partitioner.load_partition(client)["number"] for client in range(num_partitions)]
         return [np.array(part[:], dtype=np.int64) for part in parts]
 
 
-def _packed(parts: list[Indices]) -> Arrays:
-    sizes = np.array([len(part) for part in parts])
-    _say_if_empty(sizes)
-    return {"order": np.concatenate(parts), "offsets": np.concatenate([[0], np.cumsum(sizes)])}
-
-
-def _say_if_empty(sizes: Indices) -> None:
-    if not sizes.all():
-        _log.warning("%d of %d clients have no training data", (sizes == 0).sum(), len(sizes))
-
-
-def _iid(_spec: TaskSpec, num_partitions: int) -> list[Any]:
-    from flwr_datasets.partitioner import IidPartitioner
-
-    return [IidPartitioner(num_partitions)]
-
-
-def _dirichlet(spec: TaskSpec, num_partitions: int) -> list[Any]:
-    from flwr_datasets.partitioner import DirichletPartitioner
-
-    # No client without samples if ten draws allow it; with few samples per client they do not.
-    return [
-        DirichletPartitioner(
-            num_partitions, "group", float(spec.alpha), min_partition_size=smallest, seed=spec.seed
-        )
-        for smallest in (1, 0)
-    ]
-
-
-def _shards(spec: TaskSpec, num_partitions: int) -> list[Any]:
+def _shards(spec: TaskSpec, num_partitions: int) -> Any:
     from flwr_datasets.partitioner import ShardPartitioner
 
-    return [ShardPartitioner(num_partitions, "group", spec.shards_per_client, seed=spec.seed)]
+    return ShardPartitioner(num_partitions, "group", spec.shards_per_client, seed=spec.seed)
 
 
-def _pathological(spec: TaskSpec, num_partitions: int) -> list[Any]:
+def _pathological(spec: TaskSpec, num_partitions: int) -> Any:
     from flwr_datasets.partitioner import PathologicalPartitioner
 
     mode: Any = "first-deterministic"  # so that every class has an owner if there are enough
     classes = spec.classes_per_client
-    return [PathologicalPartitioner(num_partitions, "group", classes, mode, seed=spec.seed)]
+    return PathologicalPartitioner(num_partitions, "group", classes, mode, seed=spec.seed)
 
 
-def _natural(_spec: TaskSpec, _num_partitions: int) -> list[Any]:
+def _natural(_spec: TaskSpec, _num_partitions: int) -> Any:
     from flwr_datasets.partitioner import NaturalIdPartitioner
 
-    return [NaturalIdPartitioner("group")]
+    return NaturalIdPartitioner("group")
 
 
 class _ClassGroups:
@@ -237,17 +207,17 @@ class _ClassGroups:
         return self.dataset.select(mine[sharers.index(client) :: len(sharers)])
 
 
-def _class_groups(spec: TaskSpec, num_partitions: int) -> list[Any]:
+def _class_groups(spec: TaskSpec, num_partitions: int) -> Any:
     if num_partitions < spec.group_count:
         raise invalid("group_count", spec.group_count, f"at most {num_partitions} clients")
-    return [_ClassGroups(num_partitions, spec.group_count)]
+    return _ClassGroups(num_partitions, spec.group_count)
 
 
-PARTITIONERS: dict[str, Callable[[TaskSpec, int], list[Any]]] = {
-    "iid": _iid,
-    "dirichlet": _dirichlet,
+_BY_FLOWER: dict[str, Callable[[TaskSpec, int], Any]] = {
     "shards": _shards,
     "pathological": _pathological,
     "class-groups": _class_groups,
     "natural": _natural,
 }
+PARTITIONERS = (*ARRAY_PARTITIONS, *_BY_FLOWER)
+"""Names of all kinds."""

@@ -16,102 +16,41 @@ FEWEST_TO_SCALE = 3  # clients that must report theirs: of two, nobody knows whi
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Settings of a task: data, model, how the data is spread, and its noise.
+    """Settings of a task: data, model, how the data is spread, and its noise."""
 
-    Parameters
-    ----------
-    task : str
-        A built-in data set such as ``digits``, ``npz`` for a user's own file, ``hf:<name>`` for
-        a data set of Hugging Face or a local folder, or ``module:attribute`` for a user's own
-        task.
-    model : str
-        Name of the model; ``auto`` suits the problem, ``frozen:<backbone>`` trains a linear head
-        on fixed features.
-    partition : str
-        ``iid``, ``dirichlet``, ``shards``, ``pathological``, ``class-groups`` or ``natural``.
-    noise : str
-        ``none``, ``closed-set``, ``open-set`` or ``attribute``.
-    seed : int
-        Seed of every random choice that the task makes.
-    path : str
-        File or folder of ``npz``, ``fashion-mnist``, ``cifar*`` and ``20news``; empty stands for
-        the usual place or a download.
-    num_classes : int
-        Number of classes; 0 reads it from the data. A device that holds only its own file needs it.
-    validation_share : float
-        Share of the test pool that the server keeps as its clean validation set.
-    client_test_share : float
-        Share of each client's samples held out as its own test data; without effect where natural
-        users bring their own test samples.
-    alpha : float
-        Concentration of ``dirichlet``: small is skewed.
-    shards_per_client : int
-        Shards that each client of ``shards`` gets.
-    classes_per_client : int
-        Classes that each client of ``pathological`` gets.
-    group_kind : str
-        How the data of planted groups of clients differ: ``none``, ``rotation`` or
-        ``label-permutation``.
-    group_count : int
-        Number of planted groups, those of ``class-groups`` included.
-    synthetic_alpha, synthetic_beta : float
-        How much the clients' models, and their inputs, differ in ``synthetic``.
-    noise_rate : float
-        Share of a client's training samples that the noise affects.
-    noise_severity : int
-        Strength of attribute noise, from 1 to 5.
-    noise_kinds : str
-        Names of attribute noise separated by commas, or ``all``.
-    hidden : int
-        Width of the hidden layers of the models that have a choice.
-    projection : int
-        Width of a projection in front of the model's head; 0 for none.
-    cache_dir : str
-        Folder for downloads and derived files; empty stands for ``forager`` in the user's cache.
-    kind : str
-        Kind of problem, for data that do not say; ``auto`` goes by the targets.
-    metrics : str
-        Metrics separated by commas, the one that decides first; empty for the problem's own.
-    tokens : bool
-        Whether inputs are integers, such as token ids, and stay integers.
-    workers : int
-        Processes that read data sets ahead; 0 reads in the training process.
-    input_columns, target_column, user_column : str
-        Columns of tables; empty stands for all others, the usual name, and none.
-    scale : str
-        ``none``, ``standard`` (not known yet: inputs stay as they are), or the numbers to scale
-        inputs by, as :meth:`core.tasks.scaling.Scaling.text` writes them.
-    """
-
+    # A built-in data set, ``npz`` for a user's own file, ``hf:<name>`` for a data set of Hugging
+    # Face or a local folder, or ``module:attribute`` for a user's own task
     task: str = "digits"
-    model: str = "auto"
+    model: str = "auto"  # suits the problem; ``frozen:<backbone>`` trains a head on fixed features
     partition: str = "dirichlet"
     noise: str = "none"
-    seed: int = 0
-    path: str = ""
-    num_classes: int = 0
-    validation_share: float = 0.2
-    client_test_share: float = 0.0
-    alpha: float = 0.3
+    seed: int = 0  # of every random choice that the task makes
+    path: str = ""  # of a file or folder; empty for the usual place or a download
+    num_classes: int = 0  # 0 reads it from the data; a device with only its own file needs it
+    validation_share: float = 0.2  # of the test pool: the server's clean validation set
+    client_test_share: float = 0.0  # of each client's samples, unless users bring test samples
+    alpha: float = 0.3  # concentration of ``dirichlet``: small is skewed
     shards_per_client: int = 2
-    classes_per_client: int = 2
-    group_kind: str = "none"
-    group_count: int = 2
-    synthetic_alpha: float = 1.0
-    synthetic_beta: float = 1.0
-    noise_rate: float = 0.4
-    noise_severity: int = 5
-    noise_kinds: str = "all"
-    hidden: int = 64
-    projection: int = 0
-    cache_dir: str = ""
-    kind: str = "auto"
-    metrics: str = ""
-    tokens: bool = False
-    workers: int = 0
-    input_columns: str = ""
-    target_column: str = ""
-    user_column: str = ""
+    classes_per_client: int = 2  # of ``pathological``
+    group_kind: str = "none"  # how the data of planted groups of clients differ
+    group_count: int = 2  # those of ``class-groups`` included
+    synthetic_alpha: float = 1.0  # how much the clients' models differ in ``synthetic``
+    synthetic_beta: float = 1.0  # and their inputs
+    noise_rate: float = 0.4  # share of a client's training samples that are affected
+    noise_severity: int = 5  # of attribute noise, from 1
+    noise_kinds: str = "all"  # of attribute noise, or names separated by commas
+    hidden: int = 64  # width of the hidden layers of models that have a choice
+    projection: int = 0  # width of a projection in front of the model's head; 0 for none
+    cache_dir: str = ""  # for downloads and derived files; empty for the user's cache
+    kind: str = "auto"  # of problem, for data that do not say; goes by the targets
+    metrics: str = ""  # separated by commas, the one that decides first; empty: the problem's own
+    tokens: bool = False  # whether inputs are integers, such as token ids, and stay integers
+    workers: int = 0  # processes that read data sets ahead; 0 reads in the training process
+    input_columns: str = ""  # of tables; empty for all others
+    target_column: str = ""  # empty for the usual name
+    user_column: str = ""  # empty for none
+    # ``none``, ``standard`` (not known yet: inputs stay as they are), or the numbers to scale
+    # inputs by, as :meth:`core.tasks.scaling.Scaling.text` writes them
     scale: str = NONE
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from .arrays import checked_view, from_record, to_record
+from .arrays import checked_arrays, from_record, to_record
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
 from .message_table import MessageTable
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
@@ -141,7 +141,7 @@ class Replies(MessageTable):
         rows: list[Arrays] = []
         for row, record in enumerate(column):
             try:
-                rows.append(_checked(record, like))
+                rows.append(checked_arrays(record, like))
             except ValueError as error:
                 wrong[row] = str(error)
                 rows.append({key: np.zeros_like(array) for key, array in like.items()})
@@ -370,7 +370,7 @@ class Row:
             arrays: Arrays = {key: array[self.place] for key, array in stack.items()}
         else:
             column = self.table.records.get(name)
-            arrays = _checked(None if column is None else column[self.place], like)
+            arrays = checked_arrays(None if column is None else column[self.place], like)
         for key, array in arrays.items():
             if not np.isfinite(array).all():
                 raise ValueError(f"array {key}: values that are not finite")
@@ -454,19 +454,3 @@ def _misfit(stack: Arrays, like: Arrays) -> str:
             found = f"{array.dtype}{list(array.shape[1:])}"
             return f"array {name}: {found} instead of {like[name].dtype}{list(like[name].shape)}"
     return ""
-
-
-def _checked(record: Any, like: Arrays) -> Arrays:
-    if type(record) is not ArrayRecord:
-        raise ValueError("0 array records instead of one")
-    arrays = entries(record)
-    if arrays.keys() != like.keys():
-        odd = sorted(arrays.keys() ^ like.keys())
-        raise ValueError(f"other array names than the model's: {odd[:5]}")
-    checked = {}
-    for name, array in arrays.items():
-        try:
-            checked[name] = checked_view(array, like[name])
-        except ValueError as error:
-            raise ValueError(f"array {name}: {error}") from error
-    return checked

@@ -21,20 +21,6 @@ def value_bytes(value: object) -> int:
     return _SCALAR_BYTES
 
 
-def payload_bytes(content: RecordDict) -> int:
-    """Return the bytes of all values in a message; names and framing are not counted.
-
-    Arrays count their values, text and byte strings their length, numbers eight bytes. Flower's
-    transport adds headers and may send identical chunks only once; this is what the method itself
-    asks to be sent.
-
-    >>> from flwr.app import MetricRecord
-    >>> payload_bytes(RecordDict({"metrics": MetricRecord({"loss": 0.5, "classes": [1, 2]})}))
-    24
-    """
-    return sizes_of(content)[0]
-
-
 def record_bytes(record: ArrayRecord | ConfigRecord | MetricRecord) -> int:
     """Return the bytes of the values of one record."""
     values = entries(record).values()
@@ -47,7 +33,15 @@ def name_bytes(content: RecordDict) -> int:
 
 
 def sizes_of(content: RecordDict) -> tuple[int, int]:
-    """Return both: the bytes of all values in a message, and those of all names."""
+    """Return the bytes of all values in a message, and those of all names.
+
+    Arrays count their values, text and byte strings their length, numbers eight bytes. Flower's
+    transport adds headers and may send identical chunks only once; this is what the method itself
+    asks to be sent.
+
+    >>> sizes_of(RecordDict({"metrics": MetricRecord({"loss": 0.5, "classes": [1, 2]})}))
+    (24, 18)
+    """
     values = names = 0
     for name, record in entries(content).items():
         held = entries(record)

@@ -6,13 +6,12 @@ Clients whose signatures agree in a whole band of r = h / b places are candidate
 retrieved with probability ``1 - (1 - J^r)^b`` (Lemma E.2). Only candidates are scored exactly.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .index_overlap import overlap
 from .signatures import Hashing, Signature
 
 Floats = NDArray[np.float64]
@@ -172,37 +171,3 @@ def agreements(signatures: NDArray[Any]) -> Floats:
     for place in signatures.T:
         counts += place[:, None] == place
     return np.asarray(counts / hashes)
-
-
-def retrieval_probability(jaccard: ArrayLike, hashes: int, bands: int) -> Any:
-    """Return how likely a pair becomes a candidate, Lemma E.2: ``1 - (1 - J^(h/b))^b``.
-
-    >>> round(retrieval_probability(0.5, hashes=128, bands=32), 3)
-    0.873
-    """
-    values = np.asarray(jaccard, dtype=np.float64)
-    result = 1 - (1 - values ** (hashes / bands)) ** bands
-    return float(result) if result.ndim == 0 else result
-
-
-def best_matches(
-    support: ArrayLike, candidates: Mapping[Any, ArrayLike], count: int | None = None
-) -> list[tuple[Any, float]]:
-    """Return candidates with their exact overlaps, the most similar first (lines 7 and 8).
-
-    Parameters
-    ----------
-    support : array
-        Whose neighbours are wanted.
-    candidates : mapping of keys to supports
-        What an index retrieved; of equals, the first stays first.
-    count : int, optional
-        How many to return; all if not given.
-
-    Examples
-    --------
-    >>> best_matches([1, 2], {"a": [2, 3], "b": [1, 2]})
-    [('b', 1.0), ('a', 0.5)]
-    """
-    scores = {key: overlap(support, other) for key, other in candidates.items()}
-    return sorted(scores.items(), key=lambda item: -item[1])[:count]

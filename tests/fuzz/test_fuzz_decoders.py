@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord
 from forager.client_app.device.sample_store import DiskStore
 from forager.core.storage import tree
 from forager.core.wire import sparse
-from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, to_record
+from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes
 from forager.core.wire.byte_planes import decode_planes, encode_planes
 from forager.core.wire.changes import apply_change, encode_change
 from forager.core.wire.sizes import record_bytes
@@ -251,7 +251,7 @@ def test_arrays(data: bytes, dtype: str, shape: tuple[int, ...], stype: str) -> 
     try:
         with little_memory(MEMORY):
             values = checked_view(array, LIKE)
-            checked_arrays(record, to_record({"w": LIKE}))
+            checked_arrays(record, {"w": LIKE})
     except ValueError:
         return
     assert (values.shape, values.dtype) == (LIKE.shape, LIKE.dtype)

@@ -67,7 +67,8 @@ path, cache = sys.argv[1:]
 found["coreset"] = reply_to({"data-selector": "random"}, path)
 found["support"] = reply_to({"similarity": "centred-overlap", "cohorts": "similarity"}, path)
 found["blobs"] = error_of({"task": "blobs", "data.cache-dir": cache})
-found["iid"] = error_of({"task": "synthetic", "partition": "iid", "data.cache-dir": cache})
+for kind in ("iid", "shards"):
+    found[kind] = error_of({"task": "synthetic", "partition": kind, "data.cache-dir": cache})
 print(json.dumps(found))
 """
 
@@ -105,9 +106,10 @@ def test_what_is_missing_is_named_with_its_extra(device: dict[str, Any]) -> None
     missing = "task = 'blobs': the package sklearn is missing: pip install 'forager-fl[datasets]'"
     assert device["blobs"] == missing
     assert re.fullmatch(
-        r"partition = 'iid': the package \w+ is missing: pip install 'forager-fl\[datasets\]'",
-        device["iid"],
+        r"partition = 'shards': the package \w+ is missing: pip install 'forager-fl\[datasets\]'",
+        device["shards"],
     )
+    assert device["iid"] is None  # made without flwr-datasets
 
 
 def test_the_metadata_have_ranges_and_the_extras_that_errors_name() -> None:

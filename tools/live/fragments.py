@@ -1,11 +1,12 @@
 """What the page shows of a run, as pieces of HTML: whatever a client wrote is escaped here."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from threading import Lock
 
+from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
 from ..report.page import chapters, render
 from ..report.picture import figure
 from ..report.tables import text
@@ -131,26 +132,20 @@ def faults(run: FollowedRun) -> str:
     return f"<h3>Faults, newest first</h3><ul class='faults'>{''.join(rows[:RECENT_FAULTS])}</ul>"
 
 
-def _fault(event: dict[str, object]) -> list[str]:
-    at = f"round {text(str(event.get('round', '?')), 8)}: "
-    kind = event.get("event")
-    if kind == "quarantined":
-        return [f"{at}{_client(event)} set aside: {text(str(event.get('reason', '')), 200)}"]
-    if kind == "cohort-failed":
-        return [f"{at}a cohort failed: {text(str(event.get('reason', '')), 200)}"]
-    if kind != "exchange":
-        return []
-    failed, late = event.get("failed"), event.get("late")
-    found = [
-        f"{at}<b>{text(str(client), 40)}</b> failed: {text(str(reason), 200)}"
-        for client, reason in (failed.items() if isinstance(failed, dict) else ())
-    ]
-    found += [
-        f"{at}<b>{text(str(client), 40)}</b> was late"
-        for client in (late if isinstance(late, list) else ())
-    ]
-    return found
+def _fault(line: Mapping[str, object]) -> list[str]:
+    event = read_event(line)
+    at = "" if event is None else f"round {'?' if event.round is None else event.round}: "
+    match event:
+        case Quarantined():
+            return [f"{at}{_client(event.client)} set aside: {text(event.reason, 200)}"]
+        case CohortFailed():
+            return [f"{at}a cohort failed: {text(event.reason, 200)}"]
+        case Exchanged():
+            failed = [f"failed: {text(reason, 200)}" for reason in event.failed.values()]
+            told = [*zip(event.failed, failed, strict=True), *((c, "was late") for c in event.late)]
+            return [f"{at}{_client(client)} {what}" for client, what in told]
+    return []
 
 
-def _client(event: dict[str, object]) -> str:
-    return f"<b>{text(str(event.get('client', '?')), 40)}</b>"
+def _client(name: str) -> str:
+    return f"<b>{text(name, 40)}</b>"

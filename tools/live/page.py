@@ -10,27 +10,7 @@ from ..report.style import CSS
 _HERE = Path(__file__).parent
 _SCRIPT = (_HERE / "page.js").read_text(encoding="utf-8")
 _MORE_CSS = (_HERE / "page.css").read_text(encoding="utf-8")
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>Forager, live</title>
-<style>{css}</style>
-</head>
-<body>
-<header><h1>Forager, live</h1><span id="link" role="status">connecting</span></header>
-<details><summary>Choose runs (<span id="count">0</span> in {folder})</summary>
-<fieldset id="choices" aria-label="runs to show"></fieldset></details>
-<p id="empty" class="note">No run has started yet. This page shows it as soon as one does.</p>
-<main><div id="together"></div><div id="runs"></div></main>
-<script>{script}</script>
-</body>
-</html>
-"""
+_PAGE = (_HERE / "page.html").read_text(encoding="utf-8")
 
 
 def page(folder: str) -> str:

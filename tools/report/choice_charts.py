@@ -12,7 +12,7 @@ from .history import History
 from .hover import over_lines
 from .picture import Picture
 from .svg import FIRST, INK, SERIES, Plot, draw
-from .tables import sortable_table, text
+from .tables import folded_table, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +22,13 @@ BY_SIMILARITY = ("cosage", "dissimilarity", "dissimilarity-cooldown", "dissimila
 
 
 class Choice(NamedTuple):
-    """A client that was chosen; bin 1 holds those that are least like the last global update."""
+    """A client that could be chosen; bin 1 holds those least like the last global update."""
 
     client: str
     bin: int
     similarity: float
     age: int
+    chosen: bool = True
 
 
 def choices(history: History) -> dict[int, list[Choice]]:
@@ -38,7 +39,7 @@ def choices(history: History) -> dict[int, list[Choice]]:
     >>> config = {"client-selector": "cosage"}
     >>> log = [{"event": "run-started", "config": config}, event]
     >>> choices(History.from_events(log))[2][0]
-    Choice(client='b', bin=1, similarity=0.2, age=4)
+    Choice(client='b', bin=1, similarity=0.2, age=4, chosen=True)
     """
     if history.started.config.get("client-selector") not in BY_SIMILARITY:
         return {}
@@ -102,17 +103,7 @@ def ages_of_choices_chart(history: History) -> Plot | None:
     return draw("ages-chosen", HEIGHT, paint, over_lines("rounds"))
 
 
-class Candidate(NamedTuple):
-    """A client that was compared with others, chosen or not."""
-
-    client: str
-    bin: int
-    similarity: float
-    age: int
-    chosen: bool
-
-
-def last_candidates(history: History) -> tuple[int, list[Candidate]]:
+def last_candidates(history: History) -> tuple[int, list[Choice]]:
     """Return the last round in which it is known who was passed over, and all its candidates.
 
     The ranking is cut into one bin per client to choose, as CosAge does it.
@@ -143,9 +134,9 @@ def last_candidates(history: History) -> tuple[int, list[Candidate]]:
         bins = max(1, sum(chosen for *_, chosen in ranked))
         parts = np.array_split(np.arange(len(ranked)), bins)
         return current, [
-            Candidate(ranked[i][1], number, ranked[i][0], ranked[i][2], ranked[i][3])
+            Choice(key, number, score, age, chosen)
             for number, part in enumerate(parts, start=1)
-            for i in part
+            for score, key, age, chosen in (ranked[i] for i in part)
         ]
     return 0, []
 
@@ -198,27 +189,21 @@ def last_choice_table(history: History) -> str:
     found = choices(history)
     if not candidates and found:
         last = max(found)
-        candidates = [Candidate(*choice, chosen=True) for choice in found[last]]
+        candidates = found[last]
     if not candidates:
         return ""
     rows = [
-        (
-            "",
-            [
-                (text(each.client, 80), each.client),
-                ("yes" if each.chosen else "no", int(each.chosen)),
-                (str(each.bin), each.bin),
-                (f"{each.similarity:.3f}", each.similarity),
-                (str(each.age), each.age),
-            ],
-        )
+        [
+            (text(each.client, 80), each.client),
+            ("yes" if each.chosen else "no", int(each.chosen)),
+            (str(each.bin), each.bin),
+            (f"{each.similarity:.3f}", each.similarity),
+            (str(each.age), each.age),
+        ]
         for each in candidates
     ]
     head = ("client", "chosen", "bin", "similarity", "rounds since last chosen")
-    return (
-        f"<details><summary>Why each client of round {last} was chosen, or was not</summary>"
-        f"{sortable_table(head, rows)}</details>"
-    )
+    return folded_table(f"Why each client of round {last} was chosen, or was not", head, rows)
 
 
 PICTURES = (

@@ -1,11 +1,13 @@
 """How the classes are spread over the clients, where that is known: in simulation."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.log.events import ClassesSpread
 from .axes import BLUE, MOST_NAMED, rows_height, shades
+from .formatting import shorten
 from .history import History
 from .hover import over_cells
 from .picture import Picture
@@ -15,28 +17,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def classes_chart(history: History) -> Plot | None:
-    """Draw clients by classes: the stronger, the more samples."""
-    told = history.last(ClassesSpread)
-    if told is None or not any(map(any, told.counts)):
+def clients_by_classes(
+    name: str, counts: Sequence[Sequence[int]], clients: Sequence[str], label: str
+) -> Plot | None:
+    """Draw a row per client and a column per class, the stronger the more samples."""
+    if not any(map(any, counts)):
         return None
-    width = max(map(len, told.counts))
-    counts = np.array([[*row, *[0] * (width - len(row))] for row in told.counts], dtype=np.float64)
-    clients, classes = len(counts), counts.shape[1]
+    classes = max(map(len, counts))
+    table = np.array([[*row, *[0] * (classes - len(row))] for row in counts], dtype=np.float64)
 
     def paint(axes: "Axes") -> None:
-        pixels = shades(counts, BLUE)
-        extent = (-0.5, classes - 0.5, clients - 0.5, -0.5)
-        axes.imshow(pixels, extent=extent, aspect="auto", interpolation="none")
-        axes.set_xlabel("class")
+        axes.imshow(shades(table, BLUE), aspect="auto", interpolation="none")
         axes.locator_params(axis="x", integer=True)
-        if clients <= MOST_NAMED:
-            axes.set_yticks(range(clients), [str(number) for number in range(clients)])
-        axes.set_ylabel("client" if clients == told.clients else f"first {clients} clients")
+        if len(clients) <= MOST_NAMED:
+            axes.set_yticks(range(len(clients)), [shorten(key, 14) for key in clients])
+        axes.set(xlabel="class", ylabel=label)
 
-    rows = [f"client {number}" for number in range(clients)]
+    rows = [shorten(f"client {key}", 24) for key in clients]
     columns = [f"class {number}" for number in range(classes)]
-    return draw("classes", rows_height(clients), paint, over_cells(rows, columns, counts))
+    return draw(name, rows_height(len(clients)), paint, over_cells(rows, columns, table))
+
+
+def classes_chart(history: History) -> Plot | None:
+    """Draw how many samples of each class the first clients hold."""
+    told = history.last(ClassesSpread)
+    if told is None:
+        return None
+    count = len(told.counts)
+    label = "client" if count == told.clients else f"first {count} clients"
+    return clients_by_classes("classes", told.counts, list(map(str, range(count))), label)
 
 
 def classes_sentence(history: History) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 from .history import History, Problem
-from .tables import sortable_table, text
+from .tables import folded_table, text
 from .trouble_charts import slow_clients
 
 MOST_PROBLEMS = 200
@@ -24,13 +24,10 @@ def clients_table(history: History) -> str:
     for key, wait in zip(history.clients[:MOST_CLIENTS], waits, strict=False):
         numbers = [counts[key], last.get(key), wait, trouble[key]]
         cells = [("never" if n is None else str(n), n) for n in numbers]
-        rows.append(("", [(text(key, 80), key), *cells]))
+        rows.append([(text(key, 80), key), *cells])
     head = ("client", "times chosen", "last in round", "longest wait", "troubles")
-    return (
-        "<details><summary>Every client that was chosen, in numbers</summary>"
-        f"{sortable_table(head, rows)}"
-        f"{_left_out(len(history.clients) - MOST_CLIENTS, 'clients')}</details>"
-    )
+    more = _left_out(len(history.clients) - MOST_CLIENTS, "clients")
+    return folded_table("Every client that was chosen, in numbers", head, rows, more)
 
 
 def problems_table(history: History) -> str:
@@ -42,25 +39,20 @@ def problems_table(history: History) -> str:
         rounds[_label(problem)].append(problem.round)
     most_often = sorted(rounds.items(), key=lambda item: -len(item[1]))
     rows = [
-        (
-            "",
-            [
-                (text(client, 80), client),
-                (text(what, 60), what),
-                (f'<span class="words">{text(reason, 300)}</span>', reason[:300]),
-                (str(len(when)), len(when)),
-                (f'<span class="words">{_rounds(when)}</span>', min(when)),
-            ],
-        )
+        [
+            (text(client, 80), client),
+            (text(what, 60), what),
+            (f'<span class="words">{text(reason, 300)}</span>', reason[:300]),
+            (str(len(when)), len(when)),
+            (f'<span class="words">{_rounds(when)}</span>', min(when)),
+        ]
         for (client, what, reason), when in most_often[:MOST_PROBLEMS]
     ]
     head = ("client", "what", "reason", "times", "in rounds")
-    few = " open" if len(most_often) <= FEW_PROBLEMS else ""
-    return (
-        f"<details{few}><summary>Failures and quarantined replies: who and why</summary>"
-        f"{sortable_table(head, rows)}"
-        f"{_left_out(len(most_often) - MOST_PROBLEMS, 'rows')}</details>"
-    )
+    more = _left_out(len(most_often) - MOST_PROBLEMS, "rows")
+    shown = folded_table("Failures and quarantined replies: who and why", head, rows, more)
+    few = len(most_often) <= FEW_PROBLEMS
+    return shown.replace("<details>", "<details open>", 1) if few else shown
 
 
 def slow_table(history: History) -> str:
@@ -69,20 +61,16 @@ def slow_table(history: History) -> str:
     if not slow:
         return ""
     rows = [
-        (
-            "",
-            [
-                (text(client, 80), client),
-                (str(often), often),
-                (f"{seconds:.3g} s", seconds),
-                (f"{ratio:.1f}", ratio),
-            ],
-        )
+        [
+            (text(client, 80), client),
+            (str(often), often),
+            (f"{seconds:.3g} s", seconds),
+            (f"{ratio:.1f}", ratio),
+        ]
         for client, often, seconds, ratio in slow
     ]
     head = ("client", "times among the slowest", "usual reply", "times the round's median")
-    summary = "Who was among the slowest three of a round"
-    return f"<details><summary>{summary}</summary>{sortable_table(head, rows)}</details>"
+    return folded_table("Who was among the slowest three of a round", head, rows)
 
 
 def _label(problem: Problem) -> tuple[str, str, str]:

@@ -1,6 +1,5 @@
 """Who is in which cohort, round by round, and how far that agrees with planted groups."""
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from .history import History
 from .hover import over_names
 from .picture import Picture
 from .svg import Plot, draw
-from .tables import sortable_table, text
+from .tables import folded_table, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,25 +50,6 @@ def planted_groups(history: History) -> dict[str, int]:
     return {key: group_of(int(key[:9]), int(count)) for key in known}
 
 
-def adjusted_rand(first: list[str], second: list[int]) -> float:
-    """Return how far two groupings agree: 1 if they are the same, about 0 by chance.
-
-    Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
-
-    >>> [round(adjusted_rand(list(names), [1, 1, 0, 0]), 3) for names in ("aabb", "abab")]
-    [1.0, -0.5]
-    """
-
-    def pairs(counts: Counter[object]) -> float:
-        return sum(n * (n - 1) / 2 for n in counts.values())
-
-    both = pairs(Counter(zip(first, second, strict=True)))
-    one, other, total = pairs(Counter(first)), pairs(Counter(second)), len(first)
-    expected = one * other / max(1.0, total * (total - 1) / 2)
-    highest = (one + other) / 2
-    return 1.0 if highest == expected else (both - expected) / (highest - expected)
-
-
 def _last(history: History) -> dict[str, str]:
     found = memberships(history)
     return found[max(found)] if found else {}
@@ -80,7 +60,9 @@ def agreement_sentence(history: History) -> str:
     groups, where = planted_groups(history), _last(history)
     if len(groups) < 2:
         return ""
-    index = adjusted_rand([where[key] for key in groups], list(groups.values()))
+    from sklearn.metrics import adjusted_rand_score  # takes a second, and most runs plant nothing
+
+    index = adjusted_rand_score([where[key] for key in groups], list(groups.values()))
     return (
         f"The clients' data have {len(set(groups.values()))} planted groups; the cohorts agree "
         f"with them to {index:.2f} (adjusted Rand index: 1 is the same grouping, 0 is chance)."
@@ -140,13 +122,10 @@ def members_table(history: History) -> str:
             cells.append((f"<code>--cohort {text(names[key], 40)}</code>", names[key]))
         if groups:
             cells.append((str(groups.get(key, "")), groups.get(key)))
-        rows.append(("", cells))
+        rows.append(cells)
     files = [] if tree.named_by_descent else ["for forager predict"]
     head = ["client", "cohort", *files, *(["planted group"] if groups else [])]
-    return (
-        "<details><summary>Who is in which cohort at the end</summary>"
-        f"{sortable_table(head, rows)}</details>"
-    )
+    return folded_table("Who is in which cohort at the end", head, rows)
 
 
 PICTURES = (

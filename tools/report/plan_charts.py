@@ -1,41 +1,19 @@
 """ODE's plan: which client is to store how many samples of which class."""
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from ...core.log.events import StoragePlanned
-from .axes import BLUE, MOST_NAMED, rows_height, shades
-from .formatting import plural, shorten
+from .class_charts import clients_by_classes
+from .formatting import plural
 from .history import History
-from .hover import over_cells
 from .picture import Picture
-from .svg import Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import Plot
 
 
 def plan_chart(history: History) -> Plot | None:
-    """Draw the last plan: a row per client, a column per class, the stronger the more samples."""
+    """Draw the last plan: how many samples of each class each client is to store."""
     plan = history.last(StoragePlanned)
-    if plan is None or not any(map(any, plan.quota.values())):
+    if plan is None:
         return None
-    keys = list(plan.quota)
-    classes = max(map(len, plan.quota.values()))
-    table = np.array([[*row, *[0] * (classes - len(row))] for row in plan.quota.values()], float)
-
-    def paint(axes: "Axes") -> None:
-        axes.imshow(shades(table, BLUE), aspect="auto", interpolation="none")
-        if len(keys) <= MOST_NAMED:
-            axes.set_yticks(range(len(keys)), [shorten(key, 14) for key in keys])
-        if classes <= MOST_NAMED:
-            axes.set_xticks(range(classes))
-        axes.set(xlabel="class", ylabel="client")
-
-    columns = [f"class {label}" for label in range(classes)]
-    rows = [shorten(key, 24) for key in keys]
-    return draw("plan", rows_height(len(keys)), paint, over_cells(rows, columns, table))
+    return clients_by_classes("plan", list(plan.quota.values()), list(plan.quota), "client")
 
 
 def plan_sentence(history: History) -> str:

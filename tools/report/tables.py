@@ -54,6 +54,14 @@ def sortable_table(
     )
 
 
+def folded_table(
+    summary: str, head: Iterable[str], rows: Iterable[Sequence[tuple[str, object]]], more: str = ""
+) -> str:
+    """Return a table that sorts, shown after a click on its summary, with HTML below it."""
+    marked = [("", cells) for cells in rows]
+    return f"<details><summary>{summary}</summary>{sortable_table(head, marked)}{more}</details>"
+
+
 def text(words: str, length: int) -> str:
     """Return a stranger's text, made harmless and not too long."""
     return escape(shorten(words, length))

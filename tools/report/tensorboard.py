@@ -5,9 +5,8 @@ from torch.utils.tensorboard import SummaryWriter
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
-from .history import History
+from .round_values import RoundValues
 from .rounds import csv_columns
-from .tail import Tail
 
 
 class TensorBoard(Callback):
@@ -21,20 +20,18 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: RunFolder) -> None:
         self._writer = SummaryWriter(str(folder.path / "tensorboard"))
-        self._log = Tail(folder.events_path)
+        self._values = RoundValues(folder)
 
     def on_run_start(self, loop: Loop) -> None:
         """Pass over the rounds of an earlier leg, which are written already."""
-        self._log.read()
+        self._values.skip()
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Write what the log says of the round."""
-        events, _ = self._log.read()
-        rows = History.from_events(events).rows
-        for current in sorted(rows):
+        for current, row in self._values.new():
             for name in csv_columns(loop.metrics):
-                if name in rows[current]:
-                    self._writer.add_scalar(name, rows[current][name], current)
+                if name in row:
+                    self._writer.add_scalar(name, row[name], current)
         return None
 
     def on_run_end(self, loop: Loop) -> None:

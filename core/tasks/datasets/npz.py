@@ -21,22 +21,23 @@ def load(spec: TaskSpec) -> RawData:
     """
     if not spec.path:
         raise invalid("path", spec.path, f"the .npz file of task {spec.task!r}")
-    arrays = read_arrays(find_file(spec.path), _TEST, (*_TRAIN, *_USERS))
-    if ("x_train" in arrays) != ("y_train" in arrays):
-        raise TaskError(f"{spec.path}: has only one of x_train and y_train; give both or none")
-    for train, test in zip(_TRAIN, _TEST, strict=True):
-        arrays.setdefault(train, arrays[test][:0])
-    return RawData(**arrays)  # type: ignore[arg-type]
+    return _pools(find_file(spec.path), _TEST, _TRAIN, _USERS)
 
 
 def load_device_file(path: str) -> RawData:
     """Read what a device holds; ``x_test y_test`` may be missing and are then empty."""
-    file = find_file(path)
-    arrays = read_arrays(file, ("x_train", "y_train"), ("x_test", "y_test"))
-    if ("x_test" in arrays) != ("y_test" in arrays):
-        raise TaskError(f"{file}: has only one of x_test and y_test; give both or none")
-    arrays.setdefault("x_test", arrays["x_train"][:0])
-    arrays.setdefault("y_test", arrays["y_train"][:0])
+    return _pools(find_file(path), _TRAIN, _TEST)
+
+
+def _pools(
+    path: Path, needed: tuple[str, str], other: tuple[str, str], more: tuple[str, ...] = ()
+) -> RawData:
+    """Read a pool that must be there, and another that may be missing and is then empty."""
+    arrays = read_arrays(path, needed, (*other, *more))
+    if (other[0] in arrays) != (other[1] in arrays):
+        raise TaskError(f"{path}: has only one of {' and '.join(other)}; give both or none")
+    for there, missing in zip(needed, other, strict=True):
+        arrays.setdefault(missing, arrays[there][:0])
     return RawData(**arrays)  # type: ignore[arg-type]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ..errors import TaskError, invalid
-from ..own_task import find_attribute
+from ..importing import imported
 from ..problems import Problem
 from ..spec import TaskSpec
 from .raw import RawData
@@ -21,7 +21,7 @@ def load(spec: TaskSpec, problem: Problem | None = None) -> RawData:
             )
         result = problem.data()
     else:
-        found = find_attribute(spec.task)
+        found = imported("task", spec.task)
         if not callable(found):
             allowed = "the name of a function that returns the data, or of a Problem"
             raise invalid("task", spec.task, allowed)

@@ -14,7 +14,6 @@ and is not taken, because there is more than a contact's limit, it must give aga
 takes the function by name, as ``module:attribute``.
 """
 
-import importlib
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import TaskError, invalid, one_line
+from ..importing import imported
 from ..splits import generator
 from .arrivals import (
     Arrivals,
@@ -267,13 +267,7 @@ def _checked_velocity(velocity: float) -> float:
 
 
 def _find(name: str) -> Source:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise invalid("source", name, "module:attribute")
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"source = {name!r} cannot be imported: {error}") from error
+    found = imported("source", name)
     if not callable(found):
         raise invalid("source", name, "the name of a function that gives samples")
     return found  # type: ignore[no-any-return]

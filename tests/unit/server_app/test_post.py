@@ -22,7 +22,7 @@ from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.replies import ReplyStream
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import payload_bytes
+from forager.core.wire.sizes import sizes_of
 from forager.server_app.post import Exchange, Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
@@ -341,7 +341,7 @@ def test_bytes_down_count_every_message_and_bytes_up_every_good_reply() -> None:
     (event,) = notes.of(Exchanged)
     model = 12 * 4 + 3 * 4 + 8
     assert event.bytes_down == 6 * (model + 8)
-    assert event.bytes_up == sum(payload_bytes(reply.content) for reply in replies)
+    assert event.bytes_up == sum(sizes_of(reply.content)[0] for reply in replies)
     assert event.bytes_up == 4 * (model + 16 + 1)
 
 

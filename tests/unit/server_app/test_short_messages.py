@@ -16,7 +16,7 @@ from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.records import attach
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import payload_bytes
+from forager.core.wire.sizes import sizes_of
 from forager.server_app.post import Post
 from forager.strategies.federation import held_models
 from forager.strategies.federation.federation import Federation
@@ -125,7 +125,7 @@ def test_what_is_counted_is_what_was_sent() -> None:
     scene = Scene()
     scene.send(model(1))
     sent = scene.send(model(2))
-    assert scene.last.bytes_down == sum(payload_bytes(message.content) for message in sent)
+    assert scene.last.bytes_down == sum(sizes_of(message.content)[0] for message in sent)
     size = sum(array.nbytes for array in model(2).values())
     change = sum(map(len, sent[0].content.config_records[CONFIG][CHANGE]))
     assert scene.last.bytes_spared == 3 * (size - change)

@@ -79,9 +79,12 @@ def _mean(*path: str) -> Callable[[Strategy], Any]:
     return key
 
 
-def _size(strategy: Strategy) -> str:
-    size = strategy["costs"]["bytes"]["mean"]
-    return "-" if size is None else data_size(size)
+def _size(*path: str) -> Callable[[Strategy], str]:
+    def say(strategy: Strategy) -> str:
+        size = _mean(*path)(strategy)
+        return "-" if size is None else data_size(size)
+
+    return say
 
 
 def _number(format_text: str, *path: str) -> Callable[[Strategy], str]:
@@ -90,11 +93,6 @@ def _number(format_text: str, *path: str) -> Callable[[Strategy], str]:
         return "-" if value is None else format(value, format_text)
 
     return say
-
-
-def _selecting(strategy: Strategy) -> str:
-    size = strategy["selecting"]["bytes-a-round"]
-    return "-" if size is None else data_size(size)
 
 
 def columns(document: Mapping[str, Any]) -> list[Column]:
@@ -111,9 +109,13 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
         Column(f"other {name}", _score("other", metric), _mean("other", "mean")),
         Column("worst 10 %", _score("worst", metric), _mean("worst", "mean")),
         Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
-        Column("bytes", _size, _mean("costs", "bytes", "mean")),
+        Column("bytes", _size("costs", "bytes", "mean"), _mean("costs", "bytes", "mean")),
         Column("work, s", _number(".2f", "costs", "work", "mean"), _mean("costs", "work", "mean")),
-        Column("selecting, per round", _selecting, _mean("selecting", "bytes-a-round")),
+        Column(
+            "selecting, per round",
+            _size("selecting", "bytes-a-round"),
+            _mean("selecting", "bytes-a-round"),
+        ),
     ]
 
 

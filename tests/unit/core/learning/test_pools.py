@@ -10,7 +10,6 @@ from forager.core.config import read_config
 from forager.core.learning.evaluation import (
     evaluate,
     evaluate_all,
-    mean_loss,
     mean_losses,
     root_mean_square_loss,
     root_mean_square_losses,
@@ -118,7 +117,7 @@ def test_losses_and_metrics_are_those_one_by_one(kind, way):
             assert list(own) == list(evaluate(model, *one, problem, metrics))
     losses = mean_losses(model, arrays, data, problem)
     assert losses == pytest.approx(
-        [mean_loss(model, *one, problem) for one in each], 1e-6, nan_ok=True
+        [evaluate(model, *one, problem, ())["loss"] for one in each], 1e-6, nan_ok=True
     )
     full = [one for one in each if len(one[1])]
     assert root_mean_square_losses(model, *zip(*full, strict=True), problem) == pytest.approx(
@@ -134,7 +133,7 @@ def test_samples_stay_with_their_client_where_a_model_mixes_them():
     arrays = models_of(model, "same", 3)
     each = list(zip(arrays, data, strict=True))
     assert mean_losses(model, arrays, data, Classification()) == [
-        mean_loss(model, *one, Classification()) for one in each
+        evaluate(model, *one, Classification(), ())["loss"] for one in each
     ]
     for (own, _), one in zip(rows_and_rivals_of_all(model, arrays, data), each, strict=True):
         np.testing.assert_array_equal(own, rows_and_rivals(model, *one)[0])

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import forager.core.tasks.backbones
-import forager.core.tasks.task
+import forager.core.tasks.pool
 import numpy as np
 import pytest
 import torch
@@ -245,13 +245,13 @@ def test_test_pool_too_small(spec, tmp_path):
 
 def test_data_is_read_once_even_by_many_threads(spec, monkeypatch):
     reads = []
-    load_raw = forager.core.tasks.task.load_raw
+    load_raw = forager.core.tasks.pool.load_raw
 
     def counted(chosen, own):
         reads.append(chosen)
         return load_raw(chosen, own)
 
-    monkeypatch.setattr(forager.core.tasks.task, "load_raw", counted)
+    monkeypatch.setattr(forager.core.tasks.pool, "load_raw", counted)
     task = load_task(spec(seed=77))
     found = []
 

@@ -10,7 +10,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, METRICS, NOTE
 from forager.core.wire.replies import Arrivals, Replies, ReplyStream, tables_in
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import name_bytes, payload_bytes
+from forager.core.wire.sizes import name_bytes, sizes_of
 
 NODES = [7, 8, 9]
 LIKE = {"w": np.zeros((2, 3), np.float32), "n": np.array(0, np.int64)}
@@ -118,10 +118,10 @@ def test_joined_tables_are_their_messages_one_after_the_other() -> None:
 
 def test_bytes_of_requests_are_those_of_their_messages() -> None:
     sent = table(arrays=model(), config=ConfigRecord({"server-round": 3, "tag": "abc"}))
-    assert sent.row_bytes() == [payload_bytes(m.content) for m in sent]
+    assert sent.row_bytes() == [sizes_of(m.content)[0] for m in sent]
     sent.put("plan", ConfigRecord({"bytes": b"12345"}), rows=[1])
     sent.put_column(ARRAYS, [model(), None, model(1)])
-    assert sent.row_bytes() == [payload_bytes(m.content) for m in sent]
+    assert sent.row_bytes() == [sizes_of(m.content)[0] for m in sent]
 
 
 def test_a_time_to_live_is_that_of_all_made_before_or_after() -> None:
@@ -166,7 +166,7 @@ def test_a_table_of_replies_is_its_messages_and_back() -> None:
 
 
 def test_bytes_of_replies_are_those_of_their_messages() -> None:
-    sizes = [payload_bytes(reply.content) for reply in replies()]
+    sizes = [sizes_of(reply.content)[0] for reply in replies()]
     assert replies().row_bytes() == sizes
     assert [Replies.of(reply).row_bytes() for reply in replies()] == [[size] for size in sizes]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from forager.core.wire.arrays import to_record
-from forager.core.wire.sizes import payload_bytes, record_bytes
+from forager.core.wire.sizes import record_bytes, sizes_of
 
 
 def test_arrays_count_their_values() -> None:
@@ -45,5 +45,5 @@ def test_a_message_is_the_sum_of_its_records() -> None:
             "config": ConfigRecord({"key": "abc", "payload": b"1234"}),
         }
     )
-    assert payload_bytes(content) == 20 + 24 + 7
-    assert payload_bytes(RecordDict()) == 0
+    assert sizes_of(content)[0] == 20 + 24 + 7
+    assert sizes_of(RecordDict())[0] == 0

@@ -149,7 +149,7 @@ def test_a_task_scales_all_its_data_alike() -> None:
     ):
         torch.testing.assert_close(ours.x, (theirs.x - 2) / 4)
         assert torch.equal(ours.y, theirs.y)
-    assert task._raw is plain._raw
+    assert task._data is plain._data
 
 
 @pytest.mark.parametrize(

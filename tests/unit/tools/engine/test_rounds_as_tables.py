@@ -19,7 +19,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
 from forager.core.wire.replies import Arrivals, Replies, ReplyStream
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import payload_bytes
+from forager.core.wire.sizes import sizes_of
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of
@@ -74,7 +74,7 @@ def test_replies_of_a_table_are_those_to_single_messages() -> None:
 
 def test_bytes_are_those_of_the_replies() -> None:
     table = table_of()
-    assert table.row_bytes() == [payload_bytes(reply.content) for reply in table]
+    assert table.row_bytes() == [sizes_of(reply.content)[0] for reply in table]
 
 
 def test_ids_are_those_of_the_table_once_it_was_sent() -> None:

@@ -1,8 +1,7 @@
-"""Partitions over very many clients, in whole arrays.
+"""Partitions in whole arrays.
 
 flwr-datasets makes a list, and then a table, for every client: minutes for 100,000 of them. These
-make the same partitions, draw by draw, without doing anything once per client. They are used from
-``MANY`` clients on; a test compares them with flwr-datasets where both are quick.
+make the same partitions, draw by draw, with nothing done once per client; a test compares both.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from .spec import TaskSpec
 
 Indices = NDArray[np.int64]
 
-MANY = 10_000  # clients from which on these are used
 _TRIES = 11  # draws after which flwr-datasets gives up to leave nobody without samples
 
 
@@ -75,6 +73,6 @@ def _dealt(
     return np.concatenate(owners), sizes
 
 
-MANY_PARTITIONS: dict[
+ARRAY_PARTITIONS: dict[
     str, Callable[[TaskSpec, NDArray[np.int64], int], tuple[Indices, Indices]]
 ] = {"iid": iid, "dirichlet": dirichlet}

@@ -1,0 +1,24 @@
+"""What users bring by name: ``module:attribute``."""
+
+import importlib
+from typing import Any
+
+from .errors import TaskError, invalid, one_line
+
+
+def imported(key: str, name: str) -> Any:
+    """Return what ``module:attribute`` names; an error that names the key if there is none.
+
+    >>> imported("task", "math:pi")
+    3.141592653589793
+    >>> imported("task", "math:tau2")
+    Traceback (most recent call last):
+    forager...TaskError: task = 'math:tau2' cannot be imported: module 'math' has no attribute ...
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise invalid(key, name, "module:attribute")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise TaskError(f"{key} = {name!r} cannot be imported: {one_line(error)}") from error

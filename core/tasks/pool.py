@@ -1,0 +1,283 @@
+"""Data that a task has in one pool: read, spread over clients, with its noise."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .datasets import RawData, load_raw, rows
+from .datasets.device import load_device_data
+from .datasets.raw import input_range
+from .datasets.storage import cache_folder
+from .errors import TaskError, check_client, invalid
+from .groups import GROUPS, group_of
+from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
+from .noise.attribute import parse_kinds
+from .noise.noisy import InputRange, untouched
+from .partitions import Partitions, partition, user_groups
+from .problems import problem_of
+from .splits import (
+    ClientData,
+    Indices,
+    ServerData,
+    Split,
+    generator,
+    hold_out,
+    share_between_owner_and_server,
+    stratified_split,
+)
+
+if TYPE_CHECKING:
+    from .datasets.raw import Inputs
+    from .problems import Problem
+    from .spec import TaskSpec
+
+_NEEDS_CLASSES = {"noise": ("closed-set", "open-set"), "group_kind": ("label-permutation",)}
+
+
+class PoolData:
+    """What server and clients hold of one pool, and what it shows of the task.
+
+    Parameters
+    ----------
+    spec : TaskSpec
+        Checked settings.
+    own : Problem, optional
+        The user's own problem, with a pool of data.
+    """
+
+    def __init__(self, spec: TaskSpec, own: Problem | None = None) -> None:
+        self.spec = spec
+        self._own_problem = own
+        self._lock = threading.RLock()
+        self._partitions: dict[int, Partitions] = {}
+        self._loaded: RawData | None = None
+        self._device: RawData | None = None  # the last data that a device brought
+
+    @cached_property
+    def problem(self) -> Problem:
+        """What is learned."""
+        if self._own_problem is not None:
+            return self._own_problem
+        problem = self._known.problem
+        assert not isinstance(problem, str)  # data that were read are already checked
+        return problem
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of the model."""
+        return classes_after_noise(self.spec, self._classes_before_noise)
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """Shape of one target."""
+        return tuple(self._known.y_train.shape[1:])
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """Type of the inputs."""
+        return torch.int64 if self.problem.tokens else torch.float32
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input of the model, without the sample axis."""
+        if self._backbone:
+            from .backbones import feature_size
+
+            return (feature_size(self._backbone),)
+        return self._known.input_shape
+
+    def server_data(self) -> ServerData:
+        """Return clean validation samples and the test set."""
+        validation, test, _ = self._test_pool
+        x, y = self._raw.x_test, self._raw.y_test
+        return ServerData(self._split(x, y, validation), self._split(x, y, test))
+
+    def client_data(self, partition_id: int, num_partitions: int) -> ClientData:
+        """Return the data of one client among many, with its noise."""
+        raw = self._raw
+        mine = self._indices(partition_id, num_partitions)
+        if self.spec.partition == "natural" and raw.user_test is not None:
+            own_test = self._test_pool[2]
+            owner = user_groups(raw, num_partitions, raw.user_test[own_test])
+            test = self._own(raw.x_test, raw.y_test, own_test[owner == partition_id], partition_id)
+        else:
+            rng = generator(self.spec.seed, "client-test", partition_id)
+            kept, held = hold_out(len(mine), self.spec.client_test_share, rng)
+            if self.problem.has_classes:
+                held = held[raw.y_train[mine[held]] < self._num_classes]
+            test = self._own(raw.x_train, raw.y_train, mine[held], partition_id)
+            mine = mine[kept]
+        return self._client(self._corrupted(mine, partition_id), test)
+
+    def device_data(self, path: str) -> ClientData:
+        """Return what a device brings itself."""
+        classes, fault = self._classes_of_pool()
+        known = self._own_problem or self._pool_problem
+        raw = load_device_data(path, self.spec, classes, known, fault)
+        if self._loaded is not None and raw.input_shape != self._loaded.input_shape:
+            raise TaskError(
+                f"{path}: samples have shape {raw.input_shape}, "
+                f"the task needs {self._loaded.input_shape}"
+            )
+        self._device = self._checked(raw)
+        everything = np.arange(len(raw.y_train))
+        if len(raw.y_test):
+            mine, test = everything, self._split(raw.x_test, raw.y_test, np.arange(len(raw.y_test)))
+        else:
+            rng = generator(self.spec.seed, "device-test")
+            mine, held = hold_out(len(everything), self.spec.client_test_share, rng)
+            test = self._split(raw.x_train, raw.y_train, held)
+        return self._client(untouched(self._rows(raw.x_train, mine), raw.y_train[mine]), test)
+
+    def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:
+        """Count the samples of each class at the first clients; None if users are too few."""
+        labels, classes = self.problem.strata(self._raw.y_train), self._num_classes
+        numbers = range(min(num_partitions, at_most))
+        try:
+            parts = [labels[self._indices(number, num_partitions)] for number in numbers]
+        except TaskError:
+            return None
+        return [np.bincount(own, minlength=classes)[:classes].tolist() for own in parts]
+
+    @property
+    def _raw(self) -> RawData:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._checked(load_raw(self.spec, self._own_problem))
+            return self._loaded
+
+    def _checked(self, raw: RawData) -> RawData:
+        problem = raw.problem
+        assert not isinstance(problem, str)
+        for field, values in _NEEDS_CLASSES.items():
+            if not problem.has_classes and getattr(self.spec, field) in values:
+                allowed = f"none: task {self.spec.task!r} has no classes ({problem.kind})"
+                raise invalid(field, getattr(self.spec, field), allowed)
+        return raw
+
+    @property
+    def _known(self) -> RawData:
+        """The pool, or what a device has brought: it may hold nothing but its own file."""
+        return self._device or self._raw
+
+    @property
+    def _classes_before_noise(self) -> int:
+        return self.spec.num_classes or self._known.num_classes
+
+    @property
+    def _num_classes(self) -> int:
+        return self.problem.num_strata(self.num_outputs)
+
+    @property
+    def _backbone(self) -> str:
+        prefix, _, name = self.spec.model.partition(":")
+        return name if prefix == "frozen" else ""
+
+    @cached_property
+    def _test_pool(self) -> tuple[Indices, Indices, Indices]:
+        """Positions in the test pool: the server's validation, its test set, clients' own."""
+        labels = self.problem.spread_by(self._raw.y_test)
+        pool = np.arange(len(labels))
+        if self.problem.has_classes:  # noise may have left fewer classes to learn
+            pool = np.flatnonzero(labels < self._num_classes)
+        rng = generator(self.spec.seed, "test-pool")
+        first, second = stratified_split(labels[pool], self.spec.validation_share, rng)
+        validation, rest = pool[first], pool[second]
+        clients_own = rest[:0]
+        if self.spec.partition == "natural" and self._raw.user_test is not None:
+            owners = np.unique(self._raw.user_test, return_inverse=True)[1]
+            mine, server = share_between_owner_and_server(owners[rest], rng)
+            clients_own, rest = rest[mine], rest[server]
+        if not len(rest):
+            raise TaskError(
+                f"the test pool of {len(pool)} samples leaves none for the global test set: "
+                f"lower data.validation-share = {self.spec.validation_share} or give more samples"
+            )
+        return validation, rest, clients_own
+
+    def _indices(self, partition_id: int, num_partitions: int) -> Indices:
+        if num_partitions not in self._partitions:
+            groups = self.problem.spread_by(self._raw.y_train)
+            pool = replace(self._raw, y_train=groups)
+            self._partitions[num_partitions] = partition(self.spec, pool, num_partitions)
+        check_client(partition_id, num_partitions)
+        return self._partitions[num_partitions][partition_id]
+
+    def _corrupted(self, indices: Indices, partition_id: int) -> Noisy:
+        settings = NoiseSettings(
+            self.spec.noise_rate,
+            self._classes_before_noise,
+            parse_kinds(self.spec.noise_kinds),
+            self.spec.noise_severity,
+            lambda: self._input_range,
+        )
+        x, y = self._grouped(self._raw.x_train, self._raw.y_train, indices, partition_id)
+        rng = generator(self.spec.seed, "noise", partition_id)
+        return NOISES[self.spec.noise](x, y, settings, rng)
+
+    @cached_property
+    def _input_range(self) -> InputRange:
+        return input_range(self._raw.x_train)
+
+    def _classes_of_pool(self) -> tuple[int, str]:
+        """Return how many classes there are before noise; 0 and why if only the device knows."""
+        if self.spec.num_classes or self._own_problem is not None:
+            return self.spec.num_classes, "the task's own problem does not say"
+        try:
+            return self._raw.num_classes, ""
+        except TaskError as error:
+            return 0, str(error)
+
+    @property
+    def _pool_problem(self) -> Problem | None:
+        """The problem as far as it is known without the device's own data."""
+        if self.spec.kind != "auto":
+            return problem_of(self.spec.kind)
+        problem = None if self._loaded is None else self._loaded.problem
+        return None if isinstance(problem, str) else problem
+
+    def _client(self, noisy: Noisy, test: Split) -> ClientData:
+        return ClientData(
+            train=self._tensors(noisy.x, noisy.y),
+            test=test,
+            true_labels=torch.from_numpy(self.problem.strata(noisy.true_labels)),
+            clean=torch.from_numpy(noisy.clean),
+        )
+
+    def _grouped(
+        self, x: Inputs, y: NDArray[Any], indices: Indices, client: int
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return samples as the client's planted group has them."""
+        count = self.spec.group_count
+        differ = GROUPS[self.spec.group_kind]
+        group = group_of(client, count)
+        return differ(self._rows(x, indices), y[indices], group, count, self._classes_before_noise)
+
+    def _rows(self, x: Inputs, indices: Indices) -> NDArray[Any]:
+        return rows(x, indices, self.problem.tokens)
+
+    def _own(self, x: Inputs, y: NDArray[Any], indices: Indices, client: int) -> Split:
+        return self._tensors(*self._grouped(x, y, indices, client))
+
+    def _split(self, x: Inputs, y: NDArray[Any], indices: Indices) -> Split:
+        return self._tensors(self._rows(x, indices), y[indices])
+
+    def _tensors(self, x: NDArray[Any], y: NDArray[Any]) -> Split:
+        inputs = torch.from_numpy(x)
+        if self._backbone:
+            inputs = self._features(inputs)
+        return Split(inputs, torch.from_numpy(y))
+
+    def _features(self, inputs: torch.Tensor) -> torch.Tensor:
+        from .backbones import features
+
+        if not len(inputs):
+            return torch.zeros((0, *self.input_shape))
+        return features(self._backbone, inputs, str(cache_folder(self.spec.cache_dir)))
