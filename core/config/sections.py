@@ -248,10 +248,10 @@ class Quarantine(Settings):
 
     section = "quarantine"
     norm_factor: Positive = Field(
-        default=3.0, description="set aside updates above this many times the usual norm"
+        default=5.0, description="set aside updates above this many times the usual norm"
     )
     count_factor: Positive = Field(
-        default=5.0, description="set aside claims above this many times the usual samples"
+        default=100.0, description="set aside claims above this many times the usual samples"
     )
     weight_factor: NonNegative = Field(
         default=5.0,

@@ -71,8 +71,8 @@ class Quarantine(Layer):
         self,
         inner: Strategy,
         *,
-        norm_factor: float = 3.0,
-        count_factor: float = 5.0,
+        norm_factor: float = 5.0,
+        count_factor: float = 100.0,
         weight_factor: float = 0.0,
         min_replies: int = 1,
     ) -> None:

@@ -30,21 +30,22 @@ class Scaffold(Layer):
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
     change does not fit the model, is not finite or far longer than the usual, is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others count for at most
-    the usual length: ``c`` is not averaged by any robust aggregator.
+    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others are clipped to
+    ``norm_factor`` times the usual: ``c`` is not averaged by any robust aggregator.
 
     Parameters
     ----------
     inner : Strategy
         Gets replies without what this layer asked for.
-    norm_factor : float (default: 3.0)
-        How many times the usual norm of an update is absurd; of a change ten times that is.
+    norm_factor : float (default: 5.0)
+        How many times the usual norm a change counts for at most; ten times that is absurd.
     """
 
     own_records = (CONTROL,)
 
-    def __init__(self, inner: Strategy, norm_factor: float = 3.0) -> None:
+    def __init__(self, inner: Strategy, norm_factor: float = 5.0) -> None:
         super().__init__(inner)
+        self.norm_factor = norm_factor
         self.control: Arrays = {}
         self._model: Arrays = {}  # the float arrays that changes must be like
         self._clients = 1
@@ -89,7 +90,7 @@ class Scaffold(Layer):
         """Take the changes of control variates out of replies, and add them up."""
         replies, sizes = self._checked(server_round, replies)
         if len(replies):
-            longest = self._sizes.median or math.inf
+            longest = self.norm_factor * self._sizes.median or math.inf
             shares = np.minimum(1.0, longest / np.maximum(sizes, 1e-300))
             for name, stack in replies.stack(CONTROL).items():
                 self._sums[name] += np.tensordot(shares, stack, axes=1)

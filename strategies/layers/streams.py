@@ -123,7 +123,7 @@ class Streams(Layer):
         replan: float = 0.2,
         every_round: bool = False,
         velocity_factor: float = 5.0,
-        norm_factor: float = 3.0,
+        norm_factor: float = 5.0,
     ) -> None:
         super().__init__(inner)
         self.num_classes = num_classes
