@@ -215,6 +215,11 @@ class Corruption(Settings):
         default=5, description="severity of attribute noise"
     )
     kinds: str = Field(default="all", description="kinds of attribute noise, separated by commas")
+    removed: Share = Field(
+        default=0.5,
+        description="share of the classes that open-set noise takes out of the task; with a rate "
+        "of 1 all their samples stay, wrongly labelled",
+    )
 
 
 class Net(Settings):

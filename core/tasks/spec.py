@@ -62,6 +62,8 @@ class TaskSpec:
         Strength of attribute noise, from 1 to 5.
     noise_kinds : str
         Names of attribute noise separated by commas, or ``all``.
+    noise_removed : float
+        Share of the classes that open-set noise takes out of the task.
     hidden : int
         Width of the hidden layers of the models that have a choice.
     projection : int
@@ -102,6 +104,7 @@ class TaskSpec:
     noise_rate: float = 0.4
     noise_severity: int = 5
     noise_kinds: str = "all"
+    noise_removed: float = 0.5
     hidden: int = 64
     projection: int = 0
     cache_dir: str = ""
@@ -131,6 +134,7 @@ _RULES: dict[str, _Rule] = {
     "synthetic_alpha": _SPREAD,
     "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
+    "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
     "projection": (lambda width: width >= 0, "a whole number of at least 0"),

@@ -102,6 +102,7 @@ class Cohorts(Layer):
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
         own_start = plain and config.cohorts == "split-test"
+        own_start = own_start and not config[Aggregation].learning_rate
         return cls(
             make_inner,
             rule,

@@ -81,12 +81,13 @@ class Coresets(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
+        first = method.first_round_of(config[Coreset]) if isinstance(method, CoresetMethod) else 0
         guided = "server data" in method.needs_in(config)
         return cls(
             inner,
             targets=_targets(config, method) if guided else None,
             every=config[Coreset].every,
-            first_round=config[Coreset].first_round,
+            first_round=first,
         )
 
     def configure_train(

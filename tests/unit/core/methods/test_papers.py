@@ -35,6 +35,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "coreset.residual": "mean",
         "coreset.use-weights": False,  # section 5.3 omits them
         "coreset.step": 1,
+        "aggregation.learning-rate": 0.0,  # eta_g is 1
     },
     "ode": {
         "data-selector": "ode",
@@ -97,6 +98,12 @@ def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
     gcfl = methods("data-selector")["gcfl"]
     assert isinstance(gcfl, CoresetMethod)
     assert gcfl.target_of(Coreset()) == "server"
+    assert (gcfl.first_round_of(Coreset()), gcfl.equal_of(Coreset())) == (0, True)
+    release = Coreset(first_round=3, class_budgets="proportional")
+    assert (gcfl.first_round_of(release), gcfl.equal_of(release)) == (3, False)
+    trusted = methods("data-selector")["trusted"]
+    assert isinstance(trusted, CoresetMethod)
+    assert (trusted.first_round_of(Coreset()), trusted.equal_of(Coreset())) == (1, False)
 
 
 @pytest.mark.parametrize("method", all_methods(), ids=str)
