@@ -16,6 +16,7 @@ from flwr.clientapp import ClientApp
 
 from ..core.tasks.errors import advice
 from ..core.wire.keys import (
+    ASK_AFFINITY,
     ASK_LOSSES,
     ASK_MOMENTS,
     ASK_SUPPORT,
@@ -56,6 +57,7 @@ HANDLERS: dict[str, Handler] = {
     ASK_SUPPORT: _at("supports:answer_supports"),
     INGEST: _at("ingest:ingest_clients"),
     ASK_MOMENTS: _at("moments:answer_moments"),
+    ASK_AFFINITY: _at("affinity:answer_affinities"),
 }
 
 

@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, Context, Message
 
 from ..core.wire.keys import (
     ANSWERS,
+    ASK_AFFINITY,
     ASK_LOSSES,
     ASK_SUPPORT,
     ASK_UPDATE,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from .own_app import OwnSide
 
-_ALWAYS = (ASK_UPDATE,)
+_ALWAYS = (ASK_UPDATE, ASK_AFFINITY)
 _WITH_DATA = (SIMILARITY, LOSS, ASK_LOSSES, ASK_SUPPORT, CORESET, INGEST)
 
 

@@ -44,7 +44,7 @@ REFERENCE = "reference"
 # What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
-AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
+AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: its request
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)
 SUPPORT = "support"
@@ -67,3 +67,4 @@ ASK_UPDATE = "query.update"
 INGEST = "query.ingest"
 ASK_SUPPORT = "query.support"
 ASK_MOMENTS = "query.moments"
+ASK_AFFINITY = "query.affinity"

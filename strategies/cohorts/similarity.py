@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
-from ...core.wire.keys import HISTOGRAM, STEPS, SUMMARY, WANTS
+from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
 from ...core.wire.replies import Row
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..similarities.client_similarity import client_similarity, matrix_event
@@ -83,14 +83,14 @@ class SimilarityRule(CohortRule):
         if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
 
-        def model_of(key: str) -> ArrayRecord:
-            return scene.models[where[key]]
+        sent = {name: {ARRAYS: model} for name, model in scene.models.items()}
 
         def hear(key: str, row: Row) -> None:
-            self.hear_one(key, row, model_of(key))
+            self.hear_one(key, row, scene.models[where[key]])
 
         asked = [key for key in scene.keys if key in stale]
-        scene.ask(asked, self.similarity.question, model_of, settings, hear)
+        question = self.similarity.question
+        scene.ask(asked, question, lambda key: sent[where[key]], settings, hear)
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""

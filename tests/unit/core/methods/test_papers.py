@@ -53,7 +53,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "auxo.first-clustering": 5,
         "auxo.first-split": 20,
         "auxo.split-rounds": 3,
-        "auxo.min-participants": 10,
+        "auxo.records-lost": 0.0,
     },
     "ios": {
         "cohorts": "similarity",
