@@ -78,7 +78,7 @@ class Clients(Settings):
     at_most: NonNegative = Field(
         default=0.0,
         description="a client is chosen at most this many times as often as the average; 0 means "
-        "2 for rules without ages, and no limit for the others",
+        "no limit",
     )
 
     def names(self) -> list[str]:

@@ -1,5 +1,6 @@
 """What all coresets share: their settings, and how a declaration says what a rule looks at."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,6 +21,12 @@ TRUST_KEYS = ("budget", "every", "first-round", "target", "memory", *GUIDANCE_KE
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
     *("residual", "ridge", "step", *GUIDANCE_KEYS),
+)
+
+_COHORTS = ("auxo", "split-test", "ifca", "cfl", "flexcfl", "fl-hc", "similarity")
+_NOT_THEIRS = (
+    "the server's samples are matched at each cohort's model, but mean something else than the "
+    "data of a cohort that differs; use coreset.target = 'own'"
 )
 
 
@@ -127,6 +134,12 @@ class CoresetMethod(Method):
         """Return what it needs: samples on the server if it matches their gradients."""
         data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
         return (*(need for need in self.needs if need != "server data"), *data)
+
+    def suffers_in(self, config: Configured) -> Mapping[tuple[str, str], str]:
+        """Return the cohorts, whose data one set of samples on the server does not represent."""
+        if self.target_of(config[Coreset]) != "server":
+            return {}
+        return {("cohorts", name): _NOT_THEIRS for name in _COHORTS}
 
     def per_class_of(self, settings: Coreset) -> bool:
         """Return whether samples are compared by the neuron of their own label in a run."""

@@ -48,6 +48,7 @@ AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: it
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)
 SUPPORT = "support"
+SIZE = "k"  # entry of SUPPORT: a client's own K, or the mean of all, told to clients
 SIGNATURE = "signature"
 
 # Streams: who stores what (from the server), how fast labels come (from clients), gradients (both)

@@ -24,6 +24,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "summary.batches": 4,  # section IV: four mini-batches
         "summary.ask-at-most": 0,  # phase 2 asks all
         "cosage.silent-ratio": 0.0,  # a variant of figure 4
+        "clients.at-most": 0.0,  # no limit
     },
     "gcfl": {
         "data-selector": "gcfl",
@@ -62,6 +63,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "ios.ema": 0.8,  # beta
         "ios.samples": 0,  # all of a client's
         "ios.per-layer": False,
+        "ios.stability": 0.0,  # rho_0 is not given
     },
 }
 OURS = ("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred")
@@ -90,6 +92,8 @@ def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
     assert (ode.quantities, ode.client_weights) == ("even", "stored")
     assert (balanced.quantities, balanced.client_weights) == ("proportional", "velocity")
     assert (ode.clients_per_label, balanced.clients_per_label) == (5, 0)
+    assert (ode.cover, ode.replan) == (False, float("inf"))  # both are ours
+    assert (balanced.cover, balanced.replan) == (True, 0.2)
     given = {"ode.quantities": "matched", "ode.client-weights": "velocity"}
     told = ode_settings(read_config({"strategy": "ode", **given}))
     assert told is not None
