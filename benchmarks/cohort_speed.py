@@ -1,12 +1,11 @@
-"""Time and memory of finding cohorts, as shares of what a round costs anyway.
+"""Time of finding cohorts, as shares of what a round costs anyway.
 
-``python -m forager.benchmarks.cohort_speed`` prints three things. What one step of clustering takes
+``python -m forager.benchmarks.cohort_speed`` prints two things. What one step of clustering takes
 for 200 participants and a model of 1,000,000 parameters (projection included), as a share of the
-weighted mean of the same 200 replies; the two take turns in one run. How long it takes to match
-1,000,000 cached requests to leaves. And how many bytes the server keeps for each client it knows.
+weighted mean of the same 200 replies; the two take turns in one run. And how long it takes to match
+100,000 requests to leaves.
 """
 
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,9 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
-from ..selectors.cohorts.affinity import Affinity
+from ..selectors.cohorts.affinity import Affinity, Record
 from ..selectors.cohorts.auxo import Auxo
-from ..selectors.cohorts.matching import Claims, RequestCache, choose_leaves
+from ..selectors.cohorts.matching import Claims, choose_leaves
 from ..selectors.cohorts.projection import Projection
 from ..selectors.cohorts.split import SplitRule
 from .side_by_side import side_by_side
@@ -113,50 +112,30 @@ def measure_step(
     return {name: Cost(value, value / limit) for name, value in seconds.items()}
 
 
-def cache_of(clients: int, leaves: int = _LEAVES) -> tuple[list[str], RequestCache]:
-    """Return a cache of random requests of that many clients, and their names."""
-    rng = np.random.default_rng(0)
+def requests_of(clients: int, leaves: list[str]) -> tuple[list[str], list[Affinity]]:
+    """Return that many clients and their random requests."""
+    rewards = np.random.default_rng(0).normal(size=(clients, len(leaves))).tolist()
     keys = [f"client-{i:07}" for i in range(clients)]
-    cache, claims = RequestCache(), Claims.blank(clients, 1)
-    claims.rewards[:] = rng.normal(size=claims.rewards.shape)
-    claims.indices[:] = rng.integers(-1, leaves, size=claims.indices.shape)
-    cache.tell(keys, claims)
-    cache.split(0, range(leaves))
-    return keys, cache
+    return keys, [
+        Affinity({leaf: Record(r) for leaf, r in zip(leaves, row, strict=True)}) for row in rewards
+    ]
 
 
-def measure_matching(clients: int = 1_000_000, repeats: int = 5) -> dict[str, float]:
+def measure_matching(clients: int = 100_000, repeats: int = 3) -> dict[str, float]:
     """Return the seconds that matching all these clients' requests to leaves takes.
 
     >>> sorted(measure_matching(clients=1000, repeats=1))
-    ['from names to groups of names', 'requests to leaves']
+    ['from requests to groups of names', 'rewards to leaves']
     """
-    keys, cache = cache_of(clients)
     sketches = np.repeat(np.eye(_LEAVES), 10, axis=0)
-    auxo = with_four_leaves(keys[: len(sketches)], sketches)
-    auxo.requests = cache
-    rewards, rng = cache.rewards_of(keys), np.random.default_rng(0)
+    auxo = with_four_leaves([str(number) for number in range(len(sketches))], sketches)
+    keys, requests = requests_of(clients, auxo.leaves())
+    rewards, rng = Claims.of(requests, auxo.tree).rewards, np.random.default_rng(0)
     ways: dict[str, Callable[[], Any]] = {
-        "requests to leaves": lambda: choose_leaves(rewards, [0.3] * _LEAVES, rng),
-        "from names to groups of names": lambda: auxo.match(keys),
+        "rewards to leaves": lambda: choose_leaves(rewards, [0.3] * _LEAVES, rng),
+        "from requests to groups of names": lambda: auxo.match(keys, requests),
     }
     return side_by_side(ways, repeats)
-
-
-def measure_memory(clients: int = 200_000) -> tuple[float, float]:
-    """Return the bytes for each known client: all, and without the names and their table.
-
-    >>> 0 < measure_memory(clients=1000)[1] < 100
-    True
-    """
-    tracemalloc.start()
-    keys, cache = cache_of(clients)
-    before, _ = tracemalloc.get_traced_memory()
-    del keys
-    after, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    list_of_keys = before - after  # the list goes, the names stay: the cache has them
-    return (before - list_of_keys) / clients, cache.nbytes() / clients
 
 
 def main() -> None:
@@ -164,11 +143,9 @@ def main() -> None:
     print("One round of 200 participants, 1,000,000 parameters; shares of the mean in numpy")
     for name, cost in measure_step().items():
         print(f"  {name:30} {1000 * cost.seconds:8.1f} ms {cost.share:6.3f}")
-    print(f"Matching 1,000,000 cached requests to {_LEAVES} leaves")
+    print(f"Matching 100,000 requests to {_LEAVES} leaves")
     for name, seconds in measure_matching().items():
         print(f"  {name:30} {seconds:8.2f} s")
-    total, claims = measure_memory()
-    print(f"Server memory for each known client: {total:.0f} bytes, of it {claims:.0f} of requests")
 
 
 if __name__ == "__main__":

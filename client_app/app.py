@@ -14,6 +14,7 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ..core.wire.keys import (
+    ASK_AFFINITY,
     ASK_LOSSES,
     ASK_MOMENTS,
     ASK_SUPPORT,
@@ -58,6 +59,7 @@ HANDLERS: dict[str, Handler] = {
     ASK_SUPPORT: _at("supports:answer_supports"),
     INGEST: _at("ingest:ingest_clients"),
     ASK_MOMENTS: _at("moments:answer_moments"),
+    ASK_AFFINITY: _at("affinity:answer_affinities"),
 }
 
 

@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, Context, Message
 from ..core.tasks.errors import SayableError
 from ..core.wire.keys import (
     ANSWERS,
+    ASK_AFFINITY,
     ASK_LOSSES,
     ASK_SUPPORT,
     ASK_UPDATE,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from .own_app import OwnSide
 
-_ALWAYS = (ASK_UPDATE,)
+_ALWAYS = (ASK_UPDATE, ASK_AFFINITY)
 _WITH_DATA = (SIMILARITY, LOSS, ASK_LOSSES, ASK_SUPPORT, CORESET, INGEST)
 
 

@@ -77,9 +77,7 @@ DEMOS: dict[str, Demo] = {
     "auxo": Demo(
         about="Two groups of clients mean different things by the same labels.",
         config=(f"{_GROUPS} num-clients=20 clients-per-round=20 num-server-rounds=40"),
-        method=(
-            "strategy='auxo' auxo.first-clustering=2 auxo.first-split=4 auxo.min-participants=3"
-        ),
+        method=("strategy='auxo' auxo.first-clustering=2 auxo.first-split=4 auxo.alpha=0.5"),
         without="strategy='fedyogi'",
         own=True,
         look="'Who shares a model': one cohort splits into two, and accuracy jumps.",

@@ -1,8 +1,12 @@
 """Auxo on the client: it keeps its own affinity records and sends them as its request."""
 
+import numpy as np
 from flwr.app import ConfigRecord
 
+from ...core.config import RunConfig
+from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcome
+from ...core.methods.auxo import AuxoSettings
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
 from ...selectors.cohorts.affinity import Affinity, Feedback
@@ -18,12 +22,17 @@ class AffinityRecords(PerClientHook):
 
     of_updates = True
 
+    def __init__(self, config: RunConfig) -> None:
+        self.lost = config[AuxoSettings].records_lost
+
     def before_one(self, row: ClientRow) -> None:
         """Take in the feedback that came with the message."""
         told = row.sent(AFFINITY)
         if told is None:
             return
-        affinity = recorded(row)
+        affinity = Affinity()
+        if _SECTION in row.state and not self._loses(row, told["leaves"]):
+            affinity.load_state_dict(row.state[_SECTION])
         feedback = None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
@@ -31,15 +40,19 @@ class AffinityRecords(PerClientHook):
         row.state[_SECTION] = affinity.state_dict()
 
     def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:
-        """Send the records along."""
-        if _SECTION in row.state:
-            row.reply(AFFINITY, filled(ConfigRecord, row.state[_SECTION]))
+        """Send the records along: the cohort clusters and rewards by them."""
+        self.request(row)
         return outcome
 
+    def request(self, row: ClientRow) -> None:
+        """Add the records to a reply, if there are any."""
+        if _SECTION in row.state:
+            row.reply(AFFINITY, filled(ConfigRecord, row.state[_SECTION]))
 
-def recorded(row: ClientRow) -> Affinity:
-    """Return the records that the client kept, empty if it has lost them."""
-    affinity = Affinity()
-    if _SECTION in row.state:
-        affinity.load_state_dict(row.state[_SECTION])
-    return affinity
+    def _loses(self, row: ClientRow, leaves: list[str]) -> bool:
+        """Return whether a simulated client has lost its records since the round before."""
+        asked_before = row.batch.trains and len(leaves) > 1
+        if not self.lost or asked_before or not row.simulated:
+            return False
+        rng = np.random.default_rng(batch_seed(row.config.seed, f"{row.key} loses", row.round))
+        return bool(rng.random() < self.lost)

@@ -53,6 +53,7 @@ class ChosenCoreset(ClientHook):
         self.method, self.settings = method, config[CoresetSettings]
         self.rule, self.target = method.rule, method.target_of(self.settings)
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
+        self.first_round = method.first_round_of(self.settings)
         self.redraws = self.rule == "trusted"
 
     def before(self, batch: Batch) -> None:
@@ -89,7 +90,7 @@ class ChosenCoreset(ClientHook):
             return False  # only a sample of its training: what is kept, or a random subset, will do
         if self.guided:
             return row.batch.requests.record(TARGETS, row.place) is not None
-        if self.method.looks_at == "gradients" and row.round <= self.settings.first_round:
+        if self.method.looks_at == "gradients" and row.round <= self.first_round:
             return False
         if kept is None:
             return True
@@ -155,7 +156,7 @@ class ChosenCoreset(ClientHook):
                 step=settings.step,
                 residual=settings.residual,
                 radius=settings.radius,
-                equal=settings.class_budgets == "equal",
+                equal=self.method.equal_of(settings),
             ),
         )
 

@@ -23,12 +23,12 @@ from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
 from ...core.tasks import Samples
 from ...core.tasks.errors import SayableError
-from ...core.wire.keys import PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.keys import PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
 from ...core.wire.supports import encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
-from ...selectors.similarities.index_overlap import choose_ks, top_k_supports
+from ...selectors.similarities.index_overlap import choose_k, choose_ks, top_k_supports
 from ...selectors.similarities.signatures import Hashing, Signature
 from ..batch import Batch
 from .base import ClientHook
@@ -50,6 +50,7 @@ class SupportTeller(ClientHook):
 
     trains = True  # whether the support is known only after local training
     passes = 0  # over the client's samples, besides local training
+    k_max = 0.25  # share of the parameters that a support may have
 
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Ios]
@@ -110,7 +111,7 @@ class SupportTeller(ClientHook):
         size = int(importance.shape[1])
         if self.settings.share:
             return max(1, round(self.settings.share * size))
-        return self.usual(importance, max(1, round(self.settings.most * size)))
+        return self.usual(importance, max(1, round((self.settings.most or self.k_max) * size)))
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return K where no share is set: one in twenty, and enough to compare small models by."""
@@ -171,15 +172,70 @@ class ImportantIndices(SupportTeller):
 
 
 class PaperIndices(ImportantIndices):
-    """As the paper has it: importance after local training, K by Algorithm 1."""
+    """As the paper has it: importance after local training, K by Algorithm 1.
+
+    A client reports its own K, and uses the mean of all clients' once the server has told it.
+    """
+
+    k_max = 0.2  # section 6
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
         self.trains = True
+        self.passes = 2 if config[Ios].stability else 1
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return as many as cover enough of the importance."""
         return choose_ks(importance, self.settings.coverage, most)
+
+    def held(self, batch: Batch) -> list[Indices]:
+        """Return the supports that the clients sent last."""
+        kept = last(batch, _SECTION)
+        sizes = np.array([own["k"] for own in kept])
+        return top_k_supports(np.stack([own["average"] for own in kept]), sizes, self.layers(batch))
+
+    def tell(self, batch: Batch, supports: list[Indices], form: str) -> None:
+        """Add each client's own K to what it sends."""
+        super().tell(batch, supports, form)
+        for row, record in enumerate(batch.records[SUPPORT]):
+            if record is not None and self in batch.memo:
+                record[SIZE] = int(batch.memo[self][row])
+
+    def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
+        own = np.array(np.broadcast_to(self.counts(importance), len(batch)), dtype=np.int64)
+        parts = batch.memo.pop((self, "parts"), None)
+        if parts is not None and not self.settings.share:
+            most = max(1, round((self.settings.most or self.k_max) * importance.shape[1]))
+            own[:] = [self._stable(*pair, most) for pair in zip(importance, parts, strict=True)]
+        batch.memo[self] = own
+        told = [(row.sent(SUPPORT) or {}).get(SIZE) for row in batch.rows]
+        used = [min(int(k or mine), importance.shape[1]) for k, mine in zip(told, own, strict=True)]
+        for row, k in zip(batch.rows, used, strict=True):
+            row.state[_SECTION] = {**row.state[_SECTION], "k": k}
+        return top_k_supports(importance, np.array(used), self.layers(batch))
+
+    def _stable(self, importance: Floats, parts: Floats, most: int) -> int:
+        """Return K by coverage, or of the two above it the first that is stable (lines 6 to 9)."""
+        settings = self.settings
+        return choose_k(importance, settings.coverage, most, parts, settings.stability)
+
+    def _importance(self, batch: Batch, models: Models) -> Floats:
+        if self.settings.stability:
+            columns = [
+                self._of_part(batch, models, part) for part in range(self.settings.resamples)
+            ]
+            batch.memo[self, "parts"] = np.stack(columns, axis=1)
+        return super()._importance(batch, models)
+
+    def _of_part(self, batch: Batch, models: Models, part: int) -> Floats:
+        """Return the importance by every r-th sample of each client; of all where these are few."""
+        some = []
+        for data, seed in zip(batch.data, batch.seeds, strict=True):
+            drawn = self._drawn(data, seed)
+            places = torch.arange(part, len(drawn), self.settings.resamples)
+            some.append(drawn.select(places) if len(places) else drawn)
+        trainer = batch.side.trainer
+        return fisher_diagonals(trainer.model, trainer.problem.loss, models, some)
 
 
 class IndexSignatures(ClientHook):

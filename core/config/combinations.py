@@ -62,7 +62,7 @@ def unwise(config: RunConfig) -> list[str]:
     return [
         f"{method} with {axis} = {name!r}: {why}"
         for method in chosen(axes)
-        for (axis, name), why in method.suffers.items()
+        for (axis, name), why in method.suffers_in(config).items()
         if axes[axis] == name
     ]
 

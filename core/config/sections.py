@@ -78,7 +78,7 @@ class Clients(Settings):
     at_most: NonNegative = Field(
         default=0.0,
         description="a client is chosen at most this many times as often as the average; 0 means "
-        "2 for rules without ages, and no limit for the others",
+        "no limit",
     )
     error_texts: bool = Field(
         default=False,
@@ -220,6 +220,11 @@ class Corruption(Settings):
         default=5, description="severity of attribute noise"
     )
     kinds: str = Field(default="all", description="kinds of attribute noise, separated by commas")
+    removed: Share = Field(
+        default=0.5,
+        description="share of the classes that open-set noise takes out of the task; with a rate "
+        "of 1 all their samples stay, wrongly labelled",
+    )
 
 
 class Net(Settings):

@@ -13,7 +13,8 @@ class Aggregation(Settings):
 
     section = "aggregation"
     learning_rate: NonNegative = Field(
-        default=0.0, description="learning rate of the server; 0 uses Flower's default"
+        default=0.0,
+        description="learning rate of the server (GCFL's eta_g); 0 uses Flower's default",
     )
     momentum: BelowOne = Field(
         default=0.9, description="momentum of fedavgm; of fedadam and fedyogi, beta 1"
@@ -78,7 +79,14 @@ _ROBUST: dict[str, Any] = {
 _ADAPTIVE = ("learning-rate", "momentum", "tau")
 
 METHODS = (
-    _aggregator("fedavg", "the weighted mean", default=True, presets={"fedavg": {}}, **_MEAN),
+    _aggregator(
+        "fedavg",
+        "the weighted mean",
+        "learning-rate",
+        default=True,
+        presets={"fedavg": {}},
+        **_MEAN,
+    ),
     _aggregator("fedavgm", "the mean, with momentum", "learning-rate", "momentum", **_MEAN),
     _aggregator("fedadam", "the mean as a gradient of Adam", *_ADAPTIVE, **_MEAN),
     _aggregator(

@@ -29,8 +29,14 @@ class AuxoSettings(Settings):
         description="a split into K parts must reduce heterogeneity by K to this power: 0.5 as "
         "lemma 4.1 says of J, 1 for its square root",
     )
-    min_participants: AtLeastOne = Field(
-        default=10, description="participants per round that each part must keep"
+    alpha: NonNegative = Field(
+        default=1.0,
+        description="each part must keep more participants per round than this times the root of "
+        "those before, divided by their heterogeneity (lemma 4.1)",
+    )
+    records_lost: Share = Field(
+        default=0.0,
+        description="share of messages before which a simulated client loses its records",
     )
     exploration: Share = Field(
         default=0.3, description="share of clients that try another cohort at first"

@@ -157,6 +157,10 @@ class Method:
         """Return what it needs with the settings of a run."""
         return self.needs
 
+    def suffers_in(self, config: "Configured") -> Mapping[tuple[str, str], str]:
+        """Return what it works badly with, with the settings of a run."""
+        return self.suffers
+
     def least_clients(self, config: "Configured") -> int:
         """Return the fewest clients per round that it works with."""
         return 1

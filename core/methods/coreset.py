@@ -1,7 +1,8 @@
 """What all coresets share: their settings, and how a declaration says what a rule looks at."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,7 +10,6 @@ from .base import (
     AtLeastOne,
     BelowOne,
     Configured,
-    Count,
     Method,
     NonNegative,
     Positive,
@@ -21,6 +21,12 @@ TRUST_KEYS = ("budget", "every", "first-round", "target", "memory", *GUIDANCE_KE
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
     *("residual", "ridge", "step", *GUIDANCE_KEYS),
+)
+
+_COHORTS = ("auxo", "split-test", "ifca", "cfl", "flexcfl", "fl-hc", "similarity")
+_NOT_THEIRS = (
+    "the server's samples are matched at each cohort's model, but mean something else than the "
+    "data of a cohort that differs; use coreset.target = 'own'"
 )
 
 
@@ -35,9 +41,10 @@ class Coreset(Settings):
     every: AtLeastOne = Field(
         default=10, description="rounds after which a coreset is chosen again"
     )
-    first_round: Count = Field(
-        default=1,
-        description="rounds on a random subset before the first choice; 0 chooses at once",
+    first_round: Annotated[int, Field(ge=-1)] = Field(
+        default=-1,
+        description="rounds on a random subset before the first choice; 0 chooses at once, as gcfl "
+        "does by default; the default of all others is 1",
     )
     residual: Literal["mean", "total", "plain-mean", "printed"] = Field(
         default="mean",
@@ -55,10 +62,10 @@ class Coreset(Settings):
         description="choose within each label by the gradient of its own neuron, or among all "
         "samples by the whole head",
     )
-    class_budgets: Literal["proportional", "equal"] = Field(
-        default="proportional",
-        description='parts of the budget that labels get: "proportional" to their samples or '
-        '"equal"',
+    class_budgets: Literal["auto", "proportional", "equal"] = Field(
+        default="auto",
+        description='parts of the budget that labels get: "proportional" to their samples, or '
+        '"equal" (b/|Y|; auto, with gcfl)',
     )
     ridge: NonNegative = Field(
         default=0.5, description="regularisation of the weights (lambda of eq. 5)"
@@ -107,6 +114,10 @@ class CoresetMethod(Method):
         Whose mean gradients samples are compared with: "server", "own" or "none".
     looks_at : str (default: "gradients")
         What samples are compared by: "gradients" of the model, "inputs" or "nothing".
+    first : int (default: 1)
+        Rounds before the first choice: an untrained model's gradients say little.
+    equal : bool (default: False)
+        Whether labels get equal parts of the budget.
     """
 
     axis: str = "data-selector"
@@ -116,15 +127,33 @@ class CoresetMethod(Method):
     rule: str = ""
     target: Literal["server", "own", "none"] = "none"
     looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
+    first: int = 1
+    equal: bool = False
 
     def needs_in(self, config: Configured) -> tuple[str, ...]:
         """Return what it needs: samples on the server if it matches their gradients."""
         data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
         return (*(need for need in self.needs if need != "server data"), *data)
 
+    def suffers_in(self, config: Configured) -> Mapping[tuple[str, str], str]:
+        """Return the cohorts, whose data one set of samples on the server does not represent."""
+        if self.target_of(config[Coreset]) != "server":
+            return {}
+        return {("cohorts", name): _NOT_THEIRS for name in _COHORTS}
+
     def per_class_of(self, settings: Coreset) -> bool:
         """Return whether samples are compared by the neuron of their own label in a run."""
         return settings.per_class or "per-class" not in self.reads
+
+    def first_round_of(self, settings: Coreset) -> int:
+        """Return how many rounds pass before the first choice of a run."""
+        return self.first if settings.first_round < 0 else settings.first_round
+
+    def equal_of(self, settings: Coreset) -> bool:
+        """Return whether labels get equal parts of the budget in a run."""
+        return settings.class_budgets == "equal" or (
+            settings.class_budgets == "auto" and self.equal
+        )
 
     def target_of(self, settings: Coreset) -> str:
         """Return whose gradients are matched in a run."""

@@ -7,7 +7,6 @@ _HOOK = "client_app.hooks.similarity:UpdateSimilarity"
 METHODS = (
     Selector(
         name="dissimilarity",
-        has_ages=False,
         about="clients whose update differs most from the global one",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:MostDissimilar",
@@ -16,7 +15,6 @@ METHODS = (
     ),
     Selector(
         name="dissimilarity-cooldown",
-        has_ages=False,
         about="the same, but the half that was chosen most recently rests",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:MostDissimilarAfterCooldown",
@@ -25,7 +23,6 @@ METHODS = (
     ),
     Selector(
         name="dissimilarity-sampling",
-        has_ages=False,
         about="clients drawn in proportion to their dissimilarity (eq. 11)",
         settings=(Summary,),
         core="selectors.client_selectors.dissimilarity:DissimilaritySampling",

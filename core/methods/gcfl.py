@@ -14,6 +14,8 @@ METHODS = (
         core="selectors.data_selectors.matching_pursuit:matching_pursuit",
         rule="distance",
         target="server",
-        needs=("linear head", "server data"),
+        first=0,  # line 5 of Algorithm 1: t mod K = 0, from t = 0 on
+        equal=True,  # section 5.2: b/|Y|
+        needs=("linear head", "server data", "classes"),
     ),
 )

@@ -12,7 +12,7 @@ from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShar
 PAPER = "Index-Overlap Similarity (IOS)"
 CHANGE_KEYS = ("share", "most", "per-layer")
 SUPPORT_KEYS = (*CHANGE_KEYS, "at", "ema", "samples")
-PAPER_KEYS = (*CHANGE_KEYS, "coverage", "ema", "samples")
+PAPER_KEYS = (*CHANGE_KEYS, "coverage", "stability", "resamples", "ema", "samples")
 SIGNATURE_KEYS = ("signatures", "hashes", "bands")
 
 
@@ -33,8 +33,18 @@ class Ios(Settings):
     coverage: SomeShare = Field(
         default=0.9, description="share of the importance that a support covers"
     )
-    most: SomeShare = Field(
-        default=0.25, description="largest share of the parameters in a support"
+    most: Share = Field(
+        default=0.0,
+        description="largest share of the parameters in a support; 0 means 20 % with index-overlap "
+        "(K_max), 25 % with the others",
+    )
+    stability: Share = Field(
+        default=0.0,
+        description="how much supports of resampled importance must overlap (rho_0): of K and the "
+        "two above it the first that do is taken; 0 takes K by coverage alone",
+    )
+    resamples: Annotated[int, Field(ge=2)] = Field(
+        default=4, description="parts of the samples that the stability of K is judged by (r)"
     )
     ema: BelowOne = Field(default=0.8, description="weight of the past in the average importance")
     per_layer: bool = Field(

@@ -5,7 +5,6 @@ from .selector import Selector, Summary
 METHODS = (
     Selector(
         name="local-loss",
-        has_ages=False,
         about="clients with the highest loss",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
@@ -14,7 +13,6 @@ METHODS = (
     ),
     Selector(
         name="power-of-choice",
-        has_ages=False,
         about="clients with the highest loss among twice as many, drawn at random",
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
         settings=(Summary,),

@@ -1,5 +1,6 @@
 """ODE: a device with little storage keeps the samples that are worth most to the global model."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -12,8 +13,11 @@ _ODE, _BALANCED = "ode", "ode-balanced"
 _PAPER = "Gong et al., 2023: To Store or Not? Online Data Selection for Federated Learning"
 _CHOICES = ("quantities", "client_weights")
 # What "auto" means, and what is not read at all
-_OWN: dict[str, dict[str, int | str]] = {
-    _ODE: {"quantities": "even", "client_weights": "stored"},
+_OWN: dict[str, dict[str, float | str]] = {
+    _ODE: {
+        **{"quantities": "even", "client_weights": "stored"},
+        **{"cover": False, "replan": math.inf},  # the plan is made once for the clients there are
+    },
     _BALANCED: {"quantities": "proportional", "client_weights": "velocity", "clients_per_label": 0},
 }
 
@@ -58,12 +62,13 @@ class Ode(Settings):
         "(auto, with ode-balanced)",
     )
     cover: bool = Field(
-        default=True, description="a label that nobody would store takes places from another"
+        default=True,
+        description="with ode-balanced, a label that nobody would store takes places from another",
     )
     replan: NonNegative = Field(
         default=0.2,
-        description="a new plan is made when averaged velocities have changed by this share; a "
-        "label moves to a client only where it is faster by this share",
+        description="with ode-balanced, a new plan is made when averaged velocities have changed "
+        "by this share; a label moves to a client only where it is faster by this share",
     )
 
 
@@ -78,23 +83,26 @@ class _OdeMethod(StreamMethod):
     releases: tuple[str, ...] = ("an estimate of the global gradient",)
 
 
+def _all_but(*keys: str) -> tuple[str, ...]:
+    """Return the keys of streams and of ODE besides some, without prefix."""
+    found = [*Stream.own_keys(), *Ode.own_keys()]
+    return tuple(key.partition(".")[2] for key in found if key not in keys)
+
+
 METHODS = (
     _OdeMethod(
         name=_ODE,
         about="the samples whose gradients point most along the global one, 5 clients per label",
         paper=_PAPER,
         presets={_ODE: {}},
+        reads=_all_but("ode.cover", "ode.replan"),
     ),
     _OdeMethod(
         name=_BALANCED,
         about="likewise, labels stored and clients weighted in proportion to what arrives",
         after=_PAPER,
         presets={_BALANCED: {}},
-        reads=tuple(
-            key.partition(".")[2]
-            for key in [*Stream.own_keys(), *Ode.own_keys()]
-            if key != "ode.clients-per-label"
-        ),
+        reads=_all_but("ode.clients-per-label"),
     ),
 )
 

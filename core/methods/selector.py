@@ -36,14 +36,7 @@ class Summary(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Selector(Method):
-    """A rule that chooses clients. Settings in the section of its own name go to its core.
-
-    Parameters
-    ----------
-    has_ages : bool (default: True)
-        Whether the rule itself limits how often a client is chosen; else that is done for it.
-    """
+    """A rule that chooses clients. Settings in the section of its own name go to its core."""
 
     axis: str = "client-selector"
-    has_ages: bool = True
     layer: str = "strategies.layers.selection:Selection.of_run"

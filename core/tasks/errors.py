@@ -20,6 +20,7 @@ CONFIG_KEYS = {
     "noise_rate": "corruption.rate",
     "noise_severity": "corruption.severity",
     "noise_kinds": "corruption.kinds",
+    "noise_removed": "corruption.removed",
     "hidden": "net.hidden",
     "projection": "moon.projection",
     "num_partitions": "num-clients",

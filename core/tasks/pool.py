@@ -217,6 +217,7 @@ class PoolData:
             parse_kinds(self.spec.noise_kinds),
             self.spec.noise_severity,
             lambda: self._input_range,
+            self.spec.noise_removed,
         )
         x, y = self._grouped(self._raw.x_train, self._raw.y_train, indices, partition_id)
         rng = generator(self.spec.seed, "noise", partition_id)

@@ -39,6 +39,7 @@ class TaskSpec:
     noise_rate: float = 0.4  # share of a client's training samples that are affected
     noise_severity: int = 5  # of attribute noise, from 1
     noise_kinds: str = "all"  # of attribute noise, or names separated by commas
+    noise_removed: float = 0.5  # share of the classes that open-set noise takes out of the task
     hidden: int = 64  # width of the hidden layers of models that have a choice
     projection: int = 0  # width of a projection in front of the model's head; 0 for none
     cache_dir: str = ""  # for downloads and derived files; empty for the user's cache
@@ -70,6 +71,7 @@ _RULES: dict[str, _Rule] = {
     "synthetic_alpha": _SPREAD,
     "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
+    "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
     "projection": (lambda width: width >= 0, "a whole number of at least 0"),

@@ -44,10 +44,11 @@ REFERENCE = "reference"
 # What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
-AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records in its reply
+AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: its request
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)
 SUPPORT = "support"
+SIZE = "k"  # entry of SUPPORT: a client's own K, or the mean of all, told to clients
 SIGNATURE = "signature"
 
 # Streams: who stores what (from the server), how fast labels come (from clients), gradients (both)
@@ -67,3 +68,4 @@ ASK_UPDATE = "query.update"
 INGEST = "query.ingest"
 ASK_SUPPORT = "query.support"
 ASK_MOMENTS = "query.moments"
+ASK_AFFINITY = "query.affinity"

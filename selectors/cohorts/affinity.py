@@ -1,9 +1,8 @@
 """What a client remembers of the cohorts: the soft state of Auxo (section 5.1).
 
-The records live with the client. The server sends what it found in a round with its next message
-(:class:`Feedback`, and the leaves of the tree), the client updates its records and sends them with
-its reply: they are its request. A server that lost everything gets them again; a client that lost
-its records explores again.
+The records live with the client, and only there. The server sends what it found in a round with its
+next message (:class:`Feedback`, and the leaves of the tree), the client updates its records and
+answers with them: they are its request. A client that lost its records explores again.
 """
 
 import math
@@ -94,8 +93,9 @@ class Affinity:
         reward, index = seen.reward, seen.index if feedback.index == NO_INDEX else feedback.index
         if math.isfinite(instant):
             for other in self._untried(besides=cohort):
-                expected = float(predicted(instant, path_distance(cohort, other), rate))
-                self.records[other] = Record(expected, self.records[other].index)
+                before, distance = self.records[other], path_distance(cohort, other)
+                expected = predicted(before.reward, instant, distance)
+                self.records[other] = Record(expected, before.index)
             reward = float(decayed(reward, instant, rate))
         self.records[cohort] = Record(reward, index, known=True)
 

@@ -3,21 +3,22 @@
 Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
 Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the server's
 side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`), and what
-a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
+a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`). Both go
+by the clients' requests; the server keeps only who asked for what, and feedback on its way.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .affinity import Affinity, Feedback
-from .exploration import exploration_rate, predicted
+from .exploration import exploration_rate
 from .heterogeneity import Gain
 from .lies import LieCounter, wrong_cluster, wrong_cohort
-from .matching import Claims, RequestCache, choose_leaves, grouped
+from .matching import Claims, choose_leaves, grouped
 from .online import OnlineClusters, distances_to
 from .projection import unit_rows
 from .rewards import decayed, instant_reward, known_centre
@@ -121,14 +122,14 @@ class Auxo:
     margin, strikes : float, int
         When a request is a lie, and how many are too many; see :mod:`selectors.cohorts.lies`.
     capacity : int
-        Number of clients whose requests are remembered.
+        Number of clients whose place is remembered, and for whom feedback is kept.
     seed : int
 
     Examples
     --------
     >>> auxo = Auxo(parts=2, rule=SplitRule(first_round=0, rounds=1, participants=2),
     ...             first_cluster_round=0)
-    >>> auxo.match(["a", "b", "c", "d"])
+    >>> auxo.match(["a", "b", "c", "d"], [None] * 4)
     {'0': ['a', 'b', 'c', 'd']}
     >>> sketches = [[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]
     >>> seen = auxo.observe("0", ["a", "b", "c", "d"], sketches, [None] * 4)
@@ -164,7 +165,9 @@ class Auxo:
         self.tree = CohortTree()
         self.lies = LieCounter(strikes)
         self._leaves = {leaf: self._new_leaf() for leaf in self.tree.leaves()}
-        self.requests = RequestCache(capacity)
+        self.capacity = capacity
+        self._where: dict[str, str] = {}  # the leaf that each client asked for last (S in line 4)
+        self._posts: dict[str, Feedback] = {}  # on its way to each client
         self._rng = np.random.default_rng(seed)
         self._serial = 0
 
@@ -185,31 +188,53 @@ class Auxo:
             raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
         return self._leaves[leaf]
 
-    def match(self, keys: Sequence[str]) -> dict[str, list[str]]:
-        """Return which clients train with which leaf, now and then another than their best.
+    def match(
+        self, keys: Sequence[str], requests: Sequence[Affinity | None]
+    ) -> dict[str, list[str]]:
+        """Return which clients train with which leaf by their requests (lines 27 to 33).
 
-        Clients on the blacklist are left out.
+        Now and then that is another than the best. Clients on the blacklist are left out.
         """
-        rates = [self._exploration_of(leaf) for leaf in self.leaves()]
-        return self._matched(self.lies.allowed(keys), rates, self._rng)
+        self._delivered(keys, requests)
+        leaves, rates = self.leaves(), [self._exploration_of(leaf) for leaf in self.leaves()]
+        rewards = Claims.of(requests, self.tree).rewards
+        chosen = choose_leaves(rewards, rates, self._rng)
+        best = np.argmax(rewards, axis=1)
+        for row, key in enumerate(keys):
+            tied = rewards[row, chosen[row]] == rewards[row, best[row]]
+            self._put(self._where, key, leaves[chosen[row] if tied else best[row]])
+        allowed = set(self.lies.allowed(keys))
+        groups = grouped(keys, chosen, leaves)
+        return {leaf: [key for key in own if key in allowed] for leaf, own in groups.items()}
 
     def members(self, keys: Sequence[str]) -> dict[str, list[str]]:
-        """Return each client's best leaf; a seeded one for clients without a preference."""
-        rates = [0.0] * len(self.leaves())
-        return self._matched(keys, rates, np.random.default_rng(self.seed))
+        """Return the leaf that each client asked for last; a seeded one for all others."""
+        leaves = self.leaves()
+        drawn = np.random.default_rng(self.seed).integers(len(leaves), size=len(keys))
+        groups: dict[str, list[str]] = {leaf: [] for leaf in leaves}
+        for key, other in zip(keys, drawn.tolist(), strict=True):
+            groups[self._where.get(key, leaves[other])].append(key)
+        return groups
 
     def _exploration_of(self, leaf: str) -> float:
         return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
 
-    def _matched(
-        self, keys: Sequence[str], rates: list[float], rng: np.random.Generator
-    ) -> dict[str, list[str]]:
-        chosen = choose_leaves(self.requests.rewards_of(keys), rates, rng)
-        return grouped(keys, chosen, self.leaves())
-
     def feedback_for(self, key: str) -> Feedback | None:
         """Return what to send to a client with its next message."""
-        return self.requests.feedback(key)
+        return self._posts.get(key)
+
+    def _delivered(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> None:
+        """Forget the feedback that clients have taken in."""
+        for key, request in zip(keys, requests, strict=True):
+            if request and key in self._posts and self._posts[key].serial == request.serial:
+                del self._posts[key]
+
+    def _put(self, kept: dict[str, Any], key: str, value: Any) -> None:
+        """Keep something of a client; of too many, the one not heard of for longest goes."""
+        kept.pop(key, None)
+        kept[key] = value
+        if len(kept) > self.capacity:
+            del kept[next(iter(kept))]
 
     def observe(
         self,
@@ -229,14 +254,16 @@ class Auxo:
             Of their updates, in any scale, by one projection.
         requests : sequence of Affinity or None
             The records that they sent with their updates; none if a client sent nothing, and then
-            what it said last counts.
+            it has no preference.
         """
         self._leaf(leaf)
         if not keys:  # nothing was seen: no round
             return Observed({}, [], Gain(0.0, 0.0, 0, 0.0))
         updates = self._checked(keys, sketches, requests)
-        strange = self._hear(keys, requests)
-        this = self._round(leaf, keys, updates)
+        self._delivered(keys, requests)
+        pairs = zip(keys, requests, strict=True)
+        strange = [key for key, request in pairs if request and request.strange(self.tree)]
+        this = self._round(leaf, Claims.of(requests, self.tree), updates)
         self._cluster(this)
         lied = self._lied(this)
         indices = self._leaves[leaf].clusters.indices_of(this.labels)
@@ -244,11 +271,14 @@ class Auxo:
             Feedback(leaf, float(reward), int(index), self._serial)
             for reward, index in zip(this.rewards, indices, strict=True)
         ]
-        self._apply(this, keys, found)
+        for key, one in zip(keys, found, strict=True):
+            self._put(self._posts, key, one)
         barred = self.lies.count(keys, lied, self._leaves[leaf].round)
         liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
         children = self._split_if_due(this)
         feedback = dict(zip(keys, found, strict=True))
+        if children:
+            self._follow(leaf, feedback)
         return Observed(feedback, children, this.gain, liars, barred, strange)
 
     def _checked(
@@ -265,23 +295,15 @@ class Auxo:
             raise ValueError(f"sketches: expected dimension {known}, got {rows.shape[1]}")
         return rows
 
-    def _hear(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> list[str]:
-        """Put requests into the cache and return who named cohorts that never existed."""
-        leaves, claims = self.leaves(), self.requests.of(keys)
-        told = [row for row, request in enumerate(requests) if request is not None]
-        if told:
-            records = [request.inherited(self.tree).records for request in requests if request]
-            columns = [[each[leaf] for leaf in leaves] for each in records]
-            claims.rewards[told] = [[record.reward for record in row] for row in columns]
-            claims.indices[told] = [[record.index for record in row] for row in columns]
-            claims.known[told] = [[record.known for record in row] for row in columns]
-        self.requests.tell(keys, claims)
-        pairs = zip(keys, requests, strict=True)
-        return [key for key, request in pairs if request and request.strange(self.tree)]
+    def _follow(self, leaf: str, feedback: dict[str, Feedback]) -> None:
+        """Put participants into their part of a leaf that was split; the others will ask."""
+        self._where = {key: name for key, name in self._where.items() if name != leaf}
+        for key, one in feedback.items():
+            if f"{leaf}.{one.index}" in self._leaves:
+                self._put(self._where, key, f"{leaf}.{one.index}")
 
-    def _round(self, leaf: str, keys: Sequence[str], updates: Floats) -> Round:
+    def _round(self, leaf: str, claims: Claims, updates: Floats) -> Round:
         """Count a round and return it, with who belongs to the leaf and the rewards."""
-        claims = self.requests.of(keys)
         self._leaves[leaf].round += 1
         self._serial += 1
         alone, column = len(self._leaves) == 1, self.leaves().index(leaf)
@@ -317,32 +339,15 @@ class Auxo:
             lied |= wrong_cluster(distances, claimed, self.margin)
         return np.asarray(lied & np.any(this.points != 0, axis=1))
 
-    def _apply(self, this: Round, keys: Sequence[str], found: Sequence[Feedback]) -> None:
-        """Update the cache as the clients will update their records, and keep the feedback."""
-        claims, own = this.claims, this.column
-        rewarded = np.isfinite(this.rewards)
-        for column, name in enumerate(self.leaves()):
-            untried = rewarded & ~claims.known[:, column] & (column != own)
-            distance = self.tree.distance(this.leaf, name)
-            claims.rewards[untried, column] = predicted(this.rewards[untried], distance, self.rate)
-        before = claims.rewards[rewarded, own]
-        claims.rewards[rewarded, own] = decayed(before, this.rewards[rewarded], self.rate)
-        indices = np.array([feedback.index for feedback in found], dtype=np.int16)
-        claims.indices[indices >= 0, own] = indices[indices >= 0]
-        claims.known[:, own] = True
-        self.requests.tell(keys, claims)
-        self.requests.post(keys, found)
-
     def _split_if_due(self, this: Round) -> list[str]:
         """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)
-        left = np.count_nonzero(this.members) * leaves / (leaves + max(parts - 1, 0))
-        if not leaf.watch.due(leaf.round, this.gain, left):
+        before = np.count_nonzero(this.members)
+        left = before * leaves / (leaves + max(parts - 1, 0))
+        if not leaf.watch.due(leaf.round, this.gain, left, before):
             return []
         children = self.tree.split(this.leaf, parts, leaf.clusters.first)
-        numbers = range(leaf.clusters.first, leaf.clusters.first + parts)
-        self.requests.split(this.column, numbers)
         del self._leaves[this.leaf]
         self._leaves |= {child: self._new_leaf(leaf.round) for child in children}
         return children
@@ -358,17 +363,18 @@ class Auxo:
             for name, leaf in self._leaves.items()
         }
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
-        state |= {"cache": self.requests.state_dict(), "lies": self.lies.state_dict()}
+        posts = {key: asdict(one) for key, one in self._posts.items()}
+        state |= {"where": dict(self._where), "posts": posts, "lies": self.lies.state_dict()}
         return state | {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
-        columns = np.asarray(state["cache"]["rewards"]).shape[1]
-        if set(state["leaves"]) != set(tree.leaves()) or columns != len(tree.leaves()):
+        known, asked = sorted(state["leaves"]), {*state["where"].values()}
+        if known != sorted(tree.leaves()) or asked - set(known):
             raise ValueError(
                 f"state: a tree with the leaves {tree.leaves()}, but what is known is of "
-                f"{sorted(state['leaves'])} and requests are for {columns} leaves"
+                f"{known}, and clients are in {sorted(asked)}"
             )
         self.tree, self._serial = tree, int(state["serial"])
         self._leaves = {
@@ -377,7 +383,8 @@ class Auxo:
         for name, leaf in self._leaves.items():
             leaf.clusters.load_state_dict(state["leaves"][name]["clusters"])
             leaf.watch.load_state_dict(state["leaves"][name]["watch"])
-        self.requests.load_state_dict(state["cache"])
+        self._where = dict(state["where"])
+        self._posts = {key: Feedback(**one) for key, one in state["posts"].items()}
         self.lies.load_state_dict(state["lies"])
         self._rng.bit_generator.state = state["rng"]
 

@@ -1,18 +1,14 @@
-"""Requests of clients to leaves of the tree (Auxo, section 5.1), for very many clients at once.
-
-The server keeps the last request of each client in a cache of a few bytes. It may forget: clients
-send it again, and an unknown client has no preference.
-"""
+"""Requests of clients to leaves of the tree (Auxo, section 5.1), for very many clients at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .affinity import NO_INDEX, OWN_SIDE, Feedback
+from .affinity import NO_INDEX, Affinity
+from .tree import CohortTree
 
 Positions = NDArray[np.intp]
 
@@ -118,157 +114,22 @@ class Claims:
     known: NDArray[np.bool_]
 
     @classmethod
-    def blank(cls, clients: int, leaves: int) -> "Claims":
-        """Return those of clients without a preference."""
-        shape = clients, leaves
+    def of(cls, requests: Sequence[Affinity | None], tree: CohortTree) -> "Claims":
+        """Return what requests say; a client that sent none has no preference.
+
+        >>> tree, request = CohortTree.of_leaves(["0.0", "0.1"]), Affinity()
+        >>> from .affinity import Feedback
+        >>> request.learn(Feedback("0.1", 1.0, index=-1, serial=1), tree)
+        >>> Claims.of([request, None], tree).rewards.tolist()
+        [[0.0, 0.20000000298023224], [0.0, 0.0]]
+        """
+        leaves, shape = tree.leaves(), (len(requests), len(tree.leaves()))
         indices = np.full(shape, NO_INDEX, dtype=np.int16)
-        return cls(np.zeros(shape, dtype=np.float32), indices, np.zeros(shape, dtype=np.bool_))
-
-    def take(self, rows: Positions) -> "Claims":
-        """Return a copy of some rows; -1 stands for a client without a preference."""
-        blank, there = Claims.blank(len(rows), self.rewards.shape[1]), rows >= 0
-        blank.put(np.flatnonzero(there), self, rows[there])
+        blank = cls(np.zeros(shape, dtype=np.float32), indices, np.zeros(shape, dtype=np.bool_))
+        for row, request in enumerate(requests):
+            if request is not None and request.records:
+                records = request.inherited(tree).records
+                blank.rewards[row] = [records[leaf].reward for leaf in leaves]
+                blank.indices[row] = [records[leaf].index for leaf in leaves]
+                blank.known[row] = [records[leaf].known for leaf in leaves]
         return blank
-
-    def put(self, rows: Positions, other: "Claims", others: Positions) -> None:
-        """Overwrite some rows by rows of another."""
-        self.rewards[rows] = other.rewards[others]
-        self.indices[rows] = other.indices[others]
-        self.known[rows] = other.known[others]
-
-    def split(self, column: int, numbers: Sequence[int]) -> "Claims":
-        """Return the claims after a leaf was replaced by children of these numbers (line 22)."""
-        own = self.indices[:, column, None] == np.asarray(numbers, dtype=np.int16)
-        rewards = self.rewards[:, column, None] + np.float32(OWN_SIDE) * own
-        new = Claims(rewards, np.full(own.shape, NO_INDEX, dtype=np.int16), own)
-        return Claims(
-            *(_spliced(getattr(self, name), column, getattr(new, name)) for name in _PARTS)
-        )
-
-
-_PARTS = ("rewards", "indices", "known")
-_POST = np.dtype([("cohort", "i2"), ("reward", "f4"), ("index", "i2"), ("serial", "i4")])
-
-
-class RequestCache:
-    """The last request of each client, as claims about the leaves there are now.
-
-    Parameters
-    ----------
-    capacity : int
-        Of at most this many clients; beyond that, the one silent for longest is forgotten.
-
-    Examples
-    --------
-    >>> cache = RequestCache()
-    >>> claims = Claims.blank(1, 1)
-    >>> claims.indices[0, 0] = 1
-    >>> cache.tell(["a"], claims)
-    >>> cache.split(0, [0, 1])
-    >>> cache.of(["a", "stranger"]).rewards.round(1).tolist()
-    [[0.0, 0.10000000149011612], [0.0, 0.0]]
-    """
-
-    def __init__(self, capacity: int = 1_000_000) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity: expected 1 or more, got {capacity}")
-        self.capacity = capacity
-        self._rows: dict[str, int] = {}  # of each client, the one heard of last at the end
-        self._claims = Claims.blank(0, 1)
-        self._posts = np.zeros(0, dtype=_POST)  # serial 0: there is none
-        self._cohorts: list[str] = []  # that the posts are about, by number
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def tell(self, keys: Sequence[str], claims: Claims) -> None:
-        """Replace what is known of some clients."""
-        rows = np.array([self._row(key) for key in keys], dtype=np.intp)
-        self._claims.put(rows, claims, np.arange(len(keys)))
-
-    def _row(self, key: str) -> int:
-        """Return the row of a client, which becomes the one heard of last."""
-        row = self._rows.pop(key, -1)
-        row = self._free_row() if row < 0 else row
-        self._rows[key] = row
-        return row
-
-    def _free_row(self) -> int:
-        if len(self._rows) >= self.capacity:
-            row = self._rows.pop(next(iter(self._rows)))
-            self._posts[row] = 0
-            return row
-        row = len(self._rows)
-        if row >= len(self._posts):
-            size = min(self.capacity, max(64, row + row // 4))
-            rows = np.where(np.arange(size) < row, np.arange(size), -1)
-            self._claims = self._claims.take(rows)
-            self._posts = np.concatenate([self._posts, np.zeros(size - row, dtype=_POST)])
-        return row
-
-    def post(self, keys: Sequence[str], found: Sequence[Feedback]) -> None:
-        """Keep feedback for some clients that reported, until their next feedback."""
-        for key, one in zip(keys, found, strict=True):
-            if one.cohort not in self._cohorts:
-                self._cohorts.append(one.cohort)
-            number, row = self._cohorts.index(one.cohort), self._rows.get(key, -1)
-            if row >= 0:  # else there are more participants than the cache holds
-                self._posts[row] = (number, one.reward, one.index, one.serial)
-
-    def feedback(self, key: str) -> Feedback | None:
-        """Return the feedback kept for a client, if there is some."""
-        row = self._rows.get(key, -1)
-        if row < 0 or self._posts[row]["serial"] == 0:
-            return None
-        number, reward, index, serial = self._posts[row].item()
-        return Feedback(self._cohorts[number], reward, index, serial)
-
-    def of(self, keys: Sequence[str]) -> Claims:
-        """Return a copy of what some clients said last."""
-        return self._claims.take(self._rows_of(keys))
-
-    def rewards_of(self, keys: Sequence[str]) -> NDArray[np.float32]:
-        """Return only the rewards of what some clients said last."""
-        rows = self._rows_of(keys)
-        known = self._claims.rewards
-        if len(known) == 0:
-            return np.zeros((len(rows), known.shape[1]), dtype=np.float32)
-        rewards = known[rows]
-        rewards[rows < 0] = 0
-        return rewards
-
-    def _rows_of(self, keys: Sequence[str]) -> Positions:
-        found = map(self._rows.get, keys, repeat(-1))  # faster than a loop, for a million keys
-        return np.fromiter(found, dtype=np.intp, count=len(keys))
-
-    def split(self, column: int, numbers: Sequence[int]) -> None:
-        """Follow the split of the leaf of that column."""
-        self._claims = self._claims.split(column, numbers)
-
-    def nbytes(self) -> int:
-        """Return the bytes of claims and feedback, besides the names of the clients."""
-        return sum(int(getattr(self._claims, name).nbytes) for name in _PARTS) + self._posts.nbytes
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the clients, the one not heard of for longest first, and all about them."""
-        rows = np.array(list(self._rows.values()), dtype=np.intp)
-        kept, posts = self._claims.take(rows), self._posts[rows]
-        state = {"keys": list(self._rows), "cohorts": list(self._cohorts)}
-        state |= {name: getattr(kept, name) for name in _PARTS}
-        return state | {"posts": {name: posts[name].copy() for name in _POST.names or ()}}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        rewards = np.array(state["rewards"], dtype=np.float32)
-        indices = np.array(state["indices"], dtype=np.int16)
-        self._claims = Claims(rewards, indices, np.array(state["known"], dtype=np.bool_))
-        self._rows = {str(key): row for row, key in enumerate(state["keys"])}
-        self._cohorts = [str(cohort) for cohort in state["cohorts"]]
-        self._posts = np.zeros(len(self._rows), dtype=_POST)
-        for name in _POST.names or ():
-            self._posts[name] = state["posts"][name]
-
-
-def _spliced(old: NDArray[Any], column: int, new: NDArray[Any]) -> NDArray[Any]:
-    """Return a matrix with one column replaced by several."""
-    return np.concatenate([old[:, :column], new, old[:, column + 1 :]], axis=1)

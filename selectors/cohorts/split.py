@@ -1,5 +1,6 @@
 """When a cohort is split (Auxo, section 4.4 and lemma 4.1)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,10 @@ class SplitRule:
     exponent : float
         Splitting into K parts must bring the mean squared difference down by ``K ** exponent``. At
         one, the mean difference falls by sqrt(K) as the lemma asks; one half is laxer.
+    alpha : float
+        Each cohort must keep more participants than ``alpha * sqrt(|P_0| / J_0 ** 2)`` (lemma 4.1):
+        of P_0 before the split, whose root mean squared difference is J_0. Rows have length one, so
+        that J_0 has no scale.
     """
 
     first_round: int = 20
@@ -32,9 +37,11 @@ class SplitRule:
     participants: int = 10
     smallest_share: float = 0.1
     exponent: float = 1.0
+    alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {"first_round": 0, "last_round": 0, "rounds": 1, "participants": 1, "exponent": 0}
+        least = {"first_round": 0, "last_round": 0, "rounds": 1, "participants": 1}
+        least |= {"exponent": 0, "alpha": 0}
         for name, bound in least.items():
             if not getattr(self, name) >= bound:
                 raise ValueError(f"{name}: expected {bound} or more, got {getattr(self, name)!r}")
@@ -47,6 +54,14 @@ class SplitRule:
         """Return whether a cohort may be split now and leave its parts enough participants."""
         in_time = self.first_round <= round and not 0 < self.last_round < round
         return in_time and participants >= self.participants
+
+    def resources(self, gain: Gain, participants: float) -> float:
+        """Return the lemma's bound on what each part keeps of the participants before a split.
+
+        >>> SplitRule(alpha=1.5).resources(Gain(0.25, 0.1, parts=2, smallest_share=0.5), 16)
+        12.0
+        """
+        return self.alpha * math.sqrt(participants / gain.before) if gain.before > 0 else 0.0
 
     def gains(self, gain: Gain) -> bool:
         """Return whether the clusters of one round are worth a split."""
@@ -70,13 +85,14 @@ class SplitWatch:
         self.rule = rule
         self.streak = 0
 
-    def due(self, round: int, gain: Gain, participants: float) -> bool:
+    def due(self, round: int, gain: Gain, participants: float, before: float = 0.0) -> bool:
         """Record a round and return whether to split after it.
 
-        ``participants`` is what each cohort would be left with.
+        ``participants`` is what each cohort would be left with, of those there were ``before``.
         """
         self.streak = self.streak + 1 if self.rule.gains(gain) else 0
-        return self.streak >= self.rule.rounds and self.rule.allows(round, participants)
+        enough = participants >= self.rule.resources(gain, before)
+        return enough and self.streak >= self.rule.rounds and self.rule.allows(round, participants)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of rounds in a row."""

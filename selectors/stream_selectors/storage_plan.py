@@ -1,5 +1,6 @@
 """The plan of who stores which label (section 3.3 of the ODE paper), and when it is made again."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,8 @@ class StoragePlan:
     Parameters
     ----------
     replan : float
-        Drift (in sum, of shares that add up to 1) from which on the plan is made again.
+        Drift (in sum, of shares that add up to 1) from which on the plan is made again; infinite
+        for never: only for other clients, or labels that nobody had.
     clients_per_label, labels_per_client : int
         Limits of the plan; 0 for any number.
     quantities, cover, client_weights : str, bool, str
@@ -86,7 +88,7 @@ class StoragePlan:
             self.cover,
             client_weights=self.client_weights,
             held=[self.quota.get(key, nothing) for key in velocities],
-            loyalty=self.replan,
+            loyalty=self.replan if math.isfinite(self.replan) else 0.0,
         )
         self._velocities = {key: list(row) for key, row in velocities.items()}
         self._capacities = {key: capacities[key] for key in velocities}

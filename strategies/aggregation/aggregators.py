@@ -28,7 +28,11 @@ def _learning_rate(config: RunConfig, name: str) -> dict[str, Any]:
 
 
 def fedavg(config: RunConfig, **common: Any) -> FlowerAggregator:
-    """Weighted mean (McMahan et al., 2017)."""
+    """Weighted mean (McMahan et al., 2017); with a learning rate, a step towards it."""
+    rate = _learning_rate(config, "server_learning_rate")
+    if rate:
+        inner = flower.FedAvgM(**_EVERYONE, **rate, server_momentum=0.0)
+        return FlowerAggregator(inner, mean_like=True, **common)
     return FlowerAggregator(flower.FedAvg(**_EVERYONE), mean_like=True, **common)
 
 

@@ -1,9 +1,10 @@
 """Auxo on the server.
 
 The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back.
-Affinity records live with the clients: feedback goes out with a client's next training message, its
-records come back with the reply. As in the paper, over-commitment discards what comes too late: a
-late reply teaches nothing but its time (:mod:`strategies.cohorts.split_testing` learns from it).
+Affinity records live with the clients. Before clients are matched to several cohorts they are asked
+for their request by one small message, which also brings them what the last round found; requests
+come with the replies as well, for the cohorts' clusters. As in the paper, over-commitment discards
+what comes too late (:mod:`strategies.cohorts.split_testing` learns from it).
 """
 
 import math
@@ -14,7 +15,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 
 from ...core.config import RunConfig
 from ...core.methods.auxo import AuxoSettings
-from ...core.wire.keys import AFFINITY
+from ...core.wire.keys import AFFINITY, ASK_AFFINITY
 from ...core.wire.records import filled
 from ...core.wire.replies import Row
 from ...core.wire.requests import Requests
@@ -40,7 +41,8 @@ class AuxoRule(CohortRule):
                 first_round=settings.first_split,
                 last_round=settings.last_split,
                 rounds=settings.split_rounds,
-                participants=settings.min_participants,
+                participants=1,
+                alpha=settings.alpha,
                 exponent=settings.split_exponent,
             ),
             first_cluster_round=settings.first_clustering,
@@ -53,9 +55,30 @@ class AuxoRule(CohortRule):
 
     def place(self, scene: Scene) -> list[str]:
         """Match requests to leaves; clients on the blacklist get no place."""
-        groups = (self.auxo.match if scene.training else self.auxo.members)(scene.keys)
-        where = _by_key(groups)
-        return [where.get(key, "") for key in scene.keys]
+        keys = scene.keys
+        if not scene.training:
+            where = _by_key(self.auxo.members(keys))
+        elif len(self.auxo.leaves()) == 1:
+            where = dict.fromkeys(self.auxo.lies.allowed(keys), self.auxo.leaves()[0])
+        else:
+            told = self._requested(scene)
+            where = _by_key(self.auxo.match(keys, [told.get(key) for key in keys]))
+        return [where.get(key, "") for key in keys]
+
+    def _requested(self, scene: Scene) -> dict[str, Affinity]:
+        """Ask clients for their records (section 3.2, matching); most are told the same."""
+        leaves = self.auxo.leaves()
+        no_news = {AFFINITY: filled(ConfigRecord, {"leaves": leaves})}
+
+        def news(key: str) -> Mapping[str, Any]:
+            if self.auxo.feedback_for(key) is None:
+                return no_news
+            return {AFFINITY: self._feedback(key, leaves)}
+
+        def read(key: str, row: Row) -> Affinity:
+            return _request_in(row) or Affinity()
+
+        return scene.ask(self.auxo.lies.allowed(scene.keys), ASK_AFFINITY, news, {}, read)
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return the leaf that suits each client best."""
@@ -77,17 +100,7 @@ class AuxoRule(CohortRule):
     def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the records that a client sends with its reply: they are its request."""
         self._requests[key] = None
-        if not row.has(AFFINITY):
-            return
-        try:
-            claimed = dict(row.config(AFFINITY) or {})
-            if len(claimed["cohorts"]) > _MOST_RECORDS:
-                raise BadReply(f"{len(claimed['cohorts'])} cohorts")
-            request = Affinity()
-            request.load_state_dict(claimed)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise BadReply(f"affinity records that cannot be read: {error}") from error
-        self._requests[key] = request
+        self._requests[key] = _request_in(row)
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
@@ -118,12 +131,27 @@ class AuxoRule(CohortRule):
         return self.auxo.leaves()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, the cache of requests and the generator."""
+        """Return the tree, who asked for what, feedback on its way and the generator."""
         return self.auxo.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.auxo.load_state_dict(state)
+
+
+def _request_in(row: Row) -> Affinity | None:
+    """Return the records in a reply, if there are any."""
+    if not row.has(AFFINITY):
+        return None
+    try:
+        claimed = dict(row.config(AFFINITY) or {})
+        if len(claimed["cohorts"]) > _MOST_RECORDS:
+            raise BadReply(f"{len(claimed['cohorts'])} cohorts")
+        request = Affinity()
+        request.load_state_dict(claimed)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BadReply(f"affinity records that cannot be read: {error}") from error
+    return request
 
 
 def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:

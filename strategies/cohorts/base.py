@@ -29,7 +29,7 @@ class Ask(Protocol):
         self,
         keys: Sequence[str],
         kind: str,
-        models: Mapping[str, ArrayRecord] | Callable[[str], ArrayRecord],
+        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
@@ -53,10 +53,10 @@ class Scene:
     training : bool
         Whether clients are about to train, so that trying another cohort makes sense.
     ask : callable
-        ``ask(keys, kind, models, settings, read)`` sends clients a message of that kind and returns
-        what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
-        ValueError are set aside. ``models`` are sent to all by their names, or say which one each
-        client is sent.
+        ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and
+        returns what ``read`` makes of the reply of each that answered in time. Replies that it
+        refuses by a ValueError are set aside. ``records`` are sent to all by their names, or say
+        what each client is sent; those that are sent the same get the same object.
     note : callable
         Writes an event.
     """

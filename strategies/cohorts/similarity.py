@@ -7,16 +7,18 @@ are used; with ``ios.signatures`` clients send signatures, and some are asked fo
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
-from ...core.wire.keys import HISTOGRAM, STEPS, SUMMARY, WANTS
+from ...core.wire.keys import ARRAYS, HISTOGRAM, SIZE, STEPS, SUMMARY, SUPPORT, WANTS
+from ...core.wire.records import filled
 from ...core.wire.replies import Row
+from ...core.wire.requests import Requests
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
 from ..similarities.client_similarity import client_similarity, matrix_event
 from .base import ONLY, CohortRule, Regrouping, Scene
@@ -83,14 +85,15 @@ class SimilarityRule(CohortRule):
         if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
 
-        def model_of(key: str) -> ArrayRecord:
-            return scene.models[where[key]]
+        more = self._told()
+        sent = {name: {ARRAYS: model, **more} for name, model in scene.models.items()}
 
         def hear(key: str, row: Row) -> None:
-            self.hear_one(key, row, model_of(key))
+            self.hear_one(key, row, scene.models[where[key]])
 
         asked = [key for key in scene.keys if key in stale]
-        scene.ask(asked, self.similarity.question, model_of, settings, hear)
+        question = self.similarity.question
+        scene.ask(asked, question, lambda key: sent[where[key]], settings, hear)
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""
@@ -101,6 +104,15 @@ class SimilarityRule(CohortRule):
         account = self.similarity.account(scene.round, keys)
         if account is not None:
             scene.note(account)
+
+    def guide(self, requests: Requests, keys: Sequence[str]) -> None:
+        """Tell clients how many parameters to report."""
+        for name, record in self._told().items():
+            requests.put(name, record)
+
+    def _told(self) -> dict[str, ConfigRecord]:
+        size = self.similarity.size()
+        return {SUPPORT: filled(ConfigRecord, {SIZE: size})} if size else {}
 
     def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take what a client reports."""

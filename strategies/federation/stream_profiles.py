@@ -5,8 +5,11 @@ over a client's reports. A client that is away keeps its profile for some rounds
 is empty is asked again less and less often.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from ...core.backoff import rest
 from .roster import key_order
@@ -16,6 +19,9 @@ AWAY = 50
 
 _MOST_AWAY = 10_000  # clients that are remembered while they are away
 _WEIGHT = 0.2  # of the newest report in the average, once there are a few
+_MOST_TIMES = 10.0  # the usual velocity that a client may count for whose claims proved wrong
+_SHORT = 0.25  # share of what a client claimed to receive, below which its claim was wrong
+_TELLING = 20.0  # samples that must have been claimed: chance explains the lack of a few
 
 Profile = dict[str, Any]
 
@@ -45,6 +51,8 @@ class StreamProfiles:
         self._reports: dict[str, int] = {}
         self._seen: dict[str, int] = {}  # the round in which each was last here
         self._empty: dict[str, list[int]] = {}  # times that nothing had come, when to ask again
+        self._first: dict[str, list[int]] = {}  # round and count of a report, to check later ones
+        self._wrong: set[str] = set()  # who received much less than it claimed, or stores more
         self._round = 0
 
     def advance(self, server_round: int, here: Iterable[str]) -> None:
@@ -54,7 +62,9 @@ class StreamProfiles:
         away = sorted((last, key) for key, last in self._seen.items() if last != server_round)
         gone = {key for last, key in away if not 0 <= server_round - last <= AWAY}
         gone.update(key for _, key in away[: max(0, len(away) - _MOST_AWAY)])
-        for memory in (self.told, self._smooth, self._reports, self._seen, self._empty):
+        self._wrong -= gone
+        remembered = (self.told, self._smooth, self._reports, self._seen, self._empty, self._first)
+        for memory in remembered:
             for key in gone:
                 memory.pop(key, None)
 
@@ -64,6 +74,7 @@ class StreamProfiles:
 
     def hear(self, key: str, told: Profile) -> None:
         """Take a client's checked profile, and average its velocities."""
+        self._check(key, told)
         self.told[key] = told
         self._seen.setdefault(key, self._round)
         new, old = told["velocity"], self._smooth.get(key, [])
@@ -76,6 +87,17 @@ class StreamProfiles:
         else:
             self._reports[key] = 1
         self._smooth[key] = list(new)
+
+    def _check(self, key: str, told: Profile) -> None:
+        """Compare what has arrived at a client, and what it stores, with what it claimed."""
+        arrived, stored = int(told.get("arrived", 0)), sum(told.get("stored", ()))
+        since, before = self._first.setdefault(key, [self._round, arrived])
+        claimed = sum(self._smooth.get(key, ())) * (self._round - since)
+        if stored > arrived or (claimed >= _TELLING and arrived - before < _SHORT * claimed):
+            self._wrong.add(key)
+        elif claimed >= _TELLING:
+            self._wrong.discard(key)
+            self._first[key] = [self._round, arrived]
 
     def unknown(self, key: str, server_round: int) -> bool:
         """Return whether it is time to ask a client how fast its labels come."""
@@ -93,9 +115,20 @@ class StreamProfiles:
                 self._empty[key] = [times, server_round + rest(times)]
 
     def velocities(self) -> dict[str, list[float]]:
-        """Return how fast labels come to clients where some do, in the order of the keys."""
+        """Return how fast labels come to clients where some do, in the order of the keys.
+
+        A device that really sees most of the data counts for as much. One whose claims proved wrong
+        counts for at most some times the usual: it could otherwise steer the plan, the weights of
+        the classes and the estimate by itself.
+        """
         known = sorted((key for key, row in self._smooth.items() if sum(row) > 0), key=key_order)
-        return {key: list(self._smooth[key]) for key in known}
+        rows = {key: self._smooth[key] for key in known}
+        totals = [sum(row) for row in rows.values()]
+        most = _MOST_TIMES * float(np.median(totals)) if len(totals) >= 3 else math.inf
+        return {
+            key: [v * min(1.0, most / sum(row)) for v in row] if key in self._wrong else list(row)
+            for key, row in rows.items()
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is remembered."""
@@ -105,6 +138,8 @@ class StreamProfiles:
             "reports": self._reports,
             "seen": self._seen,
             "empty": self._empty,
+            "first": self._first,
+            "wrong": sorted(self._wrong),
             "round": self._round,
         }
 
@@ -113,3 +148,4 @@ class StreamProfiles:
         self.told, self._smooth = dict(state["told"]), dict(state["smooth"])
         self._reports, self._seen = dict(state["reports"]), dict(state["seen"])
         self._empty, self._round = dict(state["empty"]), int(state["round"])
+        self._first, self._wrong = dict(state.get("first", {})), set(state.get("wrong", ()))

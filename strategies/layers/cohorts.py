@@ -17,7 +17,7 @@ from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
-from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
+from ...core.wire.keys import CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, filled
 from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
 from ...core.wire.requests import Requests
@@ -102,6 +102,7 @@ class Cohorts(Layer):
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
         own_start = plain and config.cohorts == "split-test"
+        own_start = own_start and not config[Aggregation].learning_rate
         return cls(
             make_inner,
             rule,
@@ -352,19 +353,17 @@ class Cohorts(Layer):
         server_round: int,
         keys: Sequence[str],
         kind: str,
-        models: Mapping[str, ArrayRecord] | Callable[[str], ArrayRecord],
+        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
-        content: dict[str, Any] | Callable[[int], dict[str, Any]]
-        if callable(models):
-            contents: dict[int, dict[str, Any]] = {}  # most clients are sent the same as others
+        # Most clients are sent the same as others. What was given is kept: its id tells them apart.
+        contents: dict[int, tuple[Any, dict[str, Any]]] = {}
 
-            def content(node: int) -> dict[str, Any]:
-                model = models(self.federation.key(node))
-                return contents.setdefault(id(model), {ARRAYS: model, CONFIG: settings})
-        else:
-            content = {**models, CONFIG: settings}
+        def content(node: int) -> dict[str, Any]:
+            own = records(self.federation.key(node)) if callable(records) else records
+            return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
+
         asked = [nodes[key] for key in keys]
         answers = self.federation.ask(grid, server_round, kind, asked, content)
 

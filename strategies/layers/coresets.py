@@ -86,12 +86,13 @@ class Coresets(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
+        first = method.first_round_of(config[Coreset]) if isinstance(method, CoresetMethod) else 0
         guided = "server data" in method.needs_in(config)
         settings, task = config[Coreset], load_task(config.task_spec())
         layer = cls(
             inner,
             every=settings.every,
-            first_round=settings.first_round,
+            first_round=first,
             num_classes=task.problem.num_strata(task.num_classes),
         )
         if guided:

@@ -41,7 +41,6 @@ _log = logging.getLogger("forager")
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
 _MOST_PASSED_OVER = 200  # clients that were not chosen, in an event
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
-_AT_MOST = 2.0  # times the average that a client is chosen, by a rule that has no ages
 
 
 class NobodyTrained(RuntimeError):
@@ -149,7 +148,7 @@ class Selection(Layer):
             summary_mode=summary.mode,
             ask_at_most=summary.ask_at_most,
             at_least=config.round.min_replies,
-            at_most=config.clients.at_most or (0.0 if method.has_ages else _AT_MOST),
+            at_most=config.clients.at_most,
             hashes=config[Ios].hashes,
         )
 

@@ -122,7 +122,7 @@ class Streams(Layer):
         coordinated: bool = True,
         replan: float = 0.2,
         every_round: bool = False,
-        velocity_factor: float = 5.0,
+        velocity_factor: float = 100.0,
         norm_factor: float = 5.0,
     ) -> None:
         super().__init__(inner)

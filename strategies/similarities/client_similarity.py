@@ -76,6 +76,10 @@ class ClientSimilarity:
         """Return the clients that are to be asked for what they hold before they are compared."""
         return []
 
+    def size(self) -> int:
+        """Return how many parameters clients are to report, if they are told; else 0."""
+        return 0
+
     def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
         """Return what the journal says about what clients were asked for, if anything."""
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.log.events import SupportsFetched
 from ...core.methods.ios import Ios
-from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
+from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.replies import Row
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
@@ -83,6 +83,32 @@ class IndexOverlap(SupportSimilarity):
     values = False
     exactly = staticmethod(overlap_matrix)
     by_signature = staticmethod(overlaps_by_signature)
+
+    def __init__(self, reader: SupportReader) -> None:
+        super().__init__(reader)
+        self.sizes: dict[str, int] = {}  # the K that each client found for itself
+
+    def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
+        """Take the support of a client, and its own K."""
+        super().hear(key, row, sent)
+        own = (row.config(SUPPORT) or {}).get(SIZE)
+        if own is not None:
+            if type(own) is not int or not 1 <= own <= self.reader.size:
+                raise MalformedSupport(f"K = {own!r}, of {self.reader.size} parameters")
+            self.sizes[key] = own
+
+    def size(self) -> int:
+        """Return the mean K of all clients that have reported (section 6)."""
+        return round(float(np.mean(list(self.sizes.values())))) if self.sizes else 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what clients have reported."""
+        return {**super().state_dict(), "sizes": self.sizes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self.sizes = {key: int(own) for key, own in state.get("sizes", {}).items()}
 
 
 class SignedOverlap(SupportSimilarity):

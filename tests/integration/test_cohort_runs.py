@@ -41,7 +41,7 @@ def planted(tmp_path, cache):
         "split-test.min-participants": 3,
         "auxo.first-clustering": 2,
         "auxo.first-split": 4,
-        "auxo.min-participants": 3,
+        "auxo.alpha": 0.5,
         "evaluate-every": 9,
     }
 

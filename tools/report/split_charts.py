@@ -1,5 +1,6 @@
 """Why cohorts were split, or were not: the criterion over rounds."""
 
+import math
 from typing import TYPE_CHECKING
 
 from ...core.log.events import CohortsTrained
@@ -85,7 +86,8 @@ def why_never_split(history: History) -> str:
     number = history.started.number
     rounds = history.rounds_done
     rule = _rule(history)
-    first, least = (number(f"{rule}.{key}") for key in ("first-split", "min-participants"))
+    first, least = number(f"{rule}.first-split"), number(f"{rule}.min-participants")
+    alpha = number(f"{rule}.alpha")
     trained = max((len(clients) for clients in history.chosen.values()), default=0)
     if first is not None and rounds < first:
         return f"{rule}.first-split = {first:g} is more than the {rounds} rounds of the run"
@@ -93,6 +95,11 @@ def why_never_split(history: History) -> str:
         return (
             f"each part of a split needs {rule}.min-participants = {least:g} clients per "
             f"round, and {trained} trained"
+        )
+    if alpha is not None and trained / 2 < alpha * math.sqrt(trained):
+        return (
+            f"with {rule}.alpha = {alpha:g} each part of a split needs at least "
+            f"{alpha * math.sqrt(trained):.1f} clients per round, and {trained} trained"
         )
     if not criterion(history):
         return "no round had enough participants to look for clusters"

@@ -22,14 +22,16 @@ NOISES: dict[str, Noise] = {
 
 
 def classes_after_noise(spec: TaskSpec, num_classes: int) -> int:
-    """Classes that are left to learn: open-set noise turns half of them into noise.
+    """Classes that are left to learn: open-set noise turns some of them into noise.
 
     Examples
     --------
     >>> classes_after_noise(TaskSpec(noise="open-set"), 10)
     5
     """
-    return open_set.kept_classes(num_classes) if spec.noise == "open-set" else num_classes
+    if spec.noise != "open-set":
+        return num_classes
+    return open_set.kept_classes(num_classes, spec.noise_removed)
 
 
 __all__ = ["NOISES", "NoiseSettings", "Noisy", "classes_after_noise"]

@@ -25,6 +25,8 @@ class NoiseSettings:
         Strength of attribute noise, 1 to 5.
     input_range : callable
         Gives the smallest and largest value of every feature in the training pool.
+    removed : float (default: 0.5)
+        Share of the classes that open-set noise takes out of the task.
     """
 
     rate: float
@@ -32,6 +34,7 @@ class NoiseSettings:
     kinds: tuple[str, ...]
     severity: int
     input_range: Callable[[], InputRange]
+    removed: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Open-set label noise: samples of classes that are not part of the task (GCFL, section 6.4).
 
-The first half of the classes is the task; the other half is out of it. Samples of the latter stay
-on the clients under a random label of the task. The paper ties the share of noise to the number of
-classes that are left out; here the classes are always halved and the rate is set by dropping
-surplus out-of-task samples, so that tasks with different rates can be compared. Rate 0 leaves the
-halved task with no noise in it.
+A given share of the classes, the last ones, is out of the task. Their samples stay on the clients
+under a random label of the task. In the paper that share is the share of noise: rate 1 keeps them
+all. A lower rate drops surplus ones, so that a task can be compared at several rates.
 """
 
 import numpy as np
@@ -13,15 +11,15 @@ from numpy.typing import NDArray
 from .noisy import NoiseSettings, Noisy
 
 
-def kept_classes(num_classes: int) -> int:
+def kept_classes(num_classes: int, removed: float = 0.5) -> int:
     """Count the classes of the task: labels 0 up to this number (excluded) are kept.
 
     Examples
     --------
-    >>> kept_classes(10), kept_classes(5)
-    (5, 3)
+    >>> kept_classes(10), kept_classes(5), kept_classes(10, 0.6), kept_classes(10, 1.0)
+    (5, 3, 4, 1)
     """
-    return (num_classes + 1) // 2
+    return max(1, num_classes - int(num_classes * removed + 1e-9))
 
 
 def corrupt(
@@ -33,7 +31,7 @@ def corrupt(
     """Relabel samples of left-out classes, and drop those of them that exceed the rate.
 
     A client with too few of them to reach the rate keeps all it has. ``true_labels`` of the
-    relabelled samples are their classes before the task was halved.
+    relabelled samples are their classes before the others were taken out.
 
     Examples
     --------
@@ -43,7 +41,7 @@ def corrupt(
     >>> noisy.clean.tolist(), bool(noisy.y.max() < 2)
     ([True, True, True, False], True)
     """
-    kept = kept_classes(settings.num_classes)
+    kept = kept_classes(settings.num_classes, settings.removed)
     outside = np.flatnonzero(y >= kept)
     limit = _most_outside(len(y) - len(outside), len(outside), settings.rate)
     dropped = rng.permutation(outside)[limit:]

@@ -179,6 +179,19 @@ def test_classes_give_equal_parts_if_asked_for():
     assert torch.bincount(request.chosen.y).tolist() == [30, 20]
 
 
+def test_gcfl_gives_classes_equal_parts_from_the_first_round_on():
+    """Section 5.2 and Algorithm 1 (t = 0): b/|Y| each, what is missing from the others."""
+    client = Client(coreset__budget=50)
+    client.data = Split(client.data.x, (torch.arange(SIZE) < 20).long())
+    request = client.request(1, guided=True)
+    assert told(request, "round") == 1
+    assert torch.bincount(request.chosen.y).tolist() == [50 - 20, 20]
+    release = Client(coreset__budget=50, coreset__class_budgets="proportional")
+    release.data = client.data
+    share = torch.bincount(release.request(1, guided=True).chosen.y)[1].item() / 50
+    assert share == pytest.approx(20 / SIZE, abs=1 / 50)
+
+
 def test_trusted_weighs_nothing_in_training():
     assert Client("trusted", coreset__use_weights=True).request(2, guided=True).weights is None
 

@@ -7,12 +7,22 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import answer_one
+from forager.client_app.device.state import ClientState
 from forager.client_app.side import task_side
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
-from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, CONFIG, PAYLOAD, ROUND, SIGNATURE, SUPPORT
+from forager.core.wire.keys import (
+    ARRAYS,
+    ASK_SUPPORT,
+    CONFIG,
+    PAYLOAD,
+    ROUND,
+    SIGNATURE,
+    SIZE,
+    SUPPORT,
+)
 from forager.core.wire.replies import Replies, Row
 from forager.core.wire.signatures import decode_signature
 from forager.selectors.similarities.signatures import Hashing
@@ -107,6 +117,39 @@ def test_a_client_to_which_nothing_matters_trains_and_sends_no_support(monkeypat
     assert not reply.has_error()
     assert ARRAYS in reply.content
     assert SUPPORT not in reply.content
+
+
+def paper_support(told=None, **settings):
+    """The support of a client of IOS, its own K, and its importance, in round 1."""
+    keys = {**KEYS, "strategy": "ios", "ios.share": 0.0, **settings}
+    context = context_of(keys)
+    records = {CONFIG: ConfigRecord({ROUND: 1}), ARRAYS: model_of(keys)}
+    records |= {} if told is None else {SUPPORT: ConfigRecord({SIZE: told})}
+    message = Message(RecordDict(records), dst_node_id=7, message_type="train")
+    message.metadata.__dict__["_message_id"] = "asked"
+    reply = answer_one(message, context)
+    row = ClientState(context)["importance"]
+    return read(reply, keys), reply.content[SUPPORT][SIZE], row["average"]
+
+
+def test_a_client_of_ios_reports_its_k_and_uses_the_one_it_is_told():
+    """Algorithm 1: the fewest that cover 90 % of the mass, at most 20 % of the parameters."""
+    support, own, importance = paper_support()
+    mass = np.sort(importance.astype(np.float64))[::-1].cumsum()
+    enough = int(np.searchsorted(mass, 0.9 * mass[-1] * (1 - 1e-9))) + 1
+    assert own == len(support) == min(enough, round(0.2 * importance.size))
+    told, still, _ = paper_support(told=17)
+    assert (len(told), still) == (17, own)
+    np.testing.assert_array_equal(told, np.sort(np.argsort(-importance, kind="stable")[:17]))
+
+
+def test_the_stability_of_k_is_judged_by_parts_of_the_samples():
+    """K, K + 1 or K + 2; K itself where none of them is stable enough (lines 6 to 9)."""
+    _, own, _ = paper_support(**{"ios.coverage": 0.3})
+    for rho in (0.01, 1.0):
+        _, k, _ = paper_support(**{"ios.coverage": 0.3, "ios.stability": rho, "ios.resamples": 3})
+        assert own <= k <= own + 2
+    assert paper_support(**{"ios.coverage": 0.3, "ios.stability": 0.01})[1] == own
 
 
 def test_two_parts_that_want_it_average_importance_once():

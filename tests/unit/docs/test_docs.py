@@ -76,7 +76,8 @@ def test_marks_are_filled_in(site: Path) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_s_page_answers_all_questions(method: str) -> None:
     text = (DOCS / "methods" / f"{method}.md").read_text()
-    titles = ["The idea", "See it", "Settings", "What the paper claims", "What we measured"]
+    titles = ["The idea", "See it", "Settings", "How we read the paper"]
+    titles += ["What the paper claims", "What we measured"]
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == titles
     idea = text.partition("## The idea")[2].partition("##")[0]
     assert re.findall(r"^(\d)\. ", idea, re.MULTILINE) == list("12345")
@@ -88,6 +89,18 @@ def test_a_method_s_page_answers_all_questions(method: str) -> None:
     assert shown
     assert [title for title in shown if f'"{" ".join(title.split())}' not in report] == []
     assert read_config({"strategy": method}).strategy == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_step_of_a_paper_is_in_the_function_that_is_named(method: str) -> None:
+    text = (DOCS / "methods" / f"{method}.md").read_text()
+    table = text.partition("### The algorithm, line by line")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\|[^|]+\| `([\w.]+)` in `([\w/.]+)` \|$", table, re.MULTILINE)
+    assert len(steps) == len(re.findall(r"^\|", table, re.MULTILINE)) - 2 >= 5
+    for function, path in steps:
+        code = (ROOT / path).read_text()
+        for part in function.split("."):
+            assert re.search(rf"^ *(def|class) {part}\b|^{part} = ", code, re.MULTILINE), function
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -15,7 +15,9 @@ from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import LACKS_BASE, TAG
 from forager.core.wire.keys import (
+    AFFINITY,
     ARRAYS,
+    ASK_AFFINITY,
     CLIENT,
     CLIENT_KEY,
     CONFIG,
@@ -31,6 +33,8 @@ from forager.core.wire.keys import (
 from forager.core.wire.replies import Replies, Row
 from forager.core.wire.requests import Requests
 from forager.core.wire.versions import versions
+from forager.selectors.cohorts.affinity import Affinity, Feedback
+from forager.selectors.cohorts.tree import CohortTree
 from forager.server_app.post import Post
 from forager.strategies.layers.base import Layer
 from numpy.typing import NDArray
@@ -109,11 +113,24 @@ def honest_records(message: Message, key: str) -> dict[str, Any]:
     return records
 
 
+def affinity(message: Message) -> dict[str, Any]:
+    """The request of a client of Auxo that has forgotten all but what it is told now."""
+    news, mine = dict(message.content.config_records[AFFINITY]), Affinity()
+    names = ("cohort", "reward", "index", "serial")
+    feedback: Any = Feedback(*(news[n] for n in names)) if "serial" in news else None  # type: ignore[arg-type]
+    leaves: Any = news["leaves"]
+    mine.learn(feedback, CohortTree.of_leaves(leaves))
+    records = {AFFINITY: ConfigRecord(mine.state_dict())}
+    return {METRICS: MetricRecord({"num-examples": 1}), **records}
+
+
 def honest(message: Message, key: str, look: int = 0) -> list[Message]:
     """Answer every kind of message at once, as a good client does."""
     if message.metadata.message_type == IDENTIFY:
         said = ConfigRecord({CLIENT_KEY: key, VERSIONS: versions()})
         return [answer(message, {CLIENT: said})]
+    if message.metadata.message_type == ASK_AFFINITY:
+        return [answer(message, {CLIENT: ConfigRecord({CLIENT_KEY: key}), **affinity(message)})]
     if message.metadata.message_type == "evaluate":
         metrics: dict[str, Any] = {
             "num-examples": num_examples(key),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from forager.core.config import ConfigError, read_config
-from forager.core.config.combinations import _NEEDS, participants
+from forager.core.config.combinations import _NEEDS, participants, unwise
 from forager.core.methods.base import Method
 from forager.core.methods.catalogue import AXES, all_methods, methods
 from other_values import config_with
@@ -234,3 +234,13 @@ def test_all_that_cannot_be_combined_is_said_at_once() -> None:
     for part in ("krum", "round.min-replies", "control variate", "one state", "fine-tune.epochs"):
         assert part in text
     assert len(text.splitlines()) == 5
+
+
+@pytest.mark.parametrize("name", ["trusted", "gcfl", "nearest"])
+def test_coresets_by_the_servers_samples_in_cohorts_say_the_way_out(name: str) -> None:
+    keys = {"data-selector": name, "cohorts": "split-test"}
+    (line,) = unwise(read_config(keys))
+    assert line.startswith(f"data-selector = {name!r} with cohorts = 'split-test': ")
+    assert line.endswith("use coreset.target = 'own'")
+    assert unwise(read_config({**keys, "coreset.target": "own"})) == []
+    assert unwise(read_config({"data-selector": name})) == []

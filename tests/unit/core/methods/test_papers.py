@@ -24,6 +24,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "summary.batches": 4,  # section IV: four mini-batches
         "summary.ask-at-most": 0,  # phase 2 asks all
         "cosage.silent-ratio": 0.0,  # a variant of figure 4
+        "clients.at-most": 0.0,  # no limit
     },
     "gcfl": {
         "data-selector": "gcfl",
@@ -35,6 +36,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "coreset.residual": "mean",
         "coreset.use-weights": False,  # section 5.3 omits them
         "coreset.step": 1,
+        "aggregation.learning-rate": 0.0,  # eta_g is 1
     },
     "ode": {
         "data-selector": "ode",
@@ -52,7 +54,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "auxo.first-clustering": 5,
         "auxo.first-split": 20,
         "auxo.split-rounds": 3,
-        "auxo.min-participants": 10,
+        "auxo.records-lost": 0.0,
     },
     "ios": {
         "cohorts": "similarity",
@@ -61,6 +63,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "ios.ema": 0.8,  # beta
         "ios.samples": 0,  # all of a client's
         "ios.per-layer": False,
+        "ios.stability": 0.0,  # rho_0 is not given
     },
 }
 OURS = ("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred")
@@ -89,6 +92,8 @@ def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
     assert (ode.quantities, ode.client_weights) == ("even", "stored")
     assert (balanced.quantities, balanced.client_weights) == ("proportional", "velocity")
     assert (ode.clients_per_label, balanced.clients_per_label) == (5, 0)
+    assert (ode.cover, ode.replan) == (False, float("inf"))  # both are ours
+    assert (balanced.cover, balanced.replan) == (True, 0.2)
     given = {"ode.quantities": "matched", "ode.client-weights": "velocity"}
     told = ode_settings(read_config({"strategy": "ode", **given}))
     assert told is not None
@@ -97,6 +102,12 @@ def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
     gcfl = methods("data-selector")["gcfl"]
     assert isinstance(gcfl, CoresetMethod)
     assert gcfl.target_of(Coreset()) == "server"
+    assert (gcfl.first_round_of(Coreset()), gcfl.equal_of(Coreset())) == (0, True)
+    release = Coreset(first_round=3, class_budgets="proportional")
+    assert (gcfl.first_round_of(release), gcfl.equal_of(release)) == (3, False)
+    trusted = methods("data-selector")["trusted"]
+    assert isinstance(trusted, CoresetMethod)
+    assert (trusted.first_round_of(Coreset()), trusted.equal_of(Coreset())) == (1, False)
 
 
 @pytest.mark.parametrize("method", all_methods(), ids=str)

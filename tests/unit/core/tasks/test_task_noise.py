@@ -66,6 +66,19 @@ def test_open_set_reaches_the_rate_and_keeps_the_inputs(rate):
     assert noisy.clean.sum() == (y < 5).sum()
 
 
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+def test_open_set_takes_a_share_of_the_classes_out(share):
+    """Section 6.4 of GCFL: n % of the labels are irrelevant, their samples stay mislabelled."""
+    x, y = images(), labels()
+    bounds = np.float32(0), np.float32(1)
+    chosen = NoiseSettings(1.0, 10, (), 5, lambda: bounds, share)
+    noisy = corrupt("open-set", x, y, chosen)
+    left = [label for label in range(10) if label < 10 * (1 - share) - 1e-9]
+    assert set(noisy.y.tolist()) <= set(left)
+    assert len(noisy.y) == len(y)
+    assert (~noisy.clean).sum() == sum(label not in left for label in y.tolist())
+
+
 def test_open_set_without_inside_or_outside_samples():
     inside = corrupt("open-set", images(4), np.array([0, 1, 2, 3]), settings(0.4))
     assert inside.clean.all()

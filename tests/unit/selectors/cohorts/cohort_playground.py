@@ -21,7 +21,7 @@ class Playground:
     points: NDArray[np.float64]
     seed: int = 0
     liars: dict[str, Lie] = field(default_factory=dict)
-    loss: float = 0.0  # share of the participants that have lost their records
+    loss: float = 0.0  # share of the clients that have lost their records
 
     def __post_init__(self) -> None:
         self.keys = [str(i) for i in range(len(self.points))]
@@ -34,7 +34,7 @@ class Playground:
     def play(self, rounds: int, participants: int) -> None:
         """Share the participants of each round out among the leaves that there are."""
         for number in range(rounds):
-            groups, leaves = self.auxo.match(self.keys), self.auxo.leaves()
+            groups, leaves = self.match(), self.auxo.leaves()
             shares = equal_shares(participants, len(leaves), number)
             for leaf, share in zip(leaves, shares, strict=True):
                 who = self.rng.permutation(groups[leaf])[:share].tolist()
@@ -43,7 +43,7 @@ class Playground:
     def train(self, number: int, leaf: str, who: Sequence[str]) -> Observed:
         """Play one round of one leaf."""
         updates = self.points[[int(key) for key in who]] - self.models[leaf]
-        seen = self.auxo.observe(leaf, who, updates, [self.answer(key) for key in who])
+        seen = self.auxo.observe(leaf, who, updates, [self.request(key) for key in who])
         self.models[leaf] = self.models[leaf] + updates.mean(axis=0)
         self.barred += seen.barred
         if seen.children:
@@ -51,15 +51,21 @@ class Playground:
             self.models |= dict.fromkeys(seen.children, self.models[leaf])
         return seen
 
-    def answer(self, key: str) -> Affinity:
-        """Return what a client sends, after it took in what the server sent it."""
-        if self.rng.random() < self.loss:
-            self.records[key] = Affinity()
-        self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+    def match(self) -> dict[str, list[str]]:
+        """Ask all clients for their requests; some have lost their records meanwhile."""
+        for key in self.keys:
+            if self.rng.random() < self.loss:
+                self.records[key] = Affinity()
+            self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+        return self.auxo.match(self.keys, [self.request(key) for key in self.keys])
+
+    def request(self, key: str) -> Affinity:
+        """Return what a client says of itself."""
         return self.liars[key](self.auxo) if key in self.liars else self.records[key]
 
     def score(self, truth: NDArray[np.int64], among: Sequence[str] | None = None) -> float:
         """Return how well the cohorts agree with the truth, corrected for chance."""
+        self.match()
         found = {
             key: leaf
             for leaf, members in self.auxo.members(self.keys if among is None else among).items()

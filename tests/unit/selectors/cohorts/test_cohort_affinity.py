@@ -19,9 +19,13 @@ def test_a_reward_changes_the_cohort_that_was_tried_and_those_never_tried() -> N
     mine = Affinity()
     mine.learn(None, THREE)
     mine.learn(Feedback("0.1.0", -3.0, -1, serial=1), THREE)
-    np.testing.assert_allclose(rewards(mine, THREE), [-0.2, -0.6, -0.3])  # figure 7, times the rate
-    mine.learn(Feedback("0.0", 1.0, -1, serial=2), THREE)
-    np.testing.assert_allclose(rewards(mine, THREE), [0.04, -0.6, 0.1])  # 0.1.0 is known by now
+    tried = 0.2 * -3.0  # gamma, from 0
+    np.testing.assert_allclose(rewards(mine, THREE), [-1.0, tried, -1.5])  # figure 7
+    mine.learn(Feedback("0.0", -1.0, -1, serial=2), THREE)
+    first, added = 0.2 * -1.0 + 0.8 * -1.0, -1.5 - 1.0 / (1 + 1)  # the root is above both
+    np.testing.assert_allclose(rewards(mine, THREE), [first, tried, added])  # 0.1.0 was tried
+    mine.learn(Feedback("0.0", 1.0, -1, serial=3), THREE)
+    np.testing.assert_allclose(rewards(mine, THREE), [0.2 + 0.8 * first, tried, added])
 
 
 def test_children_start_from_the_parent_with_a_little_more_on_the_own_side() -> None:

@@ -1,4 +1,5 @@
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,20 +32,43 @@ def split_in_two(**options: object) -> tuple[Auxo, list[str], np.ndarray]:
     return auxo, keys, updates
 
 
-def test_the_cache_holds_what_the_clients_will_hold() -> None:
-    """Every client applies by itself what the server applied to its copy."""
-    points, _ = make_blobs(120, 16, centers=4, cluster_std=2.0, random_state=0)
-    ground = Playground(Auxo(rule=SplitRule(first_round=6)), points)
-    ground.play(rounds=40, participants=60)
-    assert len(ground.auxo.leaves()) >= 4
-    leaves, claims = ground.auxo.leaves(), ground.auxo.requests.of(ground.keys)
-    for row, key in enumerate(ground.keys):
-        mine = ground.records[key]
-        mine.learn(ground.auxo.feedback_for(key), ground.auxo.tree)
-        records = [mine.records[leaf] for leaf in leaves]
-        np.testing.assert_allclose([r.reward for r in records], claims.rewards[row], atol=1e-5)
-        assert [r.index for r in records] == claims.indices[row].tolist()
-        assert [r.known for r in records] == claims.known[row].tolist()
+def requests_of(auxo: Auxo, keys: Sequence[str]) -> list[Affinity | None]:
+    """What clients say that have taken in the feedback on its way, and nothing before."""
+    found: list[Affinity | None] = []
+    for key in keys:
+        mine = Affinity()
+        mine.learn(auxo.feedback_for(key), auxo.tree)
+        found.append(mine)
+    return found
+
+
+def test_feedback_is_kept_until_the_client_has_taken_it_in() -> None:
+    auxo, keys, _ = split_in_two()
+    assert auxo.feedback_for(keys[0]) is not None
+    auxo.match(keys, [None] * 12)
+    assert auxo.feedback_for(keys[0]) is not None
+    auxo.match(keys, requests_of(auxo, keys))
+    assert [auxo.feedback_for(key) for key in keys] == [None] * 12
+
+
+def test_the_server_has_no_copy_of_what_clients_know() -> None:
+    auxo, keys, _ = split_in_two()
+    told = requests_of(auxo, keys)
+    assert auxo.match(keys, told)
+    assert auxo.members(keys) == {"0.0": keys[::2], "0.1": keys[1::2]}
+    drawn = [set(auxo.match(keys, [None] * 12)["0.0"]) for _ in range(4)]  # all have lost theirs
+    assert any(own != drawn[0] for own in drawn)
+
+
+def test_a_split_must_leave_the_resources_of_lemma_4_1() -> None:
+    """12 participants, of rms difference J_0: each part keeps 6, needs alpha * sqrt(12) / J_0."""
+    keys, updates = two_groups(12)
+    unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
+    apart = np.sqrt(np.mean(np.sum((unit - unit.mean(axis=0)) ** 2, axis=1)))
+    limit = 6 * apart / np.sqrt(12)
+    for alpha, parts in ((0.99 * limit, 2), (1.01 * limit, 0)):
+        auxo = eager(rule=replace(EAGER, alpha=alpha))
+        assert len(auxo.observe("0", keys, updates, [None] * 12).children) == parts
 
 
 def test_members_go_to_their_side_and_the_others_anywhere() -> None:
@@ -53,16 +77,17 @@ def test_members_go_to_their_side_and_the_others_anywhere() -> None:
     new = [f"new{i}" for i in range(400)]
     assert 140 < len(auxo.members(new)["0.0"]) < 260
     assert auxo.members(new) == auxo.members(new)
-    matched = auxo.match(keys * 50)
+    told = requests_of(auxo, keys)
+    matched = auxo.match(keys * 50, told * 50)
     explorers = [key for key in matched["0.0"] if key in keys[1::2]]
     assert 0.08 < len(explorers) / 300 < 0.24  # half of the 30 % that explore
 
 
 def test_outsiders_are_rewarded_less_than_members() -> None:
     auxo, keys, updates = split_in_two()
-    auxo.observe("0.0", keys[::2], updates[::2], [None] * 6)
     guests = [*keys[:8:2], keys[1]]
-    rewards = auxo.observe("0.0", guests, updates[[0, 2, 4, 6, 1]], [None] * 5).feedback
+    told = requests_of(auxo, guests)
+    rewards = auxo.observe("0.0", guests, updates[[0, 2, 4, 6, 1]], told).feedback
     assert rewards[keys[1]].reward < 0 < min(rewards[key].reward for key in keys[:8:2])
     assert rewards[keys[1]].cohort == "0.0"
 
@@ -71,7 +96,7 @@ def test_who_just_tries_a_cohort_is_no_cluster_of_it() -> None:
     """Else guests and members would be told apart, and the cohort split between them."""
     auxo, keys, updates = split_in_two(rule=replace(EAGER, smallest_share=0.3))
     updates[::2] = [1.0, 0.1, 0.0]
-    seen = auxo.observe("0.0", keys, updates, [None] * 12)
+    seen = auxo.observe("0.0", keys, updates, requests_of(auxo, keys))
     assert seen.children == []
     assert {seen.feedback[guest].index for guest in keys[1::2]} == {-1}
 
@@ -109,7 +134,7 @@ def test_k_of_one_never_splits() -> None:
     for _ in range(5):
         seen = auxo.observe("0", keys, updates, [None] * 12)
     assert seen.children == []
-    assert auxo.match(keys) == {"0": keys}
+    assert auxo.match(keys, [None] * 12) == {"0": keys}
 
 
 @pytest.mark.parametrize("updates", [np.ones((12, 3)), np.zeros((12, 3))])
@@ -132,7 +157,7 @@ def test_one_client_nobody_and_fewer_than_cohorts() -> None:
     assert auxo.round_of("0.0") == 1
     alone = auxo.observe("0.0", keys[:1], updates[:1], [None])
     assert alone.feedback[keys[0]].reward == 1.0  # it is the centre
-    assert sum(len(group) for group in auxo.match(keys[:1]).values()) == 1
+    assert sum(len(group) for group in auxo.match(keys[:1], [None]).values()) == 1
     assert Auxo().observe("0", ["only"], [[1.0, 2.0]], [None]).children == []
 
 
@@ -155,14 +180,12 @@ def test_a_cohort_that_never_existed_is_reported_and_does_no_harm() -> None:
 
 
 def test_a_request_that_does_not_know_of_the_split_goes_to_its_side() -> None:
-    """The server has forgotten the clients; they were away when their cohort was split."""
-    auxo, _, updates = split_in_two()
+    """They were away when their cohort was split."""
+    auxo, _, _ = split_in_two(exploration=0.0)
     away = [f"away{i}" for i in range(6)]
     requests = [Affinity({"0": Record(index=i % 2, known=True)}) for i in range(6)]
-    auxo.observe("0.0", away[::2], updates[:6:2], requests[::2])
-    auxo.observe("0.1", away[1::2], updates[1:6:2], requests[1::2])
+    assert auxo.match(away, requests) == {"0.0": away[::2], "0.1": away[1::2]}
     assert auxo.members(away) == {"0.0": away[::2], "0.1": away[1::2]}
-    assert auxo.requests.of(away).known.sum(axis=1).tolist() == [1] * 6
 
 
 def test_what_cannot_be_observed_is_refused() -> None:
@@ -177,7 +200,7 @@ def test_what_cannot_be_observed_is_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         auxo.observe("0.0", ["a"], [[np.nan, 0.0, 0.0]], [None])
     np.testing.assert_equal(auxo.state_dict(), before)
-    auxo.observe("0.0", keys[::2], updates[::2], [None] * 6)
+    auxo.observe("0.0", keys[::2], updates[::2], requests_of(auxo, keys[::2]))
     with pytest.raises(ValueError, match=r"dimension \{3\}, got 2"):
         auxo.observe("0.0", ["a"], [[1.0, 0.0]], [None])
 
@@ -187,8 +210,8 @@ def test_a_checkpoint_of_another_tree_is_refused() -> None:
     state, other = auxo.state_dict(), Auxo()
     with pytest.raises(ValueError, match=r"leaves \['0'\]"):
         other.load_state_dict(state | {"tree": {"leaves": ["0"]}})
-    with pytest.raises(ValueError, match="requests are for 1 leaves"):
-        other.load_state_dict(state | {"cache": other.requests.state_dict()})
+    with pytest.raises(ValueError, match=r"clients are in \['0'\]"):
+        other.load_state_dict(state | {"where": {"a": "0"}})
     assert other.leaves() == ["0"]
 
 

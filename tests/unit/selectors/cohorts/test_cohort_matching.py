@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from forager.selectors.cohorts.affinity import Feedback
-from forager.selectors.cohorts.matching import Claims, RequestCache, choose_leaves, equal_shares
+from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.selectors.cohorts.matching import Claims, choose_leaves, equal_shares
+from forager.selectors.cohorts.tree import CohortTree
 
 
 def test_the_largest_reward_wins_and_ties_are_drawn() -> None:
@@ -37,58 +38,14 @@ def test_shares_are_equal_and_the_remainder_takes_turns(count: int, leaves: int)
     assert np.sum(turns, axis=0).tolist() == [count] * leaves
 
 
-def claims(*rows: tuple[float, int, bool]) -> Claims:
-    made = Claims.blank(len(rows), 1)
-    for i, (reward, index, known) in enumerate(rows):
-        made.rewards[i, 0], made.indices[i, 0], made.known[i, 0] = reward, index, known
-    return made
-
-
-def test_a_split_is_followed_for_everyone_at_once() -> None:
-    cache = RequestCache()
-    cache.tell(["a", "b", "c"], claims((0.5, 4, True), (0.25, 5, True), (0.0, -1, True)))
-    cache.split(0, [4, 5])
-    cache.split(1, [0, 1])
-    found = cache.of(["c", "b", "a", "stranger"])
+def test_requests_become_claims_about_the_leaves_there_are() -> None:
+    """Two splits that the clients have not heard of, each along their clusters (line 22)."""
+    tree = CohortTree.of_leaves(["0.4", "0.5.0", "0.5.1"])
+    said = [(0.5, 4), (0.25, 5), (0.0, -1)]
+    requests = [Affinity({"0": Record(reward, index, known=True)}) for reward, index in said]
+    found = Claims.of([*requests, None], tree)
     np.testing.assert_allclose(
-        found.rewards, [[0, 0, 0], [0.25, 0.35, 0.35], [0.6, 0.5, 0.5], [0, 0, 0]]
+        found.rewards, [[0.6, 0.5, 0.5], [0.25, 0.35, 0.35], [0, 0, 0], [0, 0, 0]]
     )
-    assert found.known.tolist() == [[False] * 3, [False] * 3, [True, False, False], [False] * 3]
+    assert found.known.tolist() == [[True, False, False], *[[False] * 3] * 3]
     assert np.all(found.indices == -1)
-    np.testing.assert_array_equal(cache.rewards_of(["c", "b", "a", "stranger"]), found.rewards)
-
-
-def test_who_was_not_heard_of_for_longest_is_forgotten_first() -> None:
-    cache = RequestCache(capacity=3)
-    cache.tell(["a", "b", "c"], claims((1, 0, True), (2, 0, True), (3, 0, True)))
-    cache.post(["b"], [Feedback("0", 1.0, 0, serial=5)])
-    cache.tell(["a"], claims((4, 0, True)))
-    cache.tell(["d"], claims((5, 0, True)))
-    assert len(cache) == 3
-    assert cache.of(list("abcd")).rewards[:, 0].tolist() == [4, 0, 3, 5]
-    assert [cache.feedback(key) for key in "bd"] == [None, None]  # d got the row of b
-    cache.tell([str(i) for i in range(9)], claims(*[(i, 0, True) for i in range(9)]))
-    assert cache.of(["5", "6", "7", "8"]).rewards[:, 0].tolist() == [0, 6, 7, 8]
-
-
-def test_feedback_is_kept_until_there_is_newer() -> None:
-    cache = RequestCache()
-    assert cache.feedback("a") is None
-    cache.tell(["a"], claims((0, 0, True)))
-    assert cache.feedback("a") is None
-    cache.post(["a"], [Feedback("0", 0.5, 1, serial=1)])
-    cache.post(["a"], [Feedback("0.1", 0.25, -1, serial=2)])
-    assert cache.feedback("a") == Feedback("0.1", 0.25, -1, 2)
-
-
-def test_state_survives_with_the_order_of_forgetting() -> None:
-    cache, other = RequestCache(capacity=2), RequestCache(capacity=2)
-    cache.tell(["a", "b"], claims((1, 0, True), (2, 3, False)))
-    cache.tell(["a"], claims((1, 0, True)))
-    cache.post(["a"], [Feedback("0", 0.5, 1, serial=1)])
-    other.load_state_dict(cache.state_dict())
-    for each in (cache, other):
-        each.tell(["c"], claims((9, 0, True)))
-    np.testing.assert_equal(other.state_dict(), cache.state_dict())
-    assert other.of(["b"]).rewards.tolist() == [[0]]
-    assert other.feedback("a") == Feedback("0", 0.5, 1, 1)

@@ -53,10 +53,11 @@ def test_exploration_decays_with_the_rounds_of_the_cohort() -> None:
 
 
 def test_a_bad_try_speaks_less_against_cohorts_farther_away() -> None:
-    tried = float(decayed(0.0, -3.0))
-    near, far = float(predicted(-3.0, 1)), float(predicted(-3.0, 2))
-    assert tried < near < far < 0
-    assert (near / tried, far / tried) == (pytest.approx(1 / 2), pytest.approx(1 / 3))
+    """Figure 7, and that it adds up (line 25)."""
+    near, far = predicted(0.0, -3.0, 1), predicted(0.0, -3.0, 2)
+    assert (near, far) == (-1.5, -1.0)
+    assert predicted(near, -1.0, 1) == -1.5 - 0.5
+    assert predicted(near, 1.0, 1) == -1.5  # a good one says nothing of others
 
 
 def test_heterogeneity_is_equation_1() -> None:

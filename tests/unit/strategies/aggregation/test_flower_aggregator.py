@@ -105,6 +105,20 @@ def test_the_streamed_mean_is_the_mean() -> None:
     assert metrics == pytest.approx(wanted_metrics)
 
 
+def test_a_learning_rate_of_the_server_is_a_step_towards_the_mean() -> None:
+    """GCFL: theta + eta_g * mean(delta)."""
+    rate = read_config({"aggregation.learning-rate": 0.25})
+    slow = load(methods("aggregator")["fedavg"].core)(rate)
+    start = from_record(floats_only())
+    mean, _ = one_round(stock("fedavg"), floats_only(), FakeGrid(KEYS))
+    got, _ = one_round(slow, floats_only(), FakeGrid(KEYS))
+    assert mean is not None
+    assert got is not None
+    for name, before in start.items():
+        wanted = before + 0.25 * (from_record(mean)[name] - before)
+        np.testing.assert_allclose(from_record(got)[name], wanted, rtol=1e-5, atol=1e-6)
+
+
 def replies_of(layer: Strategy, arrays: ArrayRecord) -> list[Message]:
     grid = FakeGrid(KEYS)
     messages = layer.configure_train(1, arrays, ConfigRecord(), grid)

@@ -24,7 +24,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from forager.core.config import read_config
 from forager.core.log.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.keys import AFFINITY, ARRAYS
+from forager.core.wire.keys import AFFINITY, ARRAYS, ASK_AFFINITY
+from forager.selectors.cohorts.affinity import Affinity, Feedback
+from forager.selectors.cohorts.tree import CohortTree
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.base import CohortSignals, Scene
@@ -40,7 +42,7 @@ EAGER = {
     "first-split": 0,
     "last-split": 1,
     "split-rounds": 1,
-    "min-participants": 1,
+    "alpha": 0.0,
 }
 
 
@@ -65,13 +67,42 @@ def split_rule(**settings: int | float) -> AuxoRule:
     return rule
 
 
-def scene_of(number: int, cohorts: Sequence[str] = ("0.0", "0.1")) -> Scene:
+def scene_of(number: int, ask: Any, cohorts: Sequence[str] = ("0.0", "0.1")) -> Scene:
     models = dict.fromkeys(cohorts, START)
-    return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, nobody_is_asked)
+    return Scene(number, KEYS, models, dict.fromkeys(cohorts, number), True, ask)
+
+
+def asked(keys: Sequence[str], kind: str, records: Any, settings: Any, read: Any) -> dict[str, Any]:
+    """Ask clients that learn from what they are sent."""
+    assert kind == ASK_AFFINITY
+    found = {}
+    for key in keys:
+        news, mine = dict(records(key)[AFFINITY]), Affinity()
+        names = ("cohort", "reward", "index", "serial")
+        feedback = Feedback(*(news[name] for name in names)) if "serial" in news else None
+        mine.learn(feedback, CohortTree.of_leaves(news["leaves"]))
+        message = Message(RecordDict({}), dst_node_id=1, message_type="query.affinity")
+        reply = answer(message, {AFFINITY: ConfigRecord(mine.state_dict())})
+        found[key] = read(key, row_of(reply))
+    return found
 
 
 def nobody_is_asked(*_: Any) -> dict[str, Any]:
     raise AssertionError("a question")
+
+
+def test_clients_say_what_they_know_before_they_are_matched() -> None:
+    rule = split_rule()
+    places = dict(zip(KEYS, rule.place(scene_of(2, asked)), strict=True))
+    assert len({places[key] for key in KEYS[:10:2]}) == 1
+    assert len({places[key] for key in KEYS[1:10:2]}) == 1
+    assert [rule.auxo.feedback_for(key) for key in KEYS] == [None] * 12
+    lost = [rule.place(scene_of(3, asked)) for _ in range(4)]  # all that they ever knew
+    assert any(other != lost[0] for other in lost)
+
+
+def test_nobody_is_asked_while_there_is_one_cohort() -> None:
+    assert rule_of().place(scene_of(1, nobody_is_asked, ["0"])) == ["0"] * 12
 
 
 def layer_of(rule: AuxoRule, **settings: Any) -> tuple[Cohorts, Notes]:
@@ -165,7 +196,7 @@ def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
     seen.signals[0] = [-9.0, 9.0, 9.0]
     rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": seen})
     assert rule.report()["liars"] == rule.report()["barred"] == [liar]
-    places = dict(zip(KEYS, rule.place(scene_of(3)), strict=True))
+    places = dict(zip(KEYS, rule.place(scene_of(3, asked)), strict=True))
     assert places[liar] == ""
     assert all(places[key] for key in KEYS if key != liar)
 

@@ -244,6 +244,11 @@ def test_a_model_without_a_linear_head_is_refused(method: dict[str, Any]) -> Non
     build_strategy(read_config({"data-selector": "random", "model": config.model}))
 
 
+def test_gcfl_is_refused_on_regression_by_its_name() -> None:
+    with pytest.raises(TaskError, match=r"data-selector = 'gcfl': works class by class.*diabetes"):
+        build_strategy(read_config({"strategy": "gcfl", "task": "diabetes"}))
+
+
 def sent_means(**settings: Any) -> Any:
     """Return what a server sends at its initial model."""
     config = read_config({"strategy": "trusted", "num-clients": 5, **settings})

@@ -22,6 +22,7 @@ from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
 from forager.server_app.callbacks.checkpoint import Checkpoints
 from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
+from forager.strategies.federation.stream_profiles import StreamProfiles
 from forager.strategies.layers.quarantine import Quarantine
 from forager.strategies.layers.streams import Streams
 from test_streams_layer import Device
@@ -77,11 +78,53 @@ def streams(**settings: Any):
 EARLY = KEYS[:3]
 
 
-@pytest.mark.parametrize("speed", [10.1, 1e6])
-def test_many_times_the_usual_velocity_is_not_believed(speed: float) -> None:
+def test_a_device_that_really_is_fast_counts_for_what_it_is() -> None:
+    """The limit used to cut the velocities of honest devices that see most of the data."""
+    profiles = StreamProfiles()
+    for number in (1, 2, 6, 11):
+        profiles.advance(number, KEYS)
+        for key in KEYS:
+            fast = 500.0 if key == "3" else 2.0
+            arrived = 50 + int(fast * number)
+            told = {"velocity": [fast, 0.0], "capacity": 9, "arrived": arrived, "stored": [9, 0]}
+            profiles.hear(key, told)
+        assert profiles.velocities()["3"] == [500.0, 0.0]
+    profiles.advance(20, KEYS)
+    honest = {"velocity": [500.0, 0.0], "capacity": 9, "stored": [9, 0]}
+    profiles.hear("3", {**honest, "arrived": 50 + 500 * 11 + 100})  # 100 of 4500 that it claimed
+    assert sum(profiles.velocities()["3"]) == pytest.approx(10 * 2.0)
+    profiles.advance(30, KEYS)
+    profiles.hear("3", {**honest, "arrived": 50 + 500 * 30})
+    assert sum(profiles.velocities()["3"]) > 100
+
+
+def test_who_stores_more_than_ever_arrived_is_not_believed() -> None:
+    profiles = StreamProfiles()
+    profiles.advance(1, KEYS)
+    for key in KEYS:
+        profiles.hear(key, {"velocity": [1.0], "capacity": 9, "arrived": 9, "stored": [9]})
+    for _ in range(20):  # until the average has come near the claim
+        profiles.hear("3", {"velocity": [1e6], "capacity": 9, "arrived": 5, "stored": [9]})
+    assert sum(profiles.velocities()["3"]) == pytest.approx(10.0)
+
+
+def test_nobody_counts_for_many_times_the_usual_velocity_that_did_not_come() -> None:
     layer, notes = streams()
     devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
-    devices |= {key: Device([0.0, 0.0, speed], 0, 0, 0, 5) for key in EARLY}
+    devices["3"] = Device([0.0, 0.0, 100.0], 0, 0, 0, 5)
+    grid = FakeGrid(KEYS, devices)
+    one_round(layer, to_record(MODEL), grid)
+    one_round(layer, to_record(MODEL), grid, 2)
+    shares = {key: sum(row) for key, row in layer.profiles.velocities().items()}
+    assert not notes.of(Quarantined)
+    assert shares["3"] == pytest.approx(10 * shares["0"])
+    assert layer.gradient.estimate[0] > 0.4  # the seven others still count
+
+
+def test_absurd_velocities_are_not_believed() -> None:
+    layer, notes = streams()
+    devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
+    devices |= {key: Device([0.0, 0.0, 1e6], 0, 0, 0, 5) for key in EARLY}
     grid = FakeGrid(KEYS, devices)
     one_round(layer, to_record(MODEL), grid)
     one_round(layer, to_record(MODEL), grid, 2)

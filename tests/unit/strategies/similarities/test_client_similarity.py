@@ -377,3 +377,24 @@ def test_supports_with_signs_and_without_are_not_mixed_up():
         signs.hear("a", sent_changes(signed_codes([1, 2], [1, -1]), TAG ^ 1), NOTHING)
     assert not plain.told
     assert not signs.told
+
+
+def test_all_clients_are_told_the_mean_of_their_k() -> None:
+    similarity = client_similarity(read_config({"strategy": "ios"}))
+    assert isinstance(similarity, IndexOverlap)
+    size, tag = similarity.reader.size, similarity.reader.tag
+    assert similarity.size() == 0
+    question = Message(RecordDict({}), dst_node_id=1, message_type="train")
+    for key, k in {"a": 10, "b": 20, "c": 60}.items():
+        sent = {PAYLOAD: encode_support(np.arange(k), size, tag), "k": k}
+        reply = answer(question, {SUPPORT: ConfigRecord(sent)})
+        similarity.hear(key, row_of(reply), ArrayRecord())
+    assert similarity.size() == 30
+    other = client_similarity(read_config({"strategy": "ios"}))
+    other.load_state_dict(similarity.state_dict())
+    assert other.size() == 30
+    for k in (0, size + 1, 2.5):
+        sent = {PAYLOAD: encode_support(np.arange(5), size, tag), "k": k}
+        row = row_of(answer(question, {SUPPORT: ConfigRecord(sent)}))
+        with pytest.raises(MalformedSupport, match="K = "):
+            similarity.hear("d", row, ArrayRecord())

@@ -60,12 +60,12 @@ def test_odes_plan_says_who_stores_what() -> None:
             "auxo.first-split = 20 is more than the 2 rounds",
         ),
         (
-            {"auxo__first_split": 1, "auxo__min_participants": 10},
-            5,
-            "auxo.min-participants = 10 clients per round, and 5 trained",
+            {"auxo__first_split": 1, "auxo__alpha": 2.0},
+            9,
+            "with auxo.alpha = 2 each part of a split needs at least 6.0 clients per round, and 9",
         ),
         (
-            {"auxo__first_split": 1, "auxo__min_participants": 1},
+            {"auxo__first_split": 1, "auxo__alpha": 0.5},
             5,
             "no split would have reduced heterogeneity enough",
         ),
