@@ -52,6 +52,8 @@ class TaskSpec:
     group_kind : str
         How the data of planted groups of clients differ: ``none``, ``rotation`` or
         ``label-permutation``.
+    group_strength : float
+        How far ``affine-shift`` goes.
     group_count : int
         Number of planted groups, those of ``class-groups`` included.
     synthetic_alpha, synthetic_beta : float
@@ -64,6 +66,8 @@ class TaskSpec:
         Names of attribute noise separated by commas, or ``all``.
     noise_removed : float
         Share of the classes that open-set noise takes out of the task.
+    noise_clients : float
+        Share of the clients whose labels are all random.
     hidden : int
         Width of the hidden layers of the models that have a choice.
     projection : int
@@ -99,12 +103,14 @@ class TaskSpec:
     classes_per_client: int = 2
     group_kind: str = "none"
     group_count: int = 2
+    group_strength: float = 0.5
     synthetic_alpha: float = 1.0
     synthetic_beta: float = 1.0
     noise_rate: float = 0.4
     noise_severity: int = 5
     noise_kinds: str = "all"
     noise_removed: float = 0.5
+    noise_clients: float = 0.0
     hidden: int = 64
     projection: int = 0
     cache_dir: str = ""
@@ -131,9 +137,11 @@ _RULES: dict[str, _Rule] = {
     "shards_per_client": _COUNT,
     "classes_per_client": _COUNT,
     "group_count": _COUNT,
+    "group_strength": (lambda strength: strength >= 0, "a number from 0 on"),
     "synthetic_alpha": _SPREAD,
     "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
+    "noise_clients": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,

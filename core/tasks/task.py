@@ -18,11 +18,12 @@ from .datasets.device import load_device_data
 from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, invalid
-from .groups import GROUPS, group_of
+from .groups import GROUPS, affine_shift, group_of
 from .metrics import CLASS_RECALL, Metric, of_classes, resolved
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
+from .noise.random_labels import random_labels, wrong_clients
 from .own_task import OwnData, brings_client_data, own_problem
 from .partitions import PARTITIONERS, Partitions, partition, user_groups
 from .problems import KINDS, problem_of
@@ -303,6 +304,8 @@ class Task:
             if not problem.has_classes and getattr(self.spec, field) in values:
                 allowed = f"none: task {self.spec.task!r} has no classes ({problem.kind})"
                 raise invalid(field, getattr(self.spec, field), allowed)
+        if self.spec.noise_clients and not problem.has_classes:
+            raise invalid("noise_clients", self.spec.noise_clients, "0: there are no classes")
         return raw
 
     @property
@@ -361,7 +364,10 @@ class Task:
                 held = held[raw.y_train[mine[held]] < self.num_classes]
             test = self._own(raw.x_train, raw.y_train, mine[held], partition_id)
             mine = mine[kept]
-        return self._client(self._corrupted(mine, partition_id), test)
+        noisy = self._corrupted(mine, partition_id)
+        if partition_id in wrong_clients(self.spec.noise_clients, num_partitions):
+            noisy = random_labels(noisy, self.num_classes, partition_id)
+        return self._client(noisy, test)
 
     def _indices(self, partition_id: int, num_partitions: int) -> Indices:
         if num_partitions not in self._partitions:
@@ -440,8 +446,10 @@ class Task:
         """Return samples as the client's planted group has them."""
         count = self.spec.group_count
         differ = GROUPS[self.spec.group_kind]
-        group = group_of(client, count)
-        return differ(self._rows(x, indices), y[indices], group, count, self._classes_before_noise)
+        group, own = group_of(client, count), self._rows(x, indices)
+        if self.spec.group_kind == "affine-shift":
+            own = affine_shift(self.spec.group_strength, own, group)
+        return differ(own, y[indices], group, count, self._classes_before_noise)
 
     def _rows(self, x: Inputs, indices: Indices) -> NDArray[Any]:
         return rows(x, indices, self.problem.tokens)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from forager.core.config import ConfigError, read_config
-from forager.core.config.combinations import _NEEDS, participants
+from forager.core.config.combinations import _NEEDS, participants, unwise
 from forager.core.methods.base import Method
 from forager.core.methods.catalogue import AXES, all_methods, methods
 from other_values import config_with
