@@ -55,7 +55,7 @@ PAPER: Changes = {
     "cohorts": "auxo",
     "auxo.first-clustering": 5,
     "auxo.first-split": 10,
-    "auxo.alpha": 1.0,
+    "auxo.min-participants": 5,
 }
 PLANTED: dict[str, Changes] = {
     "permuted": {"groups.kind": "label-permutation", "groups.count": 4, "cohort.number": 4},

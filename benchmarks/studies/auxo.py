@@ -40,7 +40,7 @@ TWO = ("turned images, 2 groups", "permuted labels, 2 groups")
 # The paper's thresholds are for hundreds of participants.
 EAGER: Settings = {
     **{"auxo.first-clustering": 2, "auxo.first-split": 4},
-    "auxo.alpha": 0.5,
+    "auxo.min-participants": 3,
 }
 # An accuracy that one model reaches in each setting, with whatever aggregator
 TARGETS = {

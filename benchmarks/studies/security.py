@@ -51,7 +51,7 @@ WAYS: dict[str, Settings] = {
 }
 EAGER: Settings = {
     **{**PLANTED, "cohorts": "auxo", "auxo.first-clustering": 2},
-    **{"auxo.first-split": 4, "auxo.alpha": 0.5},
+    **{"auxo.first-split": 4, "auxo.min-participants": 3},
 }
 AFFINITY: dict[str, Settings] = {
     "auxo, nobody barred": {**EAGER, "auxo.lies-allowed": 1000},

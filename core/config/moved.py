@@ -6,13 +6,12 @@ from ..methods.catalogue import AXES
 
 _BOTH, _AUXO = "split-test.{0} or auxo.{0}", "auxo.{0}"
 _OF_AUXO = ("first-clustering", "last-split", "split-exponent", "exploration", "lies-allowed")
-_OF_BOTH = ("parts", "split-rounds")
+_OF_BOTH = ("parts", "split-rounds", "min-participants")
 _COHORT = {
     **dict.fromkeys(_OF_BOTH, _BOTH),
     **dict.fromkeys(("within-groups", "ask-newcomers"), "split-test.{0}"),
     **dict.fromkeys(_OF_AUXO, _AUXO),
     **dict.fromkeys(("mean-norm", "longest-norm", "cross-similarity"), "cfl.{0}"),
-    "min-participants": "split-test.{0}",
     "first-split": f"{_BOTH}, or cohort.joint-rounds for cfl and fl-hc",
     "pretrain-steps": "flexcfl.{0}",
     "distance": "fl-hc.{0}",
@@ -27,7 +26,6 @@ _NOW = {
         f"auxo.{name}": f"it is split-test.{name} now, with cohorts = 'split-test'"
         for name in ("within-groups", "ask-newcomers")
     },
-    "auxo.min-participants": "use auxo.alpha, the factor of lemma 4.1",
     "tensorboard": "use callbacks = 'tensorboard'",
     "top-k.error-feedback": "use uplink = 'top-k', or 'top-k-plain' without it",
     "coreset.rule": "use data-selector = 'gcfl', 'trusted', 'gradmatch' or 'nearest'",

@@ -203,11 +203,14 @@ class Groups(Settings):
     """Groups of clients with different data, planted to see whether they are found."""
 
     section = "groups"
-    kind: Literal["none", "rotation", "label-permutation"] = Field(
+    kind: Literal["none", "rotation", "label-permutation", "affine-shift"] = Field(
         default="none", description="how the data of the groups differ"
     )
     count: AtLeastOne = Field(
         default=2, description="number of groups, also for partition class-groups"
+    )
+    strength: NonNegative = Field(
+        default=0.5, description="how far affine-shift stretches and moves the inputs of a group"
     )
 
 
@@ -220,6 +223,9 @@ class Corruption(Settings):
         default=5, description="severity of attribute noise"
     )
     kinds: str = Field(default="all", description="kinds of attribute noise, separated by commas")
+    clients: Share = Field(
+        default=0.0, description="share of the clients that train on random labels, on purpose"
+    )
     removed: Share = Field(
         default=0.5,
         description="share of the classes that open-set noise takes out of the task; with a rate "

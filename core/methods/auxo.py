@@ -34,6 +34,9 @@ class AuxoSettings(Settings):
         description="each part must keep more participants per round than this times the root of "
         "those before, divided by their heterogeneity (lemma 4.1)",
     )
+    min_participants: AtLeastOne = Field(
+        default=1, description="participants per round that each part must keep in any case"
+    )
     records_lost: Share = Field(
         default=0.0,
         description="share of messages before which a simulated client loses its records",

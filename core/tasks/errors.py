@@ -21,6 +21,8 @@ CONFIG_KEYS = {
     "noise_severity": "corruption.severity",
     "noise_kinds": "corruption.kinds",
     "noise_removed": "corruption.removed",
+    "noise_clients": "corruption.clients",
+    "group_strength": "groups.strength",
     "hidden": "net.hidden",
     "projection": "moon.projection",
     "num_partitions": "num-clients",

@@ -3,7 +3,8 @@
 Client number ``i`` belongs to group ``i % count``, whatever the kind:
 
 - ``rotation``: the group's images are rotated, by quarter turns; - ``label-permutation``: the
-group's labels are shifted round the classes; - the partition ``class-groups`` (see
+group's labels are shifted round the classes; - ``affine-shift``: the group's inputs are stretched
+and moved, feature by feature (Reisizadeh et al., 2020); - the partition ``class-groups`` (see
 :mod:`core.tasks.partitions`) gives each group classes of its own.
 """
 
@@ -60,8 +61,21 @@ def label_permutation(
     return x, (y + group * classes // count) % classes
 
 
+def affine_shift(strength: float, x: Inputs, group: int) -> Inputs:
+    """Return the inputs of a group, ``(1 + s a) x + s b`` with its own normal a and b per feature.
+
+    >>> x = np.ones((2, 3), np.float32)
+    >>> bool((affine_shift(0.0, x, 1) == x).all()), bool((affine_shift(0.5, x, 1) == x).any())
+    (True, False)
+    """
+    rng = np.random.default_rng([group, *map(ord, "affine")])
+    stretch, move = rng.normal(size=(2, *x.shape[1:]))
+    return ((1 + strength * stretch) * x + strength * move).astype(x.dtype)
+
+
 GROUPS: dict[str, Callable[[Inputs, Labels, int, int, int], tuple[Inputs, Labels]]] = {
     "none": none,
     "rotation": rotation,
     "label-permutation": label_permutation,
+    "affine-shift": none,  # of inputs alone, by a strength
 }

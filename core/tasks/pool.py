@@ -16,10 +16,11 @@ from .datasets.device import load_device_data
 from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, check_client, invalid
-from .groups import GROUPS, group_of
+from .groups import GROUPS, affine_shift, group_of
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
+from .noise.random_labels import random_labels, wrong_clients
 from .partitions import Partitions, partition, user_groups
 from .problems import problem_of
 from .splits import (
@@ -114,7 +115,10 @@ class PoolData:
                 held = held[raw.y_train[mine[held]] < self._num_classes]
             test = self._own(raw.x_train, raw.y_train, mine[held], partition_id)
             mine = mine[kept]
-        return self._client(self._corrupted(mine, partition_id), test)
+        noisy = self._corrupted(mine, partition_id)
+        if partition_id in wrong_clients(self.spec.noise_clients, num_partitions):
+            noisy = random_labels(noisy, self._num_classes, partition_id)
+        return self._client(noisy, test)
 
     def device_data(self, path: str) -> ClientData:
         """Return what a device brings itself."""
@@ -160,6 +164,8 @@ class PoolData:
             if not problem.has_classes and getattr(self.spec, field) in values:
                 allowed = f"none: task {self.spec.task!r} has no classes ({problem.kind})"
                 raise invalid(field, getattr(self.spec, field), allowed)
+        if self.spec.noise_clients and not problem.has_classes:
+            raise invalid("noise_clients", self.spec.noise_clients, "0: there are no classes")
         return raw
 
     @property
@@ -258,8 +264,10 @@ class PoolData:
         """Return samples as the client's planted group has them."""
         count = self.spec.group_count
         differ = GROUPS[self.spec.group_kind]
-        group = group_of(client, count)
-        return differ(self._rows(x, indices), y[indices], group, count, self._classes_before_noise)
+        group, own = group_of(client, count), self._rows(x, indices)
+        if self.spec.group_kind == "affine-shift":
+            own = affine_shift(self.spec.group_strength, own, group)
+        return differ(own, y[indices], group, count, self._classes_before_noise)
 
     def _rows(self, x: Inputs, indices: Indices) -> NDArray[Any]:
         return rows(x, indices, self.problem.tokens)

@@ -34,12 +34,14 @@ class TaskSpec:
     classes_per_client: int = 2  # of ``pathological``
     group_kind: str = "none"  # how the data of planted groups of clients differ
     group_count: int = 2  # those of ``class-groups`` included
+    group_strength: float = 0.5  # how far affine-shift goes
     synthetic_alpha: float = 1.0  # how much the clients' models differ in ``synthetic``
     synthetic_beta: float = 1.0  # and their inputs
     noise_rate: float = 0.4  # share of a client's training samples that are affected
     noise_severity: int = 5  # of attribute noise, from 1
     noise_kinds: str = "all"  # of attribute noise, or names separated by commas
     noise_removed: float = 0.5  # share of the classes that open-set noise takes out of the task
+    noise_clients: float = 0.0  # share of the clients whose labels are all random
     hidden: int = 64  # width of the hidden layers of models that have a choice
     projection: int = 0  # width of a projection in front of the model's head; 0 for none
     cache_dir: str = ""  # for downloads and derived files; empty for the user's cache
@@ -68,9 +70,11 @@ _RULES: dict[str, _Rule] = {
     "shards_per_client": _COUNT,
     "classes_per_client": _COUNT,
     "group_count": _COUNT,
+    "group_strength": (lambda strength: strength >= 0, "a number from 0 on"),
     "synthetic_alpha": _SPREAD,
     "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
+    "noise_clients": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,

@@ -41,7 +41,7 @@ class AuxoRule(CohortRule):
                 first_round=settings.first_split,
                 last_round=settings.last_split,
                 rounds=settings.split_rounds,
-                participants=1,
+                participants=settings.min_participants,
                 alpha=settings.alpha,
                 exponent=settings.split_exponent,
             ),

@@ -54,6 +54,8 @@ STATED: dict[str, dict[str, Scalar]] = {
         "auxo.first-clustering": 5,
         "auxo.first-split": 20,
         "auxo.split-rounds": 3,
+        "auxo.alpha": 1.0,
+        "auxo.min-participants": 1,
         "auxo.records-lost": 0.0,
     },
     "ios": {
