@@ -46,8 +46,8 @@ def run_stream(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResu
 
     def evaluate(arrays: ArrayRecord) -> dict[str, float]:
         found = class_accuracies(model, arrays, test)
-        classes[loop.round] = {f"class-{label}": share for label, share in found.items()}
-        classes[loop.round]["worst-class"] = min(found.values())
+        classes[loop.grid.round] = {f"class-{label}": share for label, share in found.items()}
+        classes[loop.grid.round]["worst-class"] = min(found.values())
         return plain(arrays)
 
     loop.evaluate = evaluate

@@ -34,7 +34,7 @@ def run_watched(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalRes
     model, test, plain = task.build_model(), task.server_data().test, loop.evaluate
 
     def evaluate(arrays: ArrayRecord) -> dict[str, float]:
-        worst[loop.round] = worst_class_accuracy(model, arrays, test)
+        worst[loop.grid.round] = worst_class_accuracy(model, arrays, test)
         return plain(arrays)
 
     loop.evaluate = evaluate

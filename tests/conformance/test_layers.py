@@ -112,14 +112,14 @@ def test_messages_do_not_share_what_layers_add_to(aggregator: str, uplink: str) 
 
 
 @stacks
-def test_integers_take_the_largest_and_are_never_averaged(aggregator: str, uplink: str) -> None:
+def test_counters_take_the_median_and_are_never_averaged(aggregator: str, uplink: str) -> None:
     grid = FakeGrid(KEYS)
     arrays, _ = one_round(build(aggregator, uplink), to_record(small_model()), grid)
     assert arrays is not None
     counter = from_record(arrays)["norm.num_batches_tracked"]
     trained = [grid.nodes[message.metadata.dst_node_id] for message in grid.of_kind("train")]
     # A sparse update carries changes of floats only: the counter stays as it was sent.
-    expected = 5 if uplink != "dense" else 6 + max(int(key) for key in trained)
+    expected = 5 if uplink != "dense" else 6 + np.median([int(key) for key in trained])
     assert counter.dtype == np.int64
     assert counter == expected
 
@@ -270,7 +270,7 @@ def most_alive(strategy: Layer, server_round: int) -> int:
 @pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"])
 def test_means_take_replies_one_by_one_through_all_layers(aggregator: str) -> None:
     strategy = build(aggregator, "dense")
-    assert most_alive(strategy, 1) <= 5, "the first few say what is usual"
+    assert most_alive(strategy, 1) <= 7, "all of the first round say what is usual"
     for number in (2, 3):
         most = most_alive(strategy, number)
         assert most <= 2, "the first, for its metadata, and the one being added"

@@ -9,6 +9,7 @@ from forager.tools.flower.env import PROJECT
 
 FOLDERS = ("server_app", "client_app", "strategies", "selectors", "core", "tools", "docker")
 HARMLESS = {
+    "client_app/device/file_lock.py": "how long ago a node on another machine held the files",
     "server_app/run_folder.py": "the name of a new folder, which has a random part too",
     "tools/report/tail.py": "how long ago a run last wrote; shown, never acted on",
     "core/tasks/streams/folder.py": "whether a file is still being written, whatever its date",

@@ -92,7 +92,7 @@ def test_it_says_who_it_is_and_what_it_can_answer(context: Context) -> None:
     assert said[CLIENT_KEY] == "2"
     assert {"similarity", "loss", "coreset"} <= set(said[ANSWERS])
     bare = forager.client_mod()(asked(IDENTIFY), context, never).content[CLIENT]
-    assert bare[ANSWERS] == [ASK_UPDATE]
+    assert bare[ANSWERS] == [ASK_UPDATE, "query.affinity"]
 
 
 def test_losses_are_those_of_the_models(context: Context) -> None:

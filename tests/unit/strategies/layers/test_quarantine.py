@@ -423,10 +423,10 @@ def test_most_replies_far_from_the_usual_are_an_alarm_and_no_success() -> None:
 
 
 def test_a_run_resumed_with_honest_clients_recovers() -> None:
-    layer, _ = quarantine()
+    layer, _ = quarantine(count_factor=5.0)
     tiny = dict.fromkeys(KEYS[:5], spoiling(with_metrics(num_examples=1)))
     rounds(layer, to_record(small_model()), FakeGrid(KEYS, tiny), range(1, 3))
-    resumed, notes = quarantine()
+    resumed, notes = quarantine(count_factor=5.0)
     resumed.load_state_dict(layer.state_dict())
     with pytest.raises(MostlyOutliers):
         one_round(resumed, to_record(small_model()), FakeGrid(KEYS), 3)
@@ -441,7 +441,7 @@ def test_large_replies_of_the_first_round_wait_only_as_long_as_memory_allows(mon
     huge = {"1": spoiling(with_metrics(num_examples=10_000))}
     got, _ = one_round(layer, to_record(small_model()), FakeGrid(KEYS, huge))
     assert got is not None
-    assert [event.client for event in notes.of(Quarantined)] == ["node-501"]
+    assert [event.client for event in notes.of(Quarantined)] == [Roster.nameless(501)]
 
 
 def test_an_unusual_first_round_is_not_set_aside() -> None:

@@ -114,14 +114,14 @@ def times(factor: float) -> Any:
     return client({CONTROL: to_record({n: factor * a for n, a in change(BAD).items()})})
 
 
-def test_nobody_changes_the_variate_by_more_than_the_usual() -> None:
-    """A lie that is not set aside counts like one honest client that disagrees."""
+def test_nobody_changes_the_variate_by_many_times_the_usual() -> None:
+    """A lie that is not set aside is clipped to ``quarantine.norm-factor`` times the usual."""
     strategy, layer, notes = stack()
     for number in (1, 2):
-        one_round(strategy, to_record(MODEL), grid(**{BAD: times(-2.5)}), number)
+        one_round(strategy, to_record(MODEL), grid(**{BAD: times(-8.0)}), number)
     assert not notes.of(Quarantined)
     others = total(key for key in KEYS if key != BAD)
-    expected = 2 * (others - total([BAD])) / len(KEYS)
+    expected = 2 * (others - 5 * total([BAD])) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
 
