@@ -343,7 +343,7 @@ class Auxo:
         """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)
-        before = np.count_nonzero(this.members)
+        before = int(np.count_nonzero(this.members))
         left = before * leaves / (leaves + max(parts - 1, 0))
         if not leaf.watch.due(leaf.round, this.gain, left, before):
             return []
