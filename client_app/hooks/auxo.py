@@ -30,12 +30,13 @@ class AffinityRecords(PerClientHook):
         told = row.sent(AFFINITY)
         if told is None:
             return
-        affinity = Affinity()
-        if _SECTION in row.state and not self._loses(row, told["leaves"]):
-            affinity.load_state_dict(row.state[_SECTION])
-        feedback = None
+        affinity, feedback = Affinity(), None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
+        if self._loses(row, told["leaves"]):  # also what it was told since the last round
+            affinity.serial, feedback = told.get("serial", 0), None
+        elif _SECTION in row.state:
+            affinity.load_state_dict(row.state[_SECTION])
         affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]))
         row.state[_SECTION] = affinity.state_dict()
 

@@ -70,7 +70,8 @@ def affine_shift(strength: float, x: Inputs, group: int) -> Inputs:
     """
     rng = np.random.default_rng([group, *map(ord, "affine")])
     stretch, move = rng.normal(size=(2, *x.shape[1:]))
-    return ((1 + strength * stretch) * x + strength * move).astype(x.dtype)
+    moved: Inputs = ((1 + strength * stretch) * x + strength * move).astype(x.dtype)
+    return moved
 
 
 GROUPS: dict[str, Callable[[Inputs, Labels, int, int, int], tuple[Inputs, Labels]]] = {

@@ -1,10 +1,10 @@
 """Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
 
 Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
-Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the server's
-side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`), and what
-a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`). Both go
-by the clients' requests; the server keeps only who asked for what, and feedback on its way.
+Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the
+server's side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`),
+and what a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
+Both go by the clients' requests; the server keeps only who asked for what, and feedback on its way.
 """
 
 from collections.abc import Sequence
@@ -343,7 +343,7 @@ class Auxo:
         """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)
-        before = np.count_nonzero(this.members)
+        before = int(np.count_nonzero(this.members))
         left = before * leaves / (leaves + max(parts - 1, 0))
         if not leaf.watch.due(leaf.round, this.gain, left, before):
             return []

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
 from ...core.methods.ios import Ios
-from ...core.wire.keys import ARRAYS, HISTOGRAM, SIZE, STEPS, SUMMARY, SUPPORT, WANTS
-from ...core.wire.records import filled
+from ...core.wire.keys import ARRAYS, HISTOGRAM, STEPS, SUMMARY, WANTS
 from ...core.wire.replies import Row
 from ...core.wire.requests import Requests
 from ...selectors.cohorts.similarity_clusters import similarity_clusters
@@ -85,8 +84,8 @@ class SimilarityRule(CohortRule):
         if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
 
-        more = self._told()
-        sent = {name: {ARRAYS: model, **more} for name, model in scene.models.items()}
+        news = self.similarity.news()
+        sent = {name: {ARRAYS: model, **news} for name, model in scene.models.items()}
 
         def hear(key: str, row: Row) -> None:
             self.hear_one(key, row, scene.models[where[key]])
@@ -107,12 +106,8 @@ class SimilarityRule(CohortRule):
 
     def guide(self, requests: Requests, keys: Sequence[str]) -> None:
         """Tell clients how many parameters to report."""
-        for name, record in self._told().items():
+        for name, record in self.similarity.news().items():
             requests.put(name, record)
-
-    def _told(self) -> dict[str, ConfigRecord]:
-        size = self.similarity.size()
-        return {SUPPORT: filled(ConfigRecord, {SIZE: size})} if size else {}
 
     def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take what a client reports."""

@@ -178,6 +178,8 @@ class Neighbours(Layer):
         requests = Requests.of(messages)
         if requests is None:
             return []
+        for name, record in self.similarity.news().items():
+            requests.put(name, record)
         for row, key in enumerate(self.federation.keys(requests.nodes)):
             mixture = self._mixture(key)
             if mixture is not None:

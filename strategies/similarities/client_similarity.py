@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
@@ -76,9 +76,9 @@ class ClientSimilarity:
         """Return the clients that are to be asked for what they hold before they are compared."""
         return []
 
-    def size(self) -> int:
-        """Return how many parameters clients are to report, if they are told; else 0."""
-        return 0
+    def news(self) -> dict[str, ConfigRecord]:
+        """Return the records that clients get with a message that they report after."""
+        return {}
 
     def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
         """Return what the journal says about what clients were asked for, if anything."""

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.log.events import SupportsFetched
 from ...core.methods.ios import Ios
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SIZE, SUPPORT
+from ...core.wire.records import filled
 from ...core.wire.replies import Row
 from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import MalformedSupport
@@ -100,6 +101,10 @@ class IndexOverlap(SupportSimilarity):
     def size(self) -> int:
         """Return the mean K of all clients that have reported (section 6)."""
         return round(float(np.mean(list(self.sizes.values())))) if self.sizes else 0
+
+    def news(self) -> dict[str, ConfigRecord]:
+        """Return how many parameters clients are to report, once that is known."""
+        return {SUPPORT: filled(ConfigRecord, {SIZE: self.size()})} if self.sizes else {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return what clients have reported."""

@@ -326,7 +326,7 @@ def test_a_resumed_run_by_signatures_goes_on_as_if_never_stopped(planted, rule):
         ),
         ({"strategy": "ios-centred", "ios.hashes": 5000}, "ios.hashes = 5000"),
         ({"strategy": "ios-centred", "ios.share": 1.5}, "ios.share = 1.5"),
-        ({"strategy": "ios-centred", "ios.most": 0.0}, "ios.most = 0.0"),
+        ({"strategy": "ios-centred", "ios.most": -0.1}, "ios.most = -0.1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(keys, named):

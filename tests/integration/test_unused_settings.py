@@ -34,6 +34,7 @@ OTHER: dict[str, Any] = {
     **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},
     **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "velocity"},
+    **{"ode.cover": False, "ode.replan": 0.9, "ios.stability": 0.5, "ios.resamples": 2},
     **{"stream.capacity": 2, "stream.capacity-bytes": 500},
     **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
 }

@@ -12,6 +12,7 @@ from forager.core.learning.fisher import trainable_shapes
 from forager.core.tasks.own_app import as_split
 from forager.core.wire.keys import (
     ANSWERS,
+    ASK_AFFINITY,
     ASK_LOSSES,
     ASK_SUPPORT,
     ASK_UPDATE,
@@ -92,7 +93,7 @@ def test_it_says_who_it_is_and_what_it_can_answer(context: Context) -> None:
     assert said[CLIENT_KEY] == "2"
     assert {"similarity", "loss", "coreset"} <= set(said[ANSWERS])
     bare = forager.client_mod()(asked(IDENTIFY), context, never).content[CLIENT]
-    assert bare[ANSWERS] == [ASK_UPDATE, "query.affinity"]
+    assert bare[ANSWERS] == [ASK_UPDATE, ASK_AFFINITY]
 
 
 def test_losses_are_those_of_the_models(context: Context) -> None:

@@ -54,9 +54,9 @@ class Playground:
     def match(self) -> dict[str, list[str]]:
         """Ask all clients for their requests; some have lost their records meanwhile."""
         for key in self.keys:
-            if self.rng.random() < self.loss:
-                self.records[key] = Affinity()
             self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+            if self.rng.random() < self.loss:
+                self.records[key] = Affinity(serial=self.records[key].serial)
         return self.auxo.match(self.keys, [self.request(key) for key in self.keys])
 
     def request(self, key: str) -> Affinity:
