@@ -5,15 +5,14 @@ Real clients answer; one of them then changes, adds and removes records of every
 
 import math
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.client_app import app
-from forager.client_app.identity import client_key
+from forager.client_app.batch import Batch
 from forager.core.wire import keys as names
 from forager.core.wire.arrays import to_record
 from forager.tools.engine.local import run_local
@@ -124,11 +123,11 @@ def changed(reply: Message, change: dict[str, Any]) -> Message:
 
 
 def lying(honest: app.Handler, change: dict[str, Any]) -> app.Handler:
-    def handle(messages: Sequence[Message], contexts: Sequence[Context]) -> list[Message]:
-        replies = honest(messages, contexts)
+    def handle(batch: Batch) -> list[Message]:
+        replies = list(honest(batch))
         return [
-            changed(reply, change) if client_key(context) == BAD and reply.has_content() else reply
-            for context, reply in zip(contexts, replies, strict=True)
+            changed(reply, change) if key == BAD and reply.has_content() else reply
+            for key, reply in zip(batch.keys, replies, strict=True)
         ]
 
     return handle
