@@ -14,7 +14,6 @@ import numpy as np
 
 _VOICES = 100  # clients whose last claims say what is usual; more if a table has more
 _ENOUGH = 5  # voices that settle what is usual in a round before anybody speaks
-_FEWEST = 3  # of two, there is no way to know which one lies
 
 
 class UsualSize:
@@ -28,6 +27,8 @@ class UsualSize:
     ----------
     factor : float
         How many times the usual is absurd.
+    fewest : int
+        Voices without which nothing is usual; of two, there is no way to know which one lies.
 
     Examples
     --------
@@ -44,8 +45,9 @@ class UsualSize:
     3.0
     """
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, fewest: int = 3) -> None:
         self.factor = factor
+        self.fewest = fewest
         self._claims: dict[str, float] = {}  # of each client the last, the latest at the end
         self._settled = 0.0
 
@@ -57,7 +59,7 @@ class UsualSize:
     @property
     def median(self) -> float:
         """The usual size; 0 if too little is known."""
-        return self._settled or self._median(_FEWEST)
+        return self._settled or self._median(self.fewest)
 
     def settle(self) -> None:
         """Begin a round: what clients have claimed so far says what is usual in it."""

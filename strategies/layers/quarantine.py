@@ -214,6 +214,10 @@ class Quarantine(Layer):
         norms = _update_norms(table, sent)
         for row in np.flatnonzero(~np.isfinite(norms)).tolist():
             wrong.setdefault(row, "values that are not finite, or too large to square")
+        for row, model in enumerate(sent):  # whatever others do: all may diverge
+            most = math.inf if model is None else _UNKNOWN * max(model.norm, 1.0)
+            if norms[row] > most:
+                wrong.setdefault(row, f"update of norm {norms[row]:.3g}, more than {most:.3g}")
         return _impossible(table, sent) | wrong, norms
 
     def _sent(self, assignment: Assignment | None) -> "SentModel | None":
@@ -226,8 +230,7 @@ class Quarantine(Layer):
 
     def _limit(self, sent: SentModel, usual: float) -> float:
         """Return the norm from which on an update is absurd."""
-        known = usual > 1e-9 * sent.norm
-        return self._norms.factor * usual if known else _UNKNOWN * max(sent.norm, 1.0)
+        return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
 
     def own_state(self) -> dict[str, Any]:
         """Return the usual norms and counts, and what all layers know of the clients."""

@@ -39,6 +39,7 @@ _log = logging.getLogger("forager")
 
 
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
+_VOICES = 6  # clients that say what is usual: losses and sizes of honest ones differ much
 _MOST_PASSED_OVER = 200  # clients that were not chosen, in an event
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 
@@ -117,7 +118,7 @@ class Selection(Layer):
         self.at_most = at_most
         self.empty_rounds = empty_rounds
         self._empty = 0
-        self._usual = {name: UsualSize(_IMPLAUSIBLE) for name in (LOSS, UTILITY)}
+        self._usual = {name: UsualSize(_IMPLAUSIBLE, _VOICES) for name in (LOSS, UTILITY)}
         self._readers = readers(selector.needs, self.survey.bounded, hashes)
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])

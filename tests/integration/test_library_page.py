@@ -14,6 +14,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import CoresetsUsed, Event, Quarantined, Selected
 from forager.core.wire.keys import KIND, QUESTION
+from forager.strategies.federation.roster import Roster
 from forager.tools.engine.app_grid import AppGrid
 
 import forager
@@ -152,7 +153,8 @@ def test_gcfl_trains_on_coresets(app: Any) -> None:
     run = Run(app, app("quickstart.strategies").strategy("gcfl"))
     used = run.of(CoresetsUsed)
     assert [set(event.sizes) for event in used] == [{40}] * ROUNDS
-    assert used[0].without == 3  # a random subset at first
+    assert used[0].without == 0  # the first choice is at t = 0, as in algorithm 1
+    assert used[0].chose == 3
     assert sum(event.chose for event in used[1:]) >= 3
     assert {reply["examples"] for reply in run.grid.trained} == {40}
     assert not run.of(Quarantined)
@@ -236,15 +238,15 @@ def test_a_client_without_the_mod_is_named_and_chosen_by_age(app: Any, said: lis
     run = Run(app, app("quickstart.strategies").strategy("cosage"), without_mod=[4, 5])
     (line,) = [line for line in said if "no forager.client_mod" in line]
     nodes = [
-        node
+        Roster.nameless(node)
         for node in run.grid.contexts
         if run.grid.contexts[node].node_config["partition-id"] in (4, 5)
     ]
-    assert all(f"node-{node}" in line for node in nodes)
+    assert all(node in line for node in nodes)
     assert run.grid.asked["query.summary"] == 4 * (ROUNDS - 1)
     assert run.grid.asked["query.identify failed"] == 2
     chosen = Counter(k for e in run.of(Selected) if e.phase == "train" for k in e.chosen)
-    assert all(chosen[f"node-{node}"] for node in nodes)
+    assert all(chosen[node] for node in nodes)
     assert sum(chosen.values()) == 3 * ROUNDS
     assert run.accuracy[-1] > run.accuracy[0] + 0.2
 

@@ -7,6 +7,7 @@ import pytest
 from flwr.app import Error, Message
 from forager.client_app import app
 from forager.core.config import ConfigError
+from forager.strategies.federation.federation import Federation
 from forager.tools.engine.local import run_local
 
 
@@ -108,11 +109,19 @@ def test_a_trace_that_cannot_be_read_is_named(small):
 
 
 @pytest.mark.parametrize("selector", ["random", "power-of-choice"])
-def test_who_is_always_later_than_the_deadline_is_asked_ever_less_often(small, selector):
+def test_who_is_always_later_than_the_deadline_is_asked_ever_less_often(
+    small, selector, monkeypatch
+):
     """Two of twenty never make it; those who answer questions quickly are no exception."""
+    ask = Federation.ask
+
+    def ask_all(self, *args):
+        self.quorum = 1.0  # all answers are waited for
+        return ask(self, *args)
+
+    monkeypatch.setattr(Federation, "ask", ask_all)
     small |= {"num-server-rounds": 60, "evaluate-every": 60, "checkpoint.every": 0}
     small |= {"client-selector": selector, "clients.at-most": 9.0, "partition": "iid"}
-    small |= {"round.question-quorum": 1.0}
     keys = {"clients-per-round": 20, "num-server-rounds": 1}
     told = trainings(run_local({**small, **keys}))[0]["reply-seconds"]
     slowest = sorted(told["slowest"].values())

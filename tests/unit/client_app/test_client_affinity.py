@@ -7,6 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.batch import Batch
+from forager.client_app.clients import VirtualContext
 from forager.client_app.hooks.auxo import AffinityRecords
 from forager.core.config import read_config
 from forager.core.learning.job import Outcomes
@@ -69,11 +70,11 @@ def test_simulated_clients_lose_their_records_and_what_they_were_just_told() -> 
     content = {AFFINITY: ConfigRecord({**CHILDREN, **feedback("0.1", 1.0, -1, 5)})}
     content |= {CONFIG: ConfigRecord({ROUND: 3})}
     for kind, rewards in ((ASK_AFFINITY, {0.0}), ("train", {0.0, 0.2})):  # asked before, it trains
-        client = Client()
+        context = VirtualContext(2, 0, 1, {}, set())
         message = Message(RecordDict(content), dst_node_id=2, message_type=kind)
         requests = Requests.of([message])
         assert requests is not None
-        batch = Batch(requests, [client.context], kind=kind)
+        batch = Batch(requests, [context], kind=kind)
         part.before_one(batch.rows[0])
         part.request(batch.rows[0])
         said = batch.records[AFFINITY][0]
