@@ -22,6 +22,7 @@ from .base import Layer
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
 _MOST_METRICS = 64  # names in a reply: all that are common go to the log
+_WITH_VARIATES = 20.0  # times the norm factor: how much updates differ with control variates
 _UNKNOWN = 100.0  # times the model's norm that an update may have then
 
 Norms = NDArray[np.float64]
@@ -87,9 +88,11 @@ class Quarantine(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
         """Return the layer that a config describes."""
+        # With control variates, updates of clients differ by how often they have trained.
+        wider = _WITH_VARIATES if config.objective == "scaffold" else 1.0
         return cls(
             inner,
-            norm_factor=config.quarantine.norm_factor,
+            norm_factor=config.quarantine.norm_factor * wider,
             count_factor=config.quarantine.count_factor,
             weight_factor=config.quarantine.weight_factor,
             min_replies=config.round.min_replies,
