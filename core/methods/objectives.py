@@ -64,6 +64,7 @@ METHODS = (
         core="core.learning.objectives.scaffold:Scaffold",
         layer="strategies.layers.scaffold:Scaffold.of_run",
         hook="client_app.hooks.scaffold:ControlVariates",
+        norms_vary=20.0,  # by how often a client has trained
         models_per_virtual_client=6.0,
         needs=("one model", "plain SGD"),
         sends=("control variate",),

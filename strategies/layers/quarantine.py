@@ -11,6 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
+from ...core.methods.catalogue import chosen
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
@@ -22,7 +23,6 @@ from .base import Layer
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
 _MOST_METRICS = 64  # names in a reply: all that are common go to the log
-_WITH_VARIATES = 20.0  # times the norm factor: how much updates differ with control variates
 _UNKNOWN = 100.0  # times the model's norm that an update may have then
 
 Norms = NDArray[np.float64]
@@ -88,11 +88,10 @@ class Quarantine(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
         """Return the layer that a config describes."""
-        # With control variates, updates of clients differ by how often they have trained.
-        wider = _WITH_VARIATES if config.objective == "scaffold" else 1.0
+        vary = math.prod(method.norms_vary for method in chosen(config.axes()))
         return cls(
             inner,
-            norm_factor=config.quarantine.norm_factor * wider,
+            norm_factor=config.quarantine.norm_factor * vary,
             count_factor=config.quarantine.count_factor,
             weight_factor=config.quarantine.weight_factor,
             min_replies=config.round.min_replies,
