@@ -46,6 +46,8 @@ def check_model(method: Method, config: RunConfig) -> None:
             f"{method}: works class by class, and task {config.task!r} is "
             f"{task.problem.kind}, without a class per sample"
         )
+    if "linear head" not in needs:
+        return
     if method.axis == "data-selector" and not task.problem.has_classes:
         return  # by the gradients of the last layer, whatever it is
     model = task.build_model()

@@ -9,7 +9,7 @@ from .run_config import RunConfig
 # Those that need only the replies of a round, and have been tested.
 _ALLOWED = {
     "cohorts": ("none", "split-test", "ifca", "cfl"),
-    "objective": ("sgd", "prox"),
+    "objective": ("sgd", "prox", "gce", "sce"),
     "privacy": ("none", "local-dp"),
 }
 

@@ -209,6 +209,7 @@ def train_stack(
     gradients: StackGradients = stacked_gradients,
 ) -> Outcomes:
     """Train every job's model on its data, all together; outcomes in the order of the jobs."""
+    problem = objective.minimised(problem)
     # Inference mode is faster, but what is made in it cannot take part in a backward pass.
     by_hand = gradients is stacked_gradients and problem.closed_form
     with torch.inference_mode(by_hand), torch.no_grad():

@@ -261,7 +261,7 @@ def train_one(
     problem : Problem, optional
         Whose loss it is; classification by default.
     """
-    problem = problem or Classification()
+    problem = objective.minimised(problem or Classification())
     load_arrays(model, job.arrays)
     training_mode(model)
     device = device_of(model)

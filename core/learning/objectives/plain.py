@@ -19,11 +19,12 @@ BatchLoss = Callable[[torch.Tensor, Any, torch.Tensor], torch.Tensor]
 class Plain:
     """The problem's loss and nothing else.
 
-    Other objectives derive from this one and change gradients (:meth:`adjust`) or the loss itself
-    (:meth:`batch_loss`). What :meth:`adjust` does must be elementwise in the parameters, so that it
-    works on one client's tensors and on a stack of clients' tensors (with a leading client axis)
-    alike. An objective with a loss of its own can be stacked if it is a function of what the head
-    is given, and says so for whole stacks (:meth:`per_sample`, :meth:`added`).
+    Other objectives derive from this one and change gradients (:meth:`adjust`), the loss of a
+    sample (:meth:`minimised`) or that of a mini-batch (:meth:`batch_loss`). What :meth:`adjust`
+    does must be elementwise in the parameters, so that it works on one client's tensors and on a
+    stack of clients' tensors (with a leading client axis) alike. An objective with a batch loss of
+    its own can be stacked if it is a function of what the head is given, and says so for whole
+    stacks (:meth:`per_sample`, :meth:`added`).
     """
 
     carries: Sequence[str] = ()  # what :meth:`adjust` is given of what jobs carry, by name
@@ -34,6 +35,10 @@ class Plain:
 
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""
+
+    def minimised(self, problem: Problem) -> Problem:
+        """Return the problem whose loss per sample is minimised: the task's own, or another."""
+        return problem
 
     def adjust(
         self,
