@@ -1,13 +1,10 @@
 """Handler of ``evaluate``: how good a model is on the clients' own test data."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...core.learning.batches import batch_seed
 from ...core.learning.evaluation import evaluate_all
-from ...core.learning.job import Job
-from ...core.learning.objectives.plain import Plain
-from ...core.learning.train_settings import train_settings
+from ...core.learning.serving import served_models, tune
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
@@ -33,11 +30,9 @@ def evaluate_clients(batch: Batch) -> Replies:
 
 
 def _own_models(batch: Batch) -> Sequence[Arrays]:
-    """Return the models that came, fine-tuned on the clients' own data if the run says so."""
-    config = batch.config
-    if not config.personalise.epochs:
-        return batch.models
+    """Return what clients get: the models that came, or tuned on their own data."""
+    config, trainer = batch.config, batch.side.trainer
+    if config.serving == "best":
+        return served_models(trainer, batch.models, batch.data, batch.keys, config)
     seeds = [batch_seed(config.seed, key, 0) for key in batch.keys]
-    jobs = list(map(Job, batch.models, batch.data, seeds))
-    settings = replace(train_settings(config, 1), epochs=config.personalise.epochs, steps=0)
-    return [own.arrays for own in batch.side.trainer.train(jobs, settings, Plain(config))]
+    return tune(trainer, batch.models, batch.data, seeds, config, config.personalise.epochs)

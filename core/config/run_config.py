@@ -23,6 +23,7 @@ AXIS_DEFAULTS: dict[str, str] = {
     "partition": "dirichlet",
     "noise": "none",
     "model": "auto",
+    "downlink": "whole",
 }
 
 
@@ -50,6 +51,7 @@ class General(Settings):
     )
     privacy: str = Field(default="none", description="who adds noise")
     weighting: str = Field(default="examples", description="how much a client counts")
+    serving: str = Field(default="model", description="what a client gets in the end")
     task: str = Field(
         default="digits",
         description="digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, 20news, diabetes "

@@ -156,3 +156,27 @@ def _accuracies(
         return None
     right = (prediction == truth).view(len(targets), -1)
     return pool.sums(right.sum(1).cpu().numpy()) / (pool.sizes * right.shape[1])
+
+
+@torch.no_grad()
+def predictions_of_all(
+    model: nn.Module, arrays: Sequence[Any], data: Sequence[Samples]
+) -> list[NDArray[np.float32]]:
+    """Return the class probabilities of each client's samples, a row per sample."""
+    found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(data)
+    for looked in looked_through(model, arrays, data):
+        if isinstance(looked, int):
+            load_arrays(model, arrays[looked])
+            model.eval()
+            device = device_of(model)
+            parts = [model(moved(x, device)) for x, _ in data[looked].batches(BATCH)]
+            found[looked] = _probabilities(torch.cat(parts))
+            continue
+        pool, outputs = looked
+        for client, own in zip(pool.clients, pool.cut(_probabilities(outputs)), strict=True):
+            found[client] = own
+    return found
+
+
+def _probabilities(outputs: Tensor) -> NDArray[np.float32]:
+    return outputs.float().softmax(dim=1).cpu().numpy()

@@ -220,6 +220,15 @@ class FineTuned(Event):
     seconds: Number = None
 
 
+class Decided(Event):
+    """A part of the run was switched on or off by what was seen."""
+
+    name = "decided"
+    part: str = ""
+    seen: str = ""
+    decision: str = ""
+
+
 class SparseUplinkUsed(Event):
     """Bytes of sparse updates, and of the models that they stand for."""
 

@@ -17,7 +17,7 @@ class Aggregation(Settings):
         description="learning rate of the server (GCFL's eta_g); 0 uses Flower's default",
     )
     momentum: BelowOne = Field(
-        default=0.9, description="momentum of fedavgm; of fedadam and fedyogi, beta 1"
+        default=0.9, description="momentum of fedavgm and paced; of fedadam and fedyogi, beta 1"
     )
     tau: Positive = Field(default=1e-3, description="degree of adaptivity")
     q: NonNegative = Field(
@@ -93,6 +93,13 @@ METHODS = (
         "fedyogi", "the mean as a gradient of Yogi", *_ADAPTIVE, presets={"fedyogi": {}}, **_MEAN
     ),
     _aggregator("fedadagrad", "the mean as a gradient of Adagrad", "learning-rate", "tau", **_MEAN),
+    _aggregator(
+        "paced",
+        "the mean, with momentum and a step that follows how well successive rounds agree",
+        "momentum",
+        after="Baydin et al., 2018: Online Learning Rate Adaptation with Hypergradient Descent",
+        **_MEAN,
+    ),
     _aggregator(
         "qfedavg", "clients with a high loss count more", "q", sends=("loss",), models_per_reply=1.1
     ),

@@ -4,6 +4,7 @@ import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
+from types import ModuleType
 
 from .base import Method, Settings
 
@@ -11,17 +12,21 @@ from .base import Method, Settings
 # that all others see what is sent; the uplink last, so that it sends what all others left.
 AXES = (
     *("privacy", "data-selector", "objective", "cohorts", "similarity", "client-selector"),
-    *("aggregator", "weighting", "uplink"),
+    *("aggregator", "weighting", "serving", "uplink"),
 )
+
+
+@lru_cache(maxsize=1)
+def _modules() -> list[ModuleType]:
+    package = __name__.rpartition(".")[0]
+    names = sorted(name for _, name, _ in pkgutil.iter_modules(import_module(package).__path__))
+    return [import_module(f"{package}.{name}") for name in names]
 
 
 @lru_cache(maxsize=1)
 def all_methods() -> tuple[Method, ...]:
     """Return every method, in the order of the axes, each axis's default first."""
-    package = __name__.rpartition(".")[0]
-    names = sorted(name for _, name, _ in pkgutil.iter_modules(import_module(package).__path__))
-    modules = (import_module(f"{package}.{name}") for name in names)
-    found = [method for module in modules for method in getattr(module, "METHODS", ())]
+    found = [method for module in _modules() for method in getattr(module, "METHODS", ())]
     return tuple(sorted(found, key=lambda m: (AXES.index(m.axis), not m.default)))
 
 
@@ -53,6 +58,8 @@ def presets() -> Mapping[str, Mapping[str, str]]:
         for method in all_methods()
         for name, others in method.presets.items()
     }
+    for module in _modules():
+        found |= getattr(module, "PRESETS", {})
     return dict(sorted(found.items(), key=lambda item: (item[0] != "fedavg", item[0])))
 
 
@@ -62,7 +69,7 @@ def kind_of_preset(name: str) -> str:
     >>> kind_of_preset("cosage"), kind_of_preset("cosage-feedback"), kind_of_preset("fedavg")
     ('paper', 'ours', 'baseline')
     """
-    return next(method.kind for method in all_methods() if name in method.presets)
+    return next((method.kind for method in all_methods() if name in method.presets), "ours")
 
 
 def axis_defaults() -> dict[str, str]:

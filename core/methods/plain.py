@@ -50,5 +50,11 @@ METHODS = (
         about="clients count by their number of samples",
         default=True,
     ),
+    Method(
+        axis="serving",
+        name="model",
+        about="what the server sends, tuned for personalise.epochs",
+        default=True,
+    ),
     Method(axis="weighting", name="uniform", about="all clients count the same"),
 )

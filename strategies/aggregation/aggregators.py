@@ -12,6 +12,7 @@ from ...core.config import RunConfig
 from ...core.methods.aggregators import Aggregation
 from ...core.wire.keys import TRAIN_LOSS
 from .flower_aggregator import FlowerAggregator
+from .paced import PacedAvg
 
 # Behind a view of the grid a strategy samples every client it sees, even a single one.
 _EVERYONE: dict[str, Any] = {
@@ -40,6 +41,12 @@ def fedavgm(config: RunConfig, **common: Any) -> FlowerAggregator:
     """Mean with server momentum (Hsu et al., 2019)."""
     rate = _learning_rate(config, "server_learning_rate")
     inner = flower.FedAvgM(**_EVERYONE, **rate, server_momentum=config[Aggregation].momentum)
+    return FlowerAggregator(inner, mean_like=True, **common)
+
+
+def paced(config: RunConfig, **common: Any) -> FlowerAggregator:
+    """Mean with momentum and a step that follows how well successive rounds agree."""
+    inner = PacedAvg(**_EVERYONE, server_momentum=config[Aggregation].momentum)
     return FlowerAggregator(inner, mean_like=True, **common)
 
 

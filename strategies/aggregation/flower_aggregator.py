@@ -19,6 +19,7 @@ from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer
+from .paced import PacedAvg
 from .running_mean import mean_of, median_of
 
 _TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
@@ -170,7 +171,7 @@ class FlowerAggregator(Layer):
 def _takes_everyone(strategy: Strategy) -> bool:
     """Return whether a strategy is one of Flower's that send the same to all nodes they see."""
     known = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
-    if not known or not isinstance(strategy, FedAvg):
+    if not (known or isinstance(strategy, PacedAvg)) or not isinstance(strategy, FedAvg):
         return False
     fewest = max(
         strategy.min_train_nodes, strategy.min_evaluate_nodes, strategy.min_available_nodes

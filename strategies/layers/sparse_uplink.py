@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.log.events import SparseUplinkUsed
-from ...core.methods.top_k import TopK
+from ...core.methods.catalogue import methods
+from ...core.methods.top_k import TopKMethod
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
 from ...core.wire.replies import Replies
@@ -51,7 +52,10 @@ class SparseUplink(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
         """Return the layer that a config describes."""
-        return cls(inner, density=config[TopK].density, values=config[TopK].values)
+        method = methods("uplink")[config.uplink]
+        assert isinstance(method, TopKMethod)
+        settings = method.settings_in(config)
+        return cls(inner, density=settings.density, values=settings.values)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

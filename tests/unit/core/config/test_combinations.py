@@ -20,13 +20,14 @@ ONLY_A_MODEL = {
     "similarity": {"none", "cosine", "euclidean"},
     "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg"},
     "aggregator": {
-        *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+        *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
     },
-    "uplink": {"dense", "top-k", "top-k-plain"},
+    "uplink": {"dense", "top-k", "top-k-plain", "compact"},
     "weighting": {"examples", "uniform"},
+    "serving": {"model", "best"},
 }
-MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
+MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
 ONLY_MODELS_BACK = {
     "cohorts": {"none", "ifca"},

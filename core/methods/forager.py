@@ -1,0 +1,35 @@
+"""Forager: the united strategy, whose parts act where the run shows that they are needed."""
+
+from .base import Method
+
+METHODS = (
+    Method(
+        axis="data-selector",
+        name="confirmed",
+        about="all samples; once labels are found to be wrong, as far as the model confirms them",
+        after="Gradient Coreset for Federated Learning (GCFL), and Arpit et al., 2017",
+        core="selectors.data_selectors.confirmed_labels:LabelDoubt",
+        layer="strategies.layers.confirmed_labels:ConfirmedLabels.of_run",
+        hook="client_app.hooks.confirmed_labels:ConfirmedSamples",
+        sends=("agreement of the model with its labels",),
+    ),
+    Method(
+        axis="serving",
+        name="best",
+        about="the model, or the model tuned on the client's data, by its own held-out samples",
+        after="Cheng, Chadha and Duchi, 2021: Fine-tuning is Fine in Federated Learning (FTFA)",
+        core="core.learning.serving:served_models",
+    ),
+)
+
+PRESETS = {
+    "forager": {
+        "client-selector": "aoi",
+        "data-selector": "confirmed",
+        "cohorts": "split-test",
+        "aggregator": "paced",
+        "uplink": "compact",
+        "downlink": "changes",
+        "serving": "best",
+    }
+}

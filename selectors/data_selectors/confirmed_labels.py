@@ -1,0 +1,110 @@
+"""Labels that the global model confirms, and whether there is reason to doubt any.
+
+A network learns what most labels agree on before it learns wrong ones by heart (Arpit et al.,
+2017), and the model of a federation averages out what single clients memorise. So a running mean
+of its predictions is a second opinion on each label. It is asked for only where labels are found to
+be wrong: on clean but difficult data it would leave out what is still to be learned.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+MEMORY = 0.8  # weight of earlier predictions
+DOUBTFUL = 0.1  # estimated share of wrong labels from which samples are weighed
+_UPPER = 2 / 3  # of a round's clients that must agree too seldom
+_ROUNDS = 5  # whose median counts
+_FEWEST = 3  # clients per round
+_SHARPEST = 2.0
+_LEARNED = 0.3  # accuracy on clean samples below which a model has no opinion
+
+
+def running_predictions(before: ArrayLike | None, seen: ArrayLike) -> Floats:
+    """Return the running mean of a model's class probabilities, one row per sample.
+
+    >>> running_predictions([[1.0, 0.0]], [[0.0, 1.0]]).tolist()
+    [[0.8, 0.19999999999999996]]
+    """
+    now = np.asarray(seen, dtype=np.float64)
+    return now if before is None else MEMORY * np.asarray(before) + (1 - MEMORY) * now
+
+
+def label_weights(predictions: ArrayLike, labels: ArrayLike, sharpness: float = 1.0) -> Floats:
+    """Return how much each sample counts: the probability of its label over that of the likeliest.
+
+    >>> label_weights([[0.8, 0.2], [0.1, 0.9]], [0, 0]).round(3).tolist()
+    [1.0, 0.111]
+    """
+    rows = np.asarray(predictions, dtype=np.float64)
+    own = rows[np.arange(len(rows)), np.asarray(labels)]
+    shares = own / np.maximum(rows.max(axis=1), np.finfo(np.float64).tiny)
+    return np.asarray(shares**sharpness)
+
+
+def sharpness(clean_accuracy: float) -> float:
+    """Return how sharply to weigh: the odds that the model is right on clean samples, at most 2.
+
+    A model that is wrong half the time must not decide alone what it is taught.
+
+    >>> sharpness(0.5), round(sharpness(0.6), 6), sharpness(0.99)
+    (1.0, 1.5, 2.0)
+    """
+    return min(_SHARPEST, clean_accuracy / max(1 - clean_accuracy, 1e-9))
+
+
+def agreement(predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Return the share of labels that are also the likeliest class.
+
+    >>> agreement([[0.8, 0.2], [0.1, 0.9]], [0, 0])
+    0.5
+    """
+    return float((np.asarray(predictions).argmax(axis=1) == np.asarray(labels)).mean())
+
+
+class LabelDoubt:
+    """Whether clients' labels are wrong, by how seldom a model agrees with them.
+
+    A model agrees with right labels that it was trained on at least as often as with those of clean
+    samples that it has not seen. If a share w of the labels is wrong, it agrees with at most about
+    ``(1 - w)`` times as many. The estimate is ``w = 1 - a / c``, with the accuracy c on clean
+    samples and the agreement a that a third of the clients exceed: where clients come in groups
+    whose labels mean different things, one group agrees with the model, and nothing is found. What
+    counts is the median over five rounds. Two thirds of the clients would have to lie to move it.
+
+    Examples
+    --------
+    >>> doubt = LabelDoubt()
+    >>> [doubt.hear([0.5, 0.55, 0.6], clean_accuracy=0.9) for _ in range(5)]
+    [False, False, False, False, True]
+    >>> round(doubt.wrong, 2)
+    0.37
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._estimates: list[float] = []
+
+    @property
+    def wrong(self) -> float:
+        """The estimated share of wrong labels."""
+        return max(0.0, float(np.median(self._estimates))) if self._estimates else 0.0
+
+    def hear(self, agreements: Sequence[float], clean_accuracy: float) -> bool:
+        """Take in a round; return whether wrong labels have been found so far."""
+        if len(agreements) >= _FEWEST and clean_accuracy >= _LEARNED:
+            estimate = 1 - float(np.quantile(agreements, _UPPER)) / clean_accuracy
+            self._estimates = [*self._estimates, estimate][-_ROUNDS:]
+            self.found = self.found or (len(self._estimates) == _ROUNDS and self.wrong > DOUBTFUL)
+        return self.found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is known so far."""
+        return {"found": self.found, "estimates": list(self._estimates)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.found, self._estimates = bool(state["found"]), list(state["estimates"])
