@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from ..core.config import ConfigError, RunConfig, read_config
 from ..core.learning.job import Outcomes
-from ..core.learning.train_settings import train_settings
+from ..core.learning.train_settings import local_steps, train_settings
 from ..core.tasks import ClientData, Split
 from ..core.tasks.errors import SayableError
 from ..core.tasks.own_app import AppProblem, as_split
@@ -150,7 +150,7 @@ class OwnSide(ClientSide):
         if not self.was_given_data and any(hook.chooses_data for hook in self.hooks):
             self._say_that_all_was_used(batch)
         settings, examples = train_settings(self.config, batch.round), told.get(NUM_EXAMPLES, 1)
-        steps = settings.steps or settings.epochs * -(-int(examples) // settings.batch_size)
+        steps = local_steps(settings, examples)
         stack = {name: array[None] for name, array in from_record(models[0]).items()}
         return Outcomes(stack, [float(told.get(TRAIN_LOSS, 0.0))], [int(examples)], [steps])
 

@@ -11,6 +11,7 @@ from ..core.methods.base import Method
 from ..core.methods.stream import Stream
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
+from ..core.tasks.models.head import linear_head
 
 
 def validation_data(config: RunConfig, wanted_by: str) -> Samples:
@@ -53,6 +54,8 @@ def check_model(method: Method, config: RunConfig) -> None:
     model = task.build_model()
     try:
         features_of(model, read_arrays(model), _two_samples(task))
+        if "output bias" in needs and model.get_submodule(linear_head(model)).bias is None:
+            raise TaskError("its last layer has no bias; use torch.nn.Linear(..., bias=True)")
     except TaskError as error:
         raise TaskError(f"model = {config.model!r}, {method}: {error}") from error
 

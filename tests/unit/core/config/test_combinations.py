@@ -11,7 +11,7 @@ from other_values import config_with
 
 # What has clients send nothing that depends on their data but the model they trained.
 ONLY_A_MODEL = {
-    "client-selector": {"random", "all", "round-robin", "aoi"},
+    "client-selector": {"random", "all", "round-robin", "aoi", "hics", "divfl"},
     "data-selector": {
         *("full", "random", "facility-location", "crust", "skyline"),
         *("trusted", "gcfl", "gradmatch", "nearest"),
