@@ -85,7 +85,11 @@ class OwnSide(ClientSide):
     @cached_property
     def hooks(self) -> list[ClientHook]:
         """The client halves of the run's methods, as far as this client has what they need."""
-        hooks = hooks_of(self.config)
+        hooks, keep = hooks_of(self.config), self.config.personalise.keep
+        if keep != "none" and self.app is None:
+            raise ConfigError(
+                f"personalise.keep = {keep!r} needs forager.client_mod(model=..., data=...)"
+            )
         return hooks if self.app is not None else [hook for hook in hooks if hook.of_updates]
 
     def state_name(self, run: str) -> str:
@@ -120,7 +124,8 @@ class OwnSide(ClientSide):
             )
         assert self.train_app is not None
         message = batch.requests[0]
-        if ARRAYS not in entries(message.content):  # the client holds it
+        keeps = self.config.personalise.keep != "none"
+        if ARRAYS not in entries(message.content) or keeps:  # the client holds it, or a part of it
             attach(message, ARRAYS, to_record(batch.models[0]))
         self.batch, self.was_given_data = batch, False
         token = _at_work.set(self)

@@ -25,19 +25,27 @@ def evaluate_clients(batch: Batch) -> Replies:
             raise SayableError(f"client {key!r} has no test data: set data.client-test-share")
     side = batch.side
     check_frozen(batch)
-    models = _own_models(batch)
+    models = _tuned_models(batch)
     found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
     batch.metrics |= {name: [own[name] for own in found] for name in found[0]}
     return batch.replies()
 
 
-def _own_models(batch: Batch) -> Sequence[Arrays]:
-    """Return the models that came, fine-tuned on the clients' own data if the run says so."""
-    config = batch.config
+def own_models(batch: Batch) -> Sequence[Arrays]:
+    """Return the models that came, with what clients keep of their own."""
+    models = batch.models
+    for hook in batch.side.hooks:
+        models = hook.own_models(batch, models)
+    return models
+
+
+def _tuned_models(batch: Batch) -> Sequence[Arrays]:
+    """Return the clients' own models, fine-tuned on their own data if the run says so."""
+    config, models = batch.config, own_models(batch)
     if not config.personalise.epochs:
-        return batch.models
+        return models
     seeds = [batch_seed(config.seed, key, 0) for key in batch.keys]
-    jobs = list(map(Job, batch.models, batch.data, seeds))
+    jobs = list(map(Job, models, batch.data, seeds))
     settings = replace(train_settings(config, 1), epochs=config.personalise.epochs, steps=0)
     return [own.arrays for own in batch.side.trainer.train(jobs, settings, Plain(config))]

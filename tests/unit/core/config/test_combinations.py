@@ -18,7 +18,7 @@ ONLY_A_MODEL = {
     },
     "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
-    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg"},
+    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg", "ditto"},
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
@@ -30,7 +30,7 @@ MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"}
 # What sends clients nothing that depends on others' data but models.
 ONLY_MODELS_BACK = {
     "cohorts": {"none", "ifca"},
-    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg"},
+    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg", "ditto"},
 }
 
 
@@ -134,6 +134,7 @@ SUPPORTS = {"centred-overlap", "index-overlap", "signed-overlap"}
 COMPARED = {
     "none": {"none"},
     "ifca": {"none"},
+    "clove": {"none"},
     "cfl": {"none"},
     "flexcfl": {"none"},
     "fl-hc": {"none"},
