@@ -32,7 +32,7 @@ def imbalance(pooled: ArrayLike, counts: ArrayLike) -> Floats:
     squares = np.einsum("ij,ij->i", rows, rows) + 2 * rows @ base + base @ base
     totals = rows.sum(axis=1) + base.sum()
     found = np.divide(squares, totals**2, out=np.full(len(rows), np.inf), where=totals > 0)
-    return np.clip(found - 1 / max(1, rows.shape[1]), 0.0, 1.0)
+    return np.asarray(np.clip(found - 1 / max(1, rows.shape[1]), 0.0, 1.0))
 
 
 class FedCbs(ClientSelector):

@@ -71,7 +71,7 @@ class Hics(ClientSelector):
     gamma : float
         How much clusters of high entropy are preferred at first.
     rounds : int
-        After how many rounds all clusters are alike.
+        After how many rounds all clusters are alike; 0 means never.
     """
 
     needs = frozenset({"bias-update", "num-examples"})
@@ -83,7 +83,7 @@ class Hics(ClientSelector):
         gamma: float = 4.0,
         rounds: int = 100,
     ) -> None:
-        if not (temperature > 0 and weight >= 0 and gamma >= 0 and rounds >= 1):
+        if not (temperature > 0 and weight >= 0 and gamma >= 0 and rounds >= 0):
             raise ValueError(f"hics: {temperature=}, {weight=}, {gamma=}, {rounds=}")
         self.temperature, self.weight, self.gamma = temperature, weight, gamma
         self.rounds, self._round = rounds, 0
@@ -111,7 +111,7 @@ class Hics(ClientSelector):
             members = np.flatnonzero(labels == label)
             queues.append(members[draw(weights[members], members.size, rng)].tolist())
         means = np.array([entropies[queue].mean() for queue in queues])
-        gamma = self.gamma * max(0.0, 1 - self._round / self.rounds)
+        gamma = self.gamma * max(0.0, 1 - self._round / self.rounds if self.rounds else 1.0)
         odds = np.exp(gamma * (means - means.max()))
         chosen: list[int] = []
         while len(chosen) < count:

@@ -94,6 +94,7 @@ def test_presets_are_the_published_methods() -> None:
         "fedyogi": {"aggregator": "fedyogi"},
         "scaffold": {"objective": "scaffold"},
         "moon": {"objective": "moon"},
+        "ditto": {"objective": "ditto"},
         "cosage": {"client-selector": "cosage", "uplink": "top-k-plain", "weighting": "uniform"},
         "cosage-feedback": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},
