@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Context, Message
 
 from ..core.tasks.errors import SayableError
+from ..core.wire.arrays import to_record
 from ..core.wire.keys import (
     ANSWERS,
+    ARRAYS,
     ASK_AFFINITY,
     ASK_LOSSES,
     ASK_SUPPORT,
@@ -29,7 +31,7 @@ from ..core.wire.keys import (
     SETTINGS,
     SIMILARITY,
 )
-from ..core.wire.records import attach, detach, filled
+from ..core.wire.records import attach, detach, entries, filled
 from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
 from .app import HANDLERS, failed
@@ -80,7 +82,10 @@ class ClientMod:
         batch = Batch(requests, [context], kind=kind)
         if kind in ("evaluate", ASK_UPDATE):
             if batch.told.get(SETTINGS):
-                check_question(kind, self._side(str(batch.told[SETTINGS])).config)
+                batch.side = self._side(str(batch.told[SETTINGS]))
+                check_question(kind, batch.side.config)
+                if kind == "evaluate" and ARRAYS in entries(message.content):
+                    _make_own(batch, message)
             return _signed(call_next(message, context), context)
         if kind == IDENTIFY:
             said = {**introduction(context), ANSWERS: self._answers()}
@@ -164,3 +169,15 @@ def _signed(reply: Message, context: Context) -> Message:
     if not reply.has_error() and CLIENT not in reply.content:
         attach(reply, CLIENT, ConfigRecord({CLIENT_KEY: client_key(context)}))
     return reply
+
+
+def _make_own(batch: Batch, message: Message) -> None:
+    """Put the client's own model in place of the one that came, if the run has such."""
+    from .handlers.evaluation import own_models
+
+    try:
+        (own,) = own_models(batch)
+        if own is not batch.models[0]:
+            attach(message, ARRAYS, to_record(own))
+    finally:
+        batch.abandon()

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from ..core.config import ConfigError, RunConfig, read_config
 from ..core.learning.job import Outcomes
-from ..core.learning.train_settings import train_settings
+from ..core.learning.train_settings import local_steps, train_settings
 from ..core.tasks import ClientData, Split
 from ..core.tasks.errors import SayableError
 from ..core.tasks.own_app import AppProblem, as_split
@@ -85,7 +85,11 @@ class OwnSide(ClientSide):
     @cached_property
     def hooks(self) -> list[ClientHook]:
         """The client halves of the run's methods, as far as this client has what they need."""
-        hooks = hooks_of(self.config)
+        hooks, keep = hooks_of(self.config), self.config.personalise.keep
+        if keep != "none" and self.app is None:
+            raise ConfigError(
+                f"personalise.keep = {keep!r} needs forager.client_mod(model=..., data=...)"
+            )
         return hooks if self.app is not None else [hook for hook in hooks if hook.of_updates]
 
     def state_name(self, run: str) -> str:
@@ -120,7 +124,8 @@ class OwnSide(ClientSide):
             )
         assert self.train_app is not None
         message = batch.requests[0]
-        if ARRAYS not in entries(message.content):  # the client holds it
+        keeps = self.config.personalise.keep != "none"
+        if ARRAYS not in entries(message.content) or keeps:  # the client holds it, or a part of it
             attach(message, ARRAYS, to_record(batch.models[0]))
         self.batch, self.was_given_data = batch, False
         token = _at_work.set(self)
@@ -150,7 +155,7 @@ class OwnSide(ClientSide):
         if not self.was_given_data and any(hook.chooses_data for hook in self.hooks):
             self._say_that_all_was_used(batch)
         settings, examples = train_settings(self.config, batch.round), told.get(NUM_EXAMPLES, 1)
-        steps = settings.steps or settings.epochs * -(-int(examples) // settings.batch_size)
+        steps = local_steps(settings, examples)
         stack = {name: array[None] for name, array in from_record(models[0]).items()}
         return Outcomes(stack, [float(told.get(TRAIN_LOSS, 0.0))], [int(examples)], [steps])
 

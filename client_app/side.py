@@ -30,6 +30,7 @@ from .batch import Batch
 from .clients import Clients
 from .device.packing import Packing
 from .hooks.base import ClientHook
+from .hooks.personal import PersonalParts
 from .identity import client_data
 
 _log = logging.getLogger("forager")
@@ -142,7 +143,8 @@ def check_frozen(batch: Batch) -> None:
 
 def hooks_of(config: RunConfig) -> list[ClientHook]:
     """Return the parts that a run needs on its clients, in the order in which they act."""
-    return [load(method.hook)(config) for method in chosen(config.axes()) if method.hook]
+    hooks = [load(method.hook)(config) for method in chosen(config.axes()) if method.hook]
+    return hooks if config.personalise.keep == "none" else [PersonalParts(config), *hooks]
 
 
 @lru_cache(maxsize=4)

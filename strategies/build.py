@@ -9,7 +9,7 @@ from ..core.config import RunConfig
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
-from .checks import check_model
+from .checks import check_model, check_personal
 from .federation.federation import Federation
 from .layers.base import Layer
 from .layers.buffer import Buffer
@@ -35,6 +35,7 @@ def build_strategy(
     axes, federation = config.axes(), federation or Federation()
     for method in chosen(axes):
         check_model(method, config)
+    check_personal(config)
     make = partial(single or single_model_stack, config, federation)
     cohorts = methods("cohorts")[config.cohorts]
     stack: Layer = load(cohorts.outer)(make, config) if cohorts.outer else make()

@@ -7,10 +7,12 @@ import torch
 from ..core.config import RunConfig
 from ..core.learning.features import features_of
 from ..core.learning.model_arrays import read_arrays
+from ..core.learning.personal import kept_names
 from ..core.methods.base import Method
 from ..core.methods.stream import Stream
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
+from ..core.tasks.models.head import linear_head
 
 
 def validation_data(config: RunConfig, wanted_by: str) -> Samples:
@@ -53,8 +55,16 @@ def check_model(method: Method, config: RunConfig) -> None:
     model = task.build_model()
     try:
         features_of(model, read_arrays(model), _two_samples(task))
+        if "output bias" in needs and model.get_submodule(linear_head(model)).bias is None:
+            raise TaskError("its last layer has no bias; use torch.nn.Linear(..., bias=True)")
     except TaskError as error:
         raise TaskError(f"model = {config.model!r}, {method}: {error}") from error
+
+
+def check_personal(config: RunConfig) -> None:
+    """Raise an error unless the model has the part that clients are to keep, and more."""
+    if config.personalise.keep != "none":
+        kept_names(load_task(config.task_spec()).build_model(), config.personalise.keep)
 
 
 def _two_samples(task: Task) -> Samples:

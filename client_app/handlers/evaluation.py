@@ -22,17 +22,25 @@ def evaluate_clients(batch: Batch) -> Replies:
             raise SayableError(f"client {key!r} has no test data: set data.client-test-share")
     side = batch.side
     check_frozen(batch)
-    models = _own_models(batch)
+    models = _tuned_models(batch)
     found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
     batch.metrics |= {name: [own[name] for own in found] for name in found[0]}
     return batch.replies()
 
 
-def _own_models(batch: Batch) -> Sequence[Arrays]:
-    """Return what clients get: the models that came, or tuned on their own data."""
-    config, trainer = batch.config, batch.side.trainer
+def own_models(batch: Batch) -> Sequence[Arrays]:
+    """Return the models that came, with what clients keep of their own."""
+    models = batch.models
+    for hook in batch.side.hooks:
+        models = hook.own_models(batch, models)
+    return models
+
+
+def _tuned_models(batch: Batch) -> Sequence[Arrays]:
+    """Return what clients get: their own models, or these tuned on their own data."""
+    config, models, trainer = batch.config, own_models(batch), batch.side.trainer
     if config.serving == "best":
-        return served_models(trainer, batch.models, batch.data, batch.keys, config)
+        return served_models(trainer, models, batch.data, batch.keys, config)
     seeds = [batch_seed(config.seed, key, 0) for key in batch.keys]
-    return tune(trainer, batch.models, batch.data, seeds, config, config.personalise.epochs)
+    return tune(trainer, models, batch.data, seeds, config, config.personalise.epochs)

@@ -8,13 +8,14 @@ replies. Hooks know nothing of each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...core.learning.job import Outcome, Outcomes
 
 if TYPE_CHECKING:
     from ...core.config import RunConfig
-    from ..batch import Batch, ClientRow
+    from ..batch import Arrays, Batch, ClientRow
 
 
 class ClientHook:
@@ -33,6 +34,10 @@ class ClientHook:
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Look at what came of it; add records to the replies; return what to send."""
         return outcomes
+
+    def own_models(self, batch: Batch, models: Sequence[Arrays]) -> Sequence[Arrays]:
+        """Return the models that clients evaluate, given those that came."""
+        return models
 
 
 class PerClientHook(ClientHook):

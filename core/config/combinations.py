@@ -209,6 +209,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
     "linear head": _checked_with_the_model,
     "classes": _checked_with_the_model,
+    "output bias": _checked_with_the_model,
     "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "something must say how similar clients are"),

@@ -248,10 +248,15 @@ class FineTune(Settings):
 
 
 class Personalise(Settings):
-    """Training on a client's own data before it evaluates (FTFA)."""
+    """What makes a model a client's own: parts that it keeps, and training before it evaluates."""
 
     section = "personalise"
     epochs: Count = Field(default=0, description="epochs of fine-tuning before a client evaluates")
+    keep: Literal["none", "head", "norms"] = Field(
+        default="none",
+        description="what of the model clients keep to themselves: the head (FedPer), or "
+        "normalisation layers (FedBN); it is not aggregated, so judge by what clients evaluate",
+    )
 
 
 class Quarantine(Settings):

@@ -73,3 +73,13 @@ def train_settings(config: RunConfig, server_round: int) -> TrainSettings:
         accumulate=config.optimiser.accumulate,
         precision=config.optimiser.precision,
     )
+
+
+def local_steps(settings: TrainSettings, examples: float) -> int:
+    """Return how many mini-batches a client with so many samples trains on.
+
+    >>> from forager.core.config import read_config
+    >>> local_steps(train_settings(read_config({"local-epochs": 2, "batch-size": 16}), 1), 40)
+    6
+    """
+    return settings.steps or settings.epochs * -(-int(examples) // settings.batch_size)

@@ -63,6 +63,10 @@ class Settings(BaseModel):
 class Configured(Protocol):
     """A run config, as far as methods look at it: ``config[CosAge].silent_ratio``."""
 
+    @property
+    def num_server_rounds(self) -> int:
+        """How many rounds the run has."""
+
     def __getitem__(self, kind: type[S]) -> S:
         """Return the settings of a method."""
 

@@ -19,7 +19,9 @@ class Cohort(Settings):
         'clients train, with a last layer for each cohort; "auto" is changes with cohorts by '
         "similarity, else none",
     )
-    number: AtLeastOne = Field(default=3, description="number of cohorts, for ifca and flexcfl")
+    number: AtLeastOne = Field(
+        default=3, description="number of cohorts, for ifca, clove and flexcfl"
+    )
     joint_rounds: Count = Field(
         default=0,
         description="rounds with one model for all before cfl and fl-hc look for cohorts; 0 means "

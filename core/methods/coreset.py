@@ -23,7 +23,7 @@ MATCHING_KEYS = (
     *("residual", "ridge", "step", *GUIDANCE_KEYS),
 )
 
-_COHORTS = ("auxo", "split-test", "ifca", "cfl", "flexcfl", "fl-hc", "similarity")
+_COHORTS = ("auxo", "split-test", "ifca", "clove", "cfl", "flexcfl", "fl-hc", "similarity")
 _NOT_THEIRS = (
     "the server's samples are matched at each cohort's model, but mean something else than the "
     "data of a cohort that differs; use coreset.target = 'own'"

@@ -1,11 +1,11 @@
 """What all client selectors share: the layer around the rule, and how it gets its summaries."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, Count, Method, Settings
+from .base import AtLeastOne, Configured, Count, Method, Settings
 
 
 class Summary(Settings):
@@ -40,3 +40,8 @@ class Selector(Method):
 
     axis: str = "client-selector"
     layer: str = "strategies.layers.selection:Selection.of_run"
+
+    def arguments(self, config: Configured) -> dict[str, Any]:
+        """Return what its core is made with in a run."""
+        own = next((config[kind] for kind in self.settings if kind.section == self.name), None)
+        return {} if own is None else own.model_dump()

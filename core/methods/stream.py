@@ -83,6 +83,13 @@ METHODS = (
         needs=_HEAD,
     ),
     StreamMethod(
+        name="titan",
+        about="places for classes by how much their gradients differ, then samples by importance",
+        paper="Gong et al., 2025: A Two-Stage Data Selection Framework for Edge Devices (Titan)",
+        core="selectors.stream_selectors.titan:Titan",
+        needs=_HEAD,
+    ),
+    StreamMethod(
         name="unlimited",
         about="all of the stream, whatever the capacity",
         reads=("velocity", "drift", "burst", "ingest"),

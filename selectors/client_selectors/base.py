@@ -22,8 +22,8 @@ class Candidates:
         One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
         was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
         ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row per
-        client), ``utility``, ``seconds`` and ``num-examples`` of the last training. NaN means
-        unknown.
+        client), ``utility``, ``seconds`` and ``num-examples`` of the last training, its ``update``
+        (a sketch) and ``bias-update`` (of the output layer), one row per client. NaN means unknown.
     """
 
     keys: Sequence[str]
@@ -62,10 +62,17 @@ class ClientSelector:
         Observations that it looks at, besides ``age`` and ``participated``.
     oracle : bool
         Whether it looks at what no server of a real federation knows.
+    takes_fewer : bool
+        Whether it may choose fewer clients than it may.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
     oracle: ClassVar[bool] = False
+    takes_fewer: ClassVar[bool] = False
+
+    def asks(self) -> bool:
+        """Return whether clients are to be asked for fresh observations in this round."""
+        return True
 
     def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of those to ask for a fresh observation: everyone, unless said.
@@ -133,3 +140,13 @@ def draw(weights: ArrayLike, count: int, rng: np.random.Generator) -> Positions:
     with np.errstate(over="ignore"):  # a tiny weight waits very long, but not as long as none
         np.divide(rng.exponential(size=weights.shape), weights, out=waits, where=weights > 0)
     return lowest(np.where(weights > 0, np.minimum(waits, longest / 2), waits), count)
+
+
+def known_and_not(rows: NDArray[Any]) -> tuple[Positions, Positions]:
+    """Return the positions of the clients of which an observation is known, and of the others.
+
+    >>> [found.tolist() for found in known_and_not(np.array([[1.0, 2.0], [np.nan, np.nan]]))]
+    [[0], [1]]
+    """
+    unknown = np.isnan(rows if rows.ndim > 1 else rows[:, None]).any(axis=1)
+    return np.flatnonzero(~unknown), np.flatnonzero(unknown)

@@ -40,13 +40,13 @@ class PowerOfChoice(LocalLoss):
     def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of the d candidates, never fewer than ``count``."""
         drawn = max(self.candidates or 2 * count, count)
-        return np.sort(draw(_sizes(candidates), drawn, rng))
+        return np.sort(draw(sizes(candidates), drawn, rng))
 
 
-def _sizes(candidates: Candidates) -> NDArray[np.float64]:
+def sizes(candidates: Candidates) -> NDArray[np.float64]:
     """Return how much data each has, as far as that is known."""
     if "num-examples" not in candidates.observations:
         return np.ones(len(candidates))
-    sizes = np.asarray(candidates.observed("num-examples"), dtype=np.float64)
-    known = np.isfinite(sizes) & (sizes >= 0)
-    return np.where(known, sizes, np.median(sizes[known]) if known.any() else 1.0)
+    told = np.asarray(candidates.observed("num-examples"), dtype=np.float64)
+    known = np.isfinite(told) & (told >= 0)
+    return np.where(known, told, np.median(told[known]) if known.any() else 1.0)

@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
+from ...core.learning.train_settings import local_steps, train_settings
 from ...core.log.events import Selected
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
@@ -29,9 +31,10 @@ from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.client_memory import ClientMemory
 from ..federation.grids import GridView, all_node_ids
-from ..federation.observations import ASKED, readers
+from ..federation.observations import ASKED, Column, readers
 from ..federation.plausibility import UsualSize
 from ..federation.survey import Survey, encode_update
+from ..federation.update_observations import UpdateObservations
 from ..federation.virtual_nodes import kept_nodes
 from .base import Layer
 
@@ -85,6 +88,8 @@ class Selection(Layer):
         own loop, which would go on with them to the end.
     hashes : int (default: 0)
         How many hashes a signature must be of; 0 if that is not known.
+    steps_of : callable, optional
+        How many local steps a number of samples makes, if that is known.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class Selection(Layer):
         at_most: float = 0.0,
         empty_rounds: int = 0,
         hashes: int = 0,
+        steps_of: Callable[[float], int] | None = None,
     ) -> None:
         super().__init__(inner)
         self.selector = selector
@@ -120,6 +126,7 @@ class Selection(Layer):
         self._empty = 0
         self._usual = {name: UsualSize(_IMPLAUSIBLE, _VOICES) for name in (LOSS, UTILITY)}
         self._readers = readers(selector.needs, self.survey.bounded, hashes)
+        self._updates = UpdateObservations(selector.needs, seed, steps_of)
         self._rng = np.random.default_rng([seed, 1])
         self._evaluate_rng = np.random.default_rng([seed, 2])
         self._short_of = 0
@@ -132,11 +139,10 @@ class Selection(Layer):
         """Return the layer that a config describes, around the rule of its client selector."""
         method = methods("client-selector")[config.client_selector]
         assert isinstance(method, Selector)
-        own = next((config[kind] for kind in method.settings if kind.section == method.name), None)
         (count, fraction), summary = config.participation(), config[Summary]
         return cls(
             inner,
-            load(method.core)(**(own.model_dump() if own is not None else {})),
+            load(method.core)(**method.arguments(config)),
             count=count,
             fraction=fraction,
             fraction_evaluate=config.fraction_evaluate,
@@ -151,6 +157,7 @@ class Selection(Layer):
             at_least=config.round.min_replies,
             at_most=config.clients.at_most,
             hashes=config[Ios].hashes,
+            steps_of=partial(local_steps, train_settings(config, 1)),
         )
 
     @property
@@ -162,6 +169,7 @@ class Selection(Layer):
         """Choose by another rule from now on."""
         self.selector = selector
         self._readers = readers(selector.needs, self.survey.bounded, 0)
+        self._updates = UpdateObservations(selector.needs, steps_of=self._updates.steps_of)
 
     def limit(self, count: int) -> None:
         """Let the next round train this many clients."""
@@ -199,7 +207,7 @@ class Selection(Layer):
         eligible = self._eligible(nodes, asked, server_round)
         pool = self._candidates(eligible, asked, server_round, arrays, grid)
         picked = [pool.nodes[i] for i in self.selector.select(pool.candidates, asked, self._rng)]
-        if pool.was_asked:
+        if pool.was_asked and not self.selector.takes_fewer:
             picked = self._filled_up(picked, eligible, asked)
         self._wanted = min(wanted, len(picked))
         chosen = list(self.federation.keys(picked))
@@ -279,7 +287,7 @@ class Selection(Layer):
         """Return those to choose from and what is known of them, after asking if need be."""
         everyone = self._pool(nodes)
         wanted = [name for name in ASKED if name in self.selector.needs]
-        if not wanted:
+        if not wanted or not self.selector.asks():
             return everyone
         shortlist = self.selector.shortlist(everyone.candidates, count, self._rng)
         listed = [nodes[i] for i in shortlist]
@@ -407,13 +415,17 @@ class Selection(Layer):
 
     def _learn_from(self, server_round: int, replies: Replies) -> None:
         """Remember observations; a reply is still trained with if one makes no sense."""
-        if not self._readers:
+        if not self._readers and not self._updates.names:
             return
         assigned = self.federation.ledger.of(replies)
         rounds = [server_round if each is None else each.round for each in assigned]
         keys = self.federation.keys(replies.nodes)
-        for name, read in self._readers.items():
-            values, wrong = read(replies)
+        columns: list[tuple[str, Column]] = [
+            (n, read(replies)) for n, read in self._readers.items()
+        ]
+        sent = [None if each is None else each.model for each in assigned]
+        columns += [(n, (self._updates.read(n, sent, replies), {})) for n in self._updates.names]
+        for name, (values, wrong) in columns:
             self._hear(replies.nodes, name, values)
             for row, value in enumerate(values):
                 newer = self.memory.told_in(keys[row], name) > rounds[row]

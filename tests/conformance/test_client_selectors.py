@@ -21,6 +21,11 @@ from forager.selectors.client_selectors.dissimilarity import (
     MostDissimilar,
     MostDissimilarAfterCooldown,
 )
+from forager.selectors.client_selectors.divfl import DivFl
+from forager.selectors.client_selectors.fed_cbs import FedCbs
+from forager.selectors.client_selectors.fedcor import FedCor
+from forager.selectors.client_selectors.flad import Flad
+from forager.selectors.client_selectors.hics import Hics
 from forager.selectors.client_selectors.local_loss import LocalLoss
 from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
@@ -36,6 +41,12 @@ CLASSES: dict[str, Callable[[], ClientSelector]] = {
     "dissimilarity": MostDissimilar,
     "dissimilarity-cooldown": MostDissimilarAfterCooldown,
     "dissimilarity-sampling": DissimilaritySampling,
+    "divfl": DivFl,
+    "fed-cbs": FedCbs,
+    "fedcor": FedCor,
+    "fedcor after its warm-up": lambda: FedCor(warm_up=1, every=2),
+    "flad": Flad,
+    "hics": Hics,
     "local-loss": LocalLoss,
     "oort": Oort,
     "power-of-choice": PowerOfChoice,
@@ -51,6 +62,8 @@ OBSERVATIONS = {
     "seconds",
     "signature",
     "num-examples",
+    "update",
+    "bias-update",
 }
 selectors = pytest.mark.parametrize("name", NAMES)
 
@@ -74,6 +87,8 @@ def observe(size: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         "utility": np.where(participated, rng.random(size), np.nan),
         "seconds": np.where(participated, rng.random(size), np.nan),
         "num-examples": rng.integers(1, 90, size),
+        "update": np.where(participated[:, None], rng.normal(size=(size, 5)), np.nan),
+        "bias-update": np.where(participated[:, None], rng.normal(size=(size, 4)), np.nan),
     }
 
 
@@ -201,7 +216,7 @@ def test_takes_as_many_as_it_may_if_there_are_enough(name: str) -> None:
     for positions in several(make(name), crowd(10), 4, 5):
         assert len(positions) == 4
     for positions in several(make(name), crowd(3), 4, 5):
-        assert sorted(positions) == [0, 1, 2]
+        assert make(name).takes_fewer or sorted(positions) == [0, 1, 2]
 
 
 @selectors
@@ -292,7 +307,8 @@ def test_who_did_not_answer_is_not_chosen(name: str, unknown: str) -> None:
     seen[unknown][::2] = np.nan
     chosen = selector.select(Candidates(list("abcdefghij"), seen), 10, rng)
     expected = [1, 3, 5, 7, 9] if unknown in selector.needs else list(range(10))
-    assert sorted(chosen.tolist()) == expected
+    assert set(chosen.tolist()) <= set(expected)
+    assert selector.takes_fewer or len(chosen) == len(expected)
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES.keys() & set(REGISTERED)))

@@ -11,6 +11,7 @@ from forager.core.storage import tree
 from forager.selectors.cohorts.affinity import Affinity
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.cfl import Cfl
+from forager.selectors.cohorts.clove import Clove
 from forager.selectors.cohorts.fl_hc import FlHc
 from forager.selectors.cohorts.flexcfl import FlexCfl
 from forager.selectors.cohorts.ifca import Ifca
@@ -110,6 +111,13 @@ class Ifcas:
         return self.core.members.of(keys)
 
 
+class Cloves(Ifcas):
+    """CLoVE: the same losses, clustered."""
+
+    def __init__(self) -> None:
+        self.core = Clove(models=3)
+
+
 RULES: dict[str, Callable[[], Any]] = {
     "split-test": SplitTests,
     "auxo": Auxos,
@@ -117,6 +125,7 @@ RULES: dict[str, Callable[[], Any]] = {
     "flexcfl": FlexCfls,
     "fl-hc": FlHcs,
     "ifca": Ifcas,
+    "clove": Cloves,
 }
 rules = pytest.mark.parametrize("name", sorted(RULES))
 
@@ -232,7 +241,12 @@ def test_identical_and_zero_updates(name: str) -> None:
         for number in range(5):
             groups = rule.play(number, keys, updates)
         assert sum(len(members) for members in groups.values()) == 12
-        if name not in {"cfl", "ifca", "fl-hc"}:  # those have a fixed number, or look at lengths
+        if name not in {
+            "cfl",
+            "ifca",
+            "clove",
+            "fl-hc",
+        }:  # those have a fixed number, or look at lengths
             assert list(groups) == ["0"]
 
 

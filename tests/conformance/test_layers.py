@@ -211,6 +211,7 @@ EVERY_LAYER: list[dict[str, int | float | str | bool]] = [
     {"data-selector": "ode-balanced"},
     {"privacy": "central-dp"},
     {"cohorts": "ifca"},
+    {"cohorts": "clove"},
     {"cohorts": "split-test"},
     {"cohorts": "auxo"},
     {"cohorts": "neighbours", "similarity": "centred-overlap"},

@@ -17,6 +17,7 @@ from forager.selectors.stream_selectors.high_loss import HighLoss
 from forager.selectors.stream_selectors.ode_selector import OdeSelector
 from forager.selectors.stream_selectors.reservoir import Reservoir
 from forager.selectors.stream_selectors.sld import Sld
+from forager.selectors.stream_selectors.titan import Titan
 from forager.selectors.stream_selectors.unlimited import Unlimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ RULES: dict[str, Callable[[int, int], StreamSelector]] = {
     ),
     "reservoir": Reservoir,
     "sld": Sld,
+    "titan": Titan,
     "unlimited": Unlimited,
 }
 FIELDS = {"nothing": "", "loss": "losses", "norm": "gradient_norms", "value": "values"}

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from forager.tools.engine import run_local
 
 SMALL = {

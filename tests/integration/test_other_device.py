@@ -40,6 +40,7 @@ CONFIGS = {
     "ode-balanced": {"strategy": "ode-balanced"},
     "ode-balanced by layers": {"strategy": "ode-balanced", "model": "mlp", "ode.layers": 2},
     "sld": {"data-selector": "sld", "task": "shapes"},
+    "titan": {"data-selector": "titan", "task": "shapes"},
     "ios-centred": {"strategy": "ios-centred", "model": "small-cnn"},
     "flexcfl": {"cohorts": "flexcfl", "cohort.number": 2},
     "moon": {"strategy": "moon", "model": "mlp"},

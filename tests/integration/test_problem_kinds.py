@@ -48,6 +48,7 @@ METHODS = {
     "crust": {"data-selector": "crust"},
     "ode-balanced": {"strategy": "ode-balanced"},
     "sld": {"data-selector": "sld"},
+    "titan": {"data-selector": "titan"},
     "scaffold and top-k": {"strategy": "scaffold", "uplink": "top-k"},
     "prox by oort": {"strategy": "fedprox", "client-selector": "oort"},
     "ifca": {"cohorts": "ifca", "cohort.number": 2},

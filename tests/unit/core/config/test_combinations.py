@@ -11,14 +11,14 @@ from other_values import config_with
 
 # What has clients send nothing that depends on their data but the model they trained.
 ONLY_A_MODEL = {
-    "client-selector": {"random", "all", "round-robin", "aoi"},
+    "client-selector": {"random", "all", "round-robin", "aoi", "hics", "divfl"},
     "data-selector": {
         *("full", "random", "facility-location", "crust", "skyline"),
         *("trusted", "gcfl", "gradmatch", "nearest"),
     },
     "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
-    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg"},
+    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg", "ditto"},
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
@@ -31,7 +31,7 @@ MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
 ONLY_MODELS_BACK = {
     "cohorts": {"none", "ifca"},
-    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg"},
+    "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg", "ditto"},
 }
 
 
@@ -135,6 +135,7 @@ SUPPORTS = {"centred-overlap", "index-overlap", "signed-overlap"}
 COMPARED = {
     "none": {"none"},
     "ifca": {"none"},
+    "clove": {"none"},
     "cfl": {"none"},
     "flexcfl": {"none"},
     "fl-hc": {"none"},

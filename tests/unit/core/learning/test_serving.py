@@ -2,14 +2,13 @@
 
 import numpy as np
 import torch
-from torch import nn
-
 from forager.core.config import read_config
 from forager.core.learning.evaluation import evaluate
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.serving import served_models
 from forager.core.learning.trainer import Trainer
 from forager.core.tasks import Split
+from torch import nn
 
 CONFIG = read_config({"serving": "best", "learning-rate": 0.5, "batch-size": 8})
 

@@ -72,7 +72,16 @@ def test_the_core_of_a_selector_takes_the_settings_of_its_own_section(method: Me
 def test_the_core_of_a_stream_rule_is_one() -> None:
     rules = [m for m in methods("data-selector").values() if isinstance(m, StreamMethod)]
     assert {m.name for m in rules} == {
-        *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
+        *(
+            "reservoir",
+            "fifo",
+            "high-loss",
+            "gradient-norm",
+            "fedbalancer",
+            "sld",
+            "titan",
+            "unlimited",
+        ),
         *("ode-balanced", "ode"),
     }
     assert all(issubclass(load(m.core), StreamSelector) for m in rules)
@@ -85,6 +94,7 @@ def test_presets_are_the_published_methods() -> None:
         "fedyogi": {"aggregator": "fedyogi"},
         "scaffold": {"objective": "scaffold"},
         "moon": {"objective": "moon"},
+        "ditto": {"objective": "ditto"},
         "cosage": {"client-selector": "cosage", "uplink": "top-k-plain", "weighting": "uniform"},
         "cosage-feedback": {"client-selector": "cosage", "uplink": "top-k", "weighting": "uniform"},
         "gcfl": {"data-selector": "gcfl", "weighting": "uniform"},

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from forager.selectors.cohorts.cfl import Cfl, bipartition, stationary_but_torn
+from forager.selectors.cohorts.clove import Clove
 from forager.selectors.cohorts.fl_hc import FlHc, hierarchical_clusters
 from forager.selectors.cohorts.flexcfl import FlexCfl, decomposed_cosine, group_clients
 from forager.selectors.cohorts.ifca import Ifca, best_model
@@ -175,3 +176,24 @@ def test_fl_hc_clusters_once_and_continues_after_a_restart() -> None:
     assert other.members.of(keys) == hc.members.of(keys)
     for members in other.members.of(keys).values():
         assert len({int(truth[int(key)]) for key in members}) == 1
+
+
+def test_clove_tells_groups_apart_that_ifca_sends_to_one_model() -> None:
+    """Of three models the first is better for everybody: a bad start."""
+    rng = np.random.default_rng(0)
+    losses = np.array([[0.3, 1.0, 2.0], [0.3, 2.0, 1.0], [0.9, 2.0, 2.0]])[np.arange(12) % 3]
+    losses = losses + rng.normal(scale=0.02, size=losses.shape)
+    keys = [str(i) for i in range(12)]
+    assert set(Ifca(models=3).observe(keys, losses)) == {"0.0"}
+    clove = Clove(models=3)
+    places = clove.observe(keys, losses)
+    assert len(set(places)) == 3
+    assert all(places[i] == places[i % 3] for i in range(12))
+    with pytest.raises(ValueError, match="3 columns"):
+        clove.observe(["a"], [[1.0, 2.0]])
+
+
+def test_clove_leaves_those_without_losses_where_they_are() -> None:
+    clove = Clove(models=2)
+    before = clove.observe(["a", "b"], [[0.1, 0.9], [0.9, 0.1]])
+    assert clove.observe(["a", "b"], [[np.nan, 0.9], [0.9, 0.1]])[0] == before[0]

@@ -1,7 +1,6 @@
 """Labels that the global model confirms."""
 
 import numpy as np
-
 from forager.selectors.data_selectors.confirmed_labels import LabelDoubt, label_weights
 
 
@@ -49,7 +48,8 @@ def test_it_continues_after_a_save():
     one = _heard([0.5] * 3, 0.9, rounds=4)
     other = LabelDoubt()
     other.load_state_dict(one.state_dict())
-    assert other.hear([0.5] * 3, 0.9) and one.hear([0.5] * 3, 0.9)
+    assert other.hear([0.5] * 3, 0.9)
+    assert one.hear([0.5] * 3, 0.9)
 
 
 def test_a_label_that_the_model_finds_likeliest_counts_fully():

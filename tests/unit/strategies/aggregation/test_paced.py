@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from forager.core.config import read_config
 from forager.core.wire.arrays import from_record, to_record
 from forager.strategies.aggregation.aggregators import paced

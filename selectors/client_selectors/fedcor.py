@@ -1,0 +1,152 @@
+"""FedCor: the clients whose training is expected to lower the losses of all most.
+
+Tang, Ning, Wang, Sun, Wang, Li and Chen, 2022: *FedCor: Correlation-Based Active Client Selection
+Strategy for Heterogeneous Federated Learning*. How the losses of clients change in a round is a
+Gaussian process: who trains lowers its own loss, and those of clients whose losses change with it.
+Its covariance is learnt in rounds in which all clients say their loss.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Candidates, ClientSelector, Positions
+from .power_of_choice import sizes
+
+Floats = NDArray[np.float64]
+
+_POOL = 2000  # clients that are compared at a time, drawn from all
+_KEPT = 20  # changes of losses that the covariance is learnt from
+
+
+def covariance_factors(changes: Floats, dimension: int = 15) -> tuple[Floats, float]:
+    """Return V and s of the likeliest covariance ``V V' + s I`` of changes, one row per round.
+
+    The paper's linear kernel on embeddings of ``dimension`` numbers, plus noise. It fits them by
+    gradient ascent; the maximum of that likelihood is known (Tipping and Bishop, 1999).
+
+    >>> factors, noise = covariance_factors(np.array([[1.0, 1.0, 0.0], [-1.0, -1.0, 0.0]]))
+    >>> (factors @ factors.T + noise * np.eye(3)).round(3).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    centred = changes - changes.mean(axis=0)
+    _, singular, directions = np.linalg.svd(centred, full_matrices=False)
+    variances = singular**2 / len(changes)
+    kept = min(dimension, len(variances), max(1, changes.shape[1] - 1))
+    noise = float(variances[kept:].sum() / max(1, changes.shape[1] - kept))
+    return directions[:kept].T * np.sqrt(np.maximum(variances[:kept] - noise, 0)), noise
+
+
+def greatest_drop(
+    factors: Floats, noise: float, shares: Floats, discounts: Floats, count: int
+) -> Positions:
+    """Return who lowers the weighted sum of losses most, one after the other (eq. 10).
+
+    Client k is expected to lower it by ``discount_k sum_i p_i Sigma_ik / sqrt(Sigma_kk)``. What one
+    explains of the others is taken out of the covariance before the next is chosen.
+
+    >>> factors = np.array([[1.0, 0.0], [0.9, 0.0], [0.0, 0.5]])  # the first two change together
+    >>> greatest_drop(factors, 0.01, np.ones(3) / 3, np.ones(3), 2).tolist()
+    [0, 2]
+    """
+    latent, left, chosen = np.eye(factors.shape[1]), np.ones(len(factors), dtype=bool), []
+    pull = factors.T @ shares
+    for _ in range(min(count, len(factors))):
+        spread = factors @ latent
+        variances = np.einsum("ij,ij->i", spread, factors) + noise
+        drops = discounts * (spread @ pull + noise * shares) / np.sqrt(np.maximum(variances, 1e-12))
+        chosen.append(best := int(np.argmax(np.where(left, drops, -np.inf))))
+        left[best] = False
+        pull = pull - shares[best] * factors[best]  # nothing is left to learn of its own loss
+        seen = latent @ factors[best]
+        latent = latent - np.outer(seen, seen) / max(variances[best], 1e-12)
+    return np.array(chosen, dtype=np.intp)
+
+
+class FedCor(ClientSelector):
+    """Greatest expected drop of all losses, after some rounds at random.
+
+    Parameters
+    ----------
+    warm_up : int
+        Rounds at random, in all of which losses are asked for.
+    every : int
+        Rounds between two later pairs of rounds in which they are.
+    dimension : int
+        Of the embeddings of clients.
+    annealing : float
+        What a client counts less for each time that it was chosen since losses were asked for.
+    """
+
+    needs = frozenset({"loss", "num-examples"})
+
+    def __init__(
+        self, warm_up: int = 10, every: int = 10, dimension: int = 15, annealing: float = 0.95
+    ) -> None:
+        if min(warm_up, every, dimension) < 1 or not 0 < annealing <= 1:
+            raise ValueError(f"fedcor: {warm_up=}, {every=}, {dimension=}, {annealing=}")
+        self.warm_up, self.every, self.dimension = warm_up, every, dimension
+        self.annealing = annealing
+        self._round = 0  # rounds that have been chosen for
+        self._losses: dict[str, float] = {}  # if they are of the last round
+        self._changes: dict[str, list[float]] = {}  # of all clients as many, the latest last
+        self._times: dict[str, int] = {}  # chosen since then
+
+    def asks(self) -> bool:
+        """Return whether losses are wanted: in the warm-up, and then in two rounds out of some."""
+        past = self._round - self.warm_up
+        return past <= 0 or past % self.every < 2
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return positions in the order chosen."""
+        losses = np.asarray(candidates.observed("loss"), dtype=np.float64)
+        known = rng.permutation(np.flatnonzero(np.isfinite(losses)))
+        if self.asks():
+            self._learn(dict(zip(candidates.keys, losses.tolist(), strict=True)))
+        else:
+            self._losses = {}
+        self._round += 1
+        pool = known[: max(_POOL, count)]
+        keys = [candidates.keys[i] for i in pool.tolist()]
+        rounds = self._rounds()
+        if self._round <= self.warm_up or rounds < 2 or not keys:
+            return known[:count]
+        changes = np.array([self._changes.get(key, [0.0] * rounds) for key in keys])
+        factors, noise = covariance_factors(changes.T, self.dimension)
+        shares = sizes(candidates)[pool] / max(1.0, sizes(candidates)[pool].sum())
+        discounts = self.annealing ** np.array([self._times.get(key, 0) for key in keys])
+        chosen = greatest_drop(factors, noise, shares, discounts, count)
+        for place in chosen.tolist():
+            self._times[keys[place]] = self._times.get(keys[place], 0) + 1
+        return pool[chosen]
+
+    def _learn(self, losses: dict[str, float]) -> None:
+        """Take in how losses have changed since the last round; who did not answer changed none."""
+        if self._losses:
+            rounds, new = self._rounds(), {}
+            for key, loss in losses.items():
+                change = loss - self._losses.get(key, loss)
+                past = self._changes.get(key, [0.0] * rounds)
+                new[key] = [*past, change if np.isfinite(change) else 0.0][-_KEPT:]
+            self._changes, self._times = new, {}
+        self._losses = losses
+
+    def _rounds(self) -> int:
+        """Return how many changes are known of each client."""
+        return len(next(iter(self._changes.values()), ()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return losses and their changes, and who was chosen since."""
+        return {
+            "round": self._round,
+            "losses": dict(self._losses),
+            "changes": {key: list(past) for key, past in self._changes.items()},
+            "times": dict(self._times),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self._round, self._losses = int(state["round"]), dict(state["losses"])
+        self._changes = {key: list(past) for key, past in state["changes"].items()}
+        self._times = dict(state["times"])
