@@ -276,7 +276,7 @@ class ClientRow:
         """The client's stable name."""
         return self.batch.keys[self.place]
 
-    @property
+    @cached_property
     def context(self) -> Context:
         """Flower's context of the client."""
         return self.batch.contexts[self.place]
@@ -337,10 +337,12 @@ class ClientRow:
             training=self.batch.trains,
         )
 
-    def open_store(self, open_it: Callable[[], SampleStore]) -> SampleStore:
-        """Open the device's samples, which are committed when the row is closed."""
+    def open_store(
+        self, open_it: Callable[[], SampleStore], save: Callable[[], None]
+    ) -> SampleStore:
+        """Open the device's samples; when the row is closed they are saved, and committed."""
         self._claim_files()
-        self._store = open_it()
+        self._store, self._save = open_it(), save
         return self._store
 
     def close(self) -> None:
@@ -352,6 +354,7 @@ class ClientRow:
         try:
             # In this order: stored samples are of use even if the message fails after all.
             if self._store is not None:
+                self._save()
                 self._store.commit()
             if "state" in self.__dict__:
                 self.state.save()

@@ -69,7 +69,7 @@ class StreamDevice:
         self.stream = open_stream(row)
         self.packing = row.side.packing  # what is stored of a sample
         self.room = room_of(row)
-        self.store = row.open_store(self._open_store)
+        self.store = row.open_store(self._open_store, self._save)
         self.rule = self._open_rule()
         self.arrived = self.stored_anew = 0
         self.unseen = 0  # arrived samples that no model has looked at
@@ -144,12 +144,13 @@ class StreamDevice:
         self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
         self.store.retain(self.rule.kept)
-        self.rule.discard([key for key in self.rule.kept.tolist() if key not in self.store])
+        if len(self.store) < len(self.rule):
+            self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
 
     def _follow(self, guidance: dict[str, Any]) -> None:
         self.running.load_state_dict(guidance["running"])
         self.class_weights = list(guidance["class-weights"])
-        self.model = dict(guidance["model"])
+        self.model = guidance["model"]
         self.estimate = guidance["estimate"]
 
     def meet(self) -> Looks:
@@ -159,7 +160,6 @@ class StreamDevice:
             yield from self._catch_up()
         yield from self.live()
         yield from self._take_in()
-        self.save()
 
     def live(self) -> Looks:
         """Look at what arrived up to now, and keep or drop it."""
@@ -176,7 +176,6 @@ class StreamDevice:
             yield from self.live()
         elif not (yield from self._foresee()):
             return
-        self.save()
         self.row.close()
 
     def _foresee(self) -> Generator[Look, Looked, bool]:
@@ -231,13 +230,13 @@ class StreamDevice:
             batch = self._valued(arrived.keys, arrived.y, looked)
             if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
                 self.running.update(looked.mean_gradient, len(arrived.y))
-        before = self.rule.state_dict()
         decision = self.rule.offer(batch)
         keys, x, y = (column[decision.kept] for column in arrived)
         if self.store.swap(decision.evicted, keys, x, y):
             self.stored_anew += len(keys)
-        else:  # there is no room: what is stored stays
-            self.rule.load_state_dict(before)
+        else:  # there is no room after all: the rule forgets them, the store what they replaced
+            self.rule.discard(keys)
+            self.store.retain(self.rule.kept)
 
     def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Look:
         """Return a look at samples with the model and the estimate that the device has."""
@@ -290,14 +289,13 @@ class StreamDevice:
                 weights = None
         return self.packing.unpack(x, y), weights
 
-    def counts_for(self) -> float:
+    def counts_for(self, weights: NDArray[np.float32] | None) -> float:
         """Return the client's weight: that of all its samples (eq. 12), or how fast they come."""
-        data, weights = self.samples()
         ode = ode_settings(self.config)
         if self.class_weights and (ode is None or ode.client_weights == "stored"):
-            return float(len(data) if weights is None else weights.sum())
+            return float(len(self.store) if weights is None else weights.sum())
         speed = float(self.stream.label_velocity(self.row.side.num_classes).sum())
-        return speed or float(len(data))
+        return speed or float(len(self.store))
 
     def report(self) -> None:
         """Tell the server how fast labels come, and how much room there is."""
@@ -311,8 +309,8 @@ class StreamDevice:
         }
         self.row.reply(PLAN, filled(ConfigRecord, told))
 
-    def save(self) -> None:
-        """Save everything for the next contact; it takes effect once the row is closed."""
+    def _save(self) -> None:
+        """Save everything for the next contact, when the row is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),

@@ -44,7 +44,9 @@ class StreamedData(ClientHook):
         pairs = [device.samples() for device in devices]
         batch.data = [samples for samples, _ in pairs]
         batch.weights = [weights for _, weights in pairs]
-        batch.counts_for = [device.counts_for() for device in devices]
+        batch.counts_for = [
+            device.counts_for(weights) for device, (_, weights) in zip(devices, pairs, strict=True)
+        ]
 
     def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
         """Report the streams' profiles and the running gradients (eq. 7)."""
@@ -57,7 +59,6 @@ class StreamedData(ClientHook):
                     row.reply(ESTIMATE, to_record({"estimate": sent}))
         for device in devices:
             device.report()
-            device.save()
         return outcomes
 
     def _noisy(self, row: ClientRow, estimate: NDArray[Any]) -> NDArray[Any]:

@@ -16,8 +16,9 @@ def value_bytes(value: object) -> int:
         return len(value)
     if isinstance(value, str):
         return len(value.encode())
-    if isinstance(value, list):
-        return sum(value_bytes(entry) for entry in value)
+    if isinstance(value, list):  # all of one type, as Flower's records have them
+        plain = not value or type(value[0]) is float or type(value[0]) is int
+        return _SCALAR_BYTES * len(value) if plain else sum(map(value_bytes, value))
     return _SCALAR_BYTES
 
 
