@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ...config import RunConfig
@@ -27,6 +29,7 @@ class Plain:
     """
 
     carries: Sequence[str] = ()  # what :meth:`adjust` is given of what jobs carry, by name
+    first_rate = 0.0  # learning rate of the steps of :meth:`first_plans`
 
     def stacks(self, chain: bool) -> bool:
         """Return whether clients can be stacked, whose model is a chain of layers or any other."""
@@ -62,6 +65,16 @@ class Plain:
         ``z`` what the head is given, (clients, features, batch).
         """
         raise NotImplementedError
+
+    def first_plans(
+        self, jobs: Sequence[Job], plans: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Return positions of samples on which each step takes a step of its own first, if any.
+
+        Gradients are then those after that step, and are applied before it. Positions are those of
+        each job's data, like ``plans``, the mini-batches: (jobs, steps, batch).
+        """
+        return None
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions, inputs and targets."""

@@ -252,6 +252,20 @@ def test_per_fedavg_takes_the_gradient_after_an_inner_step_and_applies_it_before
         np.testing.assert_allclose(array, job.arrays[name] - 0.1 * gradient[name], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "model", [mlp(), nn.Sequential(nn.LayerNorm(6), mlp())], ids=["chain", "vmap"]
+)
+def test_stacked_clients_of_per_fedavg_learn_what_each_learns_alone(model):
+    jobs = [job_of(model, n, seed, {}, weighted=n == 9) for seed, n in enumerate((9, 1, 5, 12))]
+    stacked, alone = (
+        Trainer(model, mode).train(jobs, SETTINGS, per_fedavg(0.1)) for mode in ("stack", "serial")
+    )
+    for one, other in zip(stacked, alone, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-4)
+        for name, array in one.arrays.items():
+            np.testing.assert_allclose(array, other.arrays[name], atol=1e-5)
+
+
 def test_per_fedavg_repeats_and_is_plain_sgd_without_an_inner_step():
     model = mlp()
     jobs = [job_of(model, n, seed, {}, weighted=n == 9) for seed, n in enumerate((9, 1, 5))]
