@@ -45,34 +45,6 @@ class Batch:
 
     What clients keep changes with :meth:`close`, or not at all: a batch that fails, or that nobody
     closes, leaves state and stored samples as they were.
-
-    Parameters
-    ----------
-    requests : Requests
-        What came.
-    contexts : sequence of Context
-        Of the clients.
-    side : ClientSide, optional
-        The app's model, data and settings; by default this app's, as the run config has it.
-    kind : str, optional
-        What is asked, if the kind of message does not say it.
-
-    Attributes
-    ----------
-    weights : list
-        Weight of each sample in the loss, a column of arrays; None where all are equal.
-    counts_for : list
-        How much each client weighs in aggregation; None for its number of samples.
-    carried : dict of str to list
-        Arrays like the model's that the objective needs, by name; None where a client has none.
-    metrics, stacks, records : dict
-        The columns of the replies, see :class:`~core.wire.replies.Replies`.
-    sends_update : bool
-        Whether a hook has put the updates into the replies, so that models need not be sent.
-    supports : list, optional
-        Indices of the parameters that matter most to each client, once a hook has found them.
-    memo : dict
-        What a hook wants to find again after the training.
     """
 
     def __init__(
@@ -85,15 +57,16 @@ class Batch:
         self.requests, self.contexts, self.kind = requests, contexts, kind or requests.kind
         if side is not None:
             self.side = side
+        # Of each sample in the loss, and of each client in aggregation; None for all alike
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
         self.counts_for: list[float | None] = [None] * len(requests)
-        self.carried: dict[str, list[Arrays | None]] = {}
-        self.metrics: dict[str, list[Any]] = {}
+        self.carried: dict[str, list[Arrays | None]] = {}  # what the objective needs, by name
+        self.metrics: dict[str, list[Any]] = {}  # these three are the columns of the replies
         self.stacks: dict[str, Arrays] = {}
         self.records: dict[str, list[Any]] = {}
-        self.sends_update = False
-        self.supports: list[NDArray[Any]] | None = None
-        self.memo: dict[Any, Any] = {}
+        self.sends_update = False  # whether a hook has put updates there, in place of models
+        self.supports: list[NDArray[Any]] | None = None  # once a hook has found them
+        self.memo: dict[Any, Any] = {}  # what a hook wants to find again after the training
         self._rows: list[ClientRow] = []
         self._parts: list[Batch] = []
         self._made: dict[int, Arrays] = {}  # of records, by their identity

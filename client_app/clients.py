@@ -13,19 +13,7 @@ from ..core.wire.flower_private import in_simulation
 
 
 class VirtualContext(Context):
-    """Flower's context of a virtual client, with a memory of its own.
-
-    Parameters
-    ----------
-    node : int
-        The client's node.
-    number, of : int
-        Its partition of the data, and how many there are.
-    run_config : dict
-        Flower's flat run config, shared by all.
-    changed : set of int
-        Where the client's node is put when its memory changes.
-    """
+    """Flower's context of a virtual client, with a memory of its own."""
 
     def __init__(
         self, node: int, number: int, of: int, run_config: dict[str, Any], changed: set[int]
@@ -33,7 +21,7 @@ class VirtualContext(Context):
         place: dict[str, Any] = {"partition-id": number, "num-partitions": of}
         super().__init__(1, node, place, RecordDict(), run_config)
         self.memory: dict[str, Any] = {}
-        self._changed = changed
+        self._changed = changed  # the nodes whose memory has changed
 
     def keep(self, name: str, content: Any) -> None:
         """Keep something under a name."""
@@ -53,21 +41,12 @@ class Clients(Sequence[Context]):
     """The contexts of some virtual clients.
 
     Who needs no more than the number of each, as plain training does, makes none of them.
-
-    Parameters
-    ----------
-    nodes : sequence of int
-        The clients.
-    first : int
-        The node of client number 0.
-    contexts : mapping
-        The contexts of all clients, by node.
     """
 
     def __init__(self, nodes: Sequence[int], first: int, contexts: Mapping[int, Context]) -> None:
         self._nodes = nodes
-        self._first = first
-        self._contexts = contexts
+        self._first = first  # the node of client number 0
+        self._contexts = contexts  # of all clients, by node
 
     @property
     def numbers(self) -> list[int]:

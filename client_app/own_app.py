@@ -45,18 +45,9 @@ class AppFailed(Exception):
 
 
 class OwnSide(ClientSide):
-    """The model, the data and the loss of an app, and the settings that the server sent.
+    """The model, the data and the loss of an app, and the settings that the server sent, as JSON.
 
-    Parameters
-    ----------
-    settings : str
-        The run config, as JSON.
-    problem : AppProblem, optional
-        The app's model and loss. Without it only methods work that look at nothing but updates.
-    data : callable, optional
-        Takes the context and returns what the client trains on.
-    trains : bool
-        Whether Forager trains, in place of the app's train function.
+    Without a model and data, only methods work that look at nothing but updates.
     """
 
     def __init__(

@@ -36,23 +36,12 @@ _log = logging.getLogger("forager")
 
 
 class ClientSide:
-    """The model, the data, the loss and the settings of a run, found once per process.
-
-    Parameters
-    ----------
-    config : RunConfig
-        The settings of all methods.
-
-    Attributes
-    ----------
-    note : str
-        What the server should know of the device.
-    """
+    """The model, the data, the loss and the settings of a run, found once per process."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.task: Task = self._load_task(config)
-        self._device, self.note = device_or_cpu(config.device)
+        self._device, self.note = device_or_cpu(config.device)  # what the server should know
         if self.note:
             _log.warning(self.note)
 

@@ -20,15 +20,7 @@ class _Watched(SampleFile):
 
 
 class CommittedStore(DiskStore):
-    """Calls back after each commit that has reached the disk; not where the disk is full.
-
-    Parameters
-    ----------
-    path, made_for, capacity, capacity_bytes
-        As in :class:`~client_app.device.sample_store.DiskStore`.
-    committed : callable
-        What to do then, such as deleting the files that the samples came from.
-    """
+    """Calls back after each commit that has reached the disk; not where the disk is full."""
 
     def __init__(
         self,

@@ -63,17 +63,7 @@ def remember_all(context: Context, content: tree.Tree) -> None:
 
 
 class ContextStore(SampleStore):
-    """Keeps samples in Flower's context, where they last as long as the SuperNode and the run.
-
-    Parameters
-    ----------
-    context : Context
-        The client's.
-    made_for : str
-        What the samples are for. Those of something else are dropped.
-    capacity, capacity_bytes : int
-        As in :class:`SampleStore`.
-    """
+    """Keeps samples in Flower's context, where they last as long as the SuperNode and the run."""
 
     def __init__(
         self, context: Context, made_for: str, capacity: int, capacity_bytes: int = 0

@@ -61,15 +61,7 @@ class _Damaged(OSError):
 
 
 class SampleFile:
-    """Samples and a memo in a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file; :meth:`write` makes it.
-    made_for : str
-        What its samples are for.
-    """
+    """Samples and a memo in a file."""
 
     def __init__(self, path: Path, made_for: str) -> None:
         self.path, self.made_for = path, made_for
@@ -99,21 +91,9 @@ class SampleFile:
         return content
 
     def write(self, new: Sequence[Row], keys: Collection[int], memo: tree.Tree) -> bool:
-        """Change the file to samples of these keys, in one transaction.
+        """Change the file to samples of these keys, some of them new, in one transaction.
 
-        Parameters
-        ----------
-        new : sequence of Row
-            Samples that are not in the file yet, or not so.
-        keys : collection of int
-            Keys of all samples that the file is to hold.
-        memo : dict
-            What to keep with them.
-
-        Returns
-        -------
-        bool
-            False if the disk is full; the file is then as it was.
+        If the disk is full the file stays as it was, and False is returned.
         """
         if not (keys or memo or self.path.exists()):
             return True

@@ -24,20 +24,6 @@ _log = logging.getLogger("forager")
 class SampleStore:
     """Keeps samples under their keys, in memory, up to a capacity.
 
-    Parameters
-    ----------
-    capacity : int
-        Most samples to keep.
-    capacity_bytes : int
-        Most bytes that they may take; 0 for no limit.
-
-    Attributes
-    ----------
-    memo : dict
-        What is to be kept with the samples: a tree of arrays, numbers and texts.
-
-    Examples
-    --------
     >>> store = SampleStore(capacity=2)
     >>> store.swap([], [7, 8], np.array([[0.5], [0.25]]), [1, 0])
     True
@@ -159,17 +145,6 @@ class DiskStore(SampleStore):
 
     A file that is damaged, or of something else, is set aside under another name.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it is made when there is something to commit.
-    made_for : str
-        What the samples are for.
-    capacity, capacity_bytes : int
-        As in :class:`SampleStore`.
-
-    Examples
-    --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)

@@ -34,20 +34,6 @@ class ClientState(MutableMapping[str, Any]):
     again. On disk the state before the last training stays, too: a round that is done again begins
     with what it began with before. Nothing is kept until :meth:`save`.
 
-    Parameters
-    ----------
-    context : Context
-        The client's.
-    run : str, optional
-        Name of the run; by default the one whose state was saved last.
-    server_round : int, optional
-        Round of the message that is answered. What was saved in a later one is dropped.
-    training : bool
-        Whether the message is to train: then what training in the same round saved is dropped too.
-        Questions may follow the training of their round, or come before it.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from flwr.app import RecordDict
     >>> context = Context(1, 2, {"partition-id": 0}, RecordDict(), {})
@@ -70,7 +56,7 @@ class ClientState(MutableMapping[str, Any]):
     ) -> None:
         self._context = context
         self._files = state_path(context)
-        self._training = training
+        self._training = training  # which may follow, or come after, questions of its round
         kept = self._load(run, server_round)
         self.run = str(kept.get("run", context.run_id)) if run is None else run
         self._sections: dict[str, Any] = dict(kept.get("sections", {}))

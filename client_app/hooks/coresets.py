@@ -207,21 +207,7 @@ def train_on(
     since: int,
     seconds: float,
 ) -> None:
-    """Let a client train on some of its samples, and report them to the server.
-
-    Parameters
-    ----------
-    row : ClientRow
-        Whose data are narrowed down.
-    indices : array of int
-        Positions of the samples; at least one.
-    weights : array of float, optional
-        How much each counts; those that count nothing are left out.
-    since : int
-        Round in which they were chosen; 0 if they only stand in for a choice.
-    seconds : float
-        What it took.
-    """
+    """Let a client train on some of its samples, and report them to the server."""
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
     clean = row.holdings.clean
     simulated = row.simulated  # a device's labels stay private

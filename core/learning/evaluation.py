@@ -66,26 +66,6 @@ def evaluate(
 ) -> dict[str, float]:
     """Return the metrics by name, and ``loss``, of the model with these arrays on these data.
 
-    Parameters
-    ----------
-    model : nn.Module
-        The architecture; it is left with the arrays, in evaluation mode.
-    arrays : mapping of str to array
-        What is loaded into it.
-    data : Samples
-        At least one sample.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-    metrics : sequence of Metric (default: accuracy)
-        What to compute.
-
-    Raises
-    ------
-    TaskError
-        If a metric of the user's own fails, with its name.
-
-    Examples
-    --------
     >>> from forager.core.tasks import Split
     >>> model = nn.Sequential(nn.Linear(1, 2))
     >>> arrays = {"0.weight": np.float32([[0], [1]]), "0.bias": np.float32([0, 0])}

@@ -22,28 +22,12 @@ from .stack import chain_backward, chain_forward
 
 
 def fisher_diagonals(
-    model: nn.Module,
-    loss: Loss,
-    arrays: Sequence[Arrays],
-    data: Sequence[Samples],
+    model: nn.Module, loss: Loss, arrays: Sequence[Arrays], data: Sequence[Samples]
 ) -> NDArray[np.float32]:
     """Return the diagonal of each client, of the model with its arrays on its data.
 
     Chains of linear layers are looked at for many clients at once, any other model client by client
     by :func:`fisher_diagonal`, whose result it is up to the order of sums.
-
-    Parameters
-    ----------
-    model : Module
-        The architecture.
-    loss : callable
-        As for :func:`fisher_diagonal`.
-    arrays, data : sequences
-        A model, often the same, and one or more samples per client.
-
-    Returns
-    -------
-    array, shape (clients, size)
     """
     chain = stackable(model, data)
     size = sum(each.numel() for each in model.parameters() if each.requires_grad)

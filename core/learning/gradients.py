@@ -21,18 +21,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """What the server sends clients about its data.
+    """What the server sends clients about its data."""
 
-    Attributes
-    ----------
-    means : array, shape (classes, 1 + d)
-        Row c: mean gradient of the bias and weights of neuron c over the samples of class c.
-    counts : array of int, shape (classes,)
-        Over how many samples. Where it is 0 the mean is over the samples of all classes.
-    """
-
-    means: Array
-    counts: NDArray[np.int64]
+    means: Array  # (classes, 1 + d): of the bias and weights of neuron c, over class c's samples
+    counts: NDArray[np.int64]  # of how many; where 0, the mean is over the samples of all classes
 
 
 def logit_gradients(
@@ -102,13 +94,6 @@ def class_slice_gradients(
 
     Parameters are those of :func:`logit_gradients`.
 
-    Returns
-    -------
-    array, shape (n, 1 + d)
-        The bias, then the weights.
-
-    Examples
-    --------
     >>> class_slice_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], None, [1]).tolist()
     [[-0.5, -0.5, -1.0]]
     """
@@ -125,12 +110,6 @@ def feature_gradients(
 
     Parameters are those of :func:`logit_gradients`.
 
-    Returns
-    -------
-    array, shape (n, d)
-
-    Examples
-    --------
     >>> feature_gradients([[1.0, 2.0]], [[4.0, 0.0], [4.0, 2.0]], [4.0, 0.0], [0]).tolist()
     [[0.0, 1.0]]
     """
@@ -140,11 +119,7 @@ def feature_gradients(
 
 
 def class_mean_gradients(
-    features: ArrayLike,
-    weight: ArrayLike,
-    bias: ArrayLike | None,
-    labels: ArrayLike,
-    classes: int,
+    features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike, classes: int
 ) -> ClassMeans:
     """Return the mean gradient of each class in its own neuron.
 

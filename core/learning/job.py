@@ -39,8 +39,6 @@ class Outcome:
 class Outcomes(Sequence[Outcome]):
     """The outcomes of jobs that were trained together, as columns: row i belongs to job i.
 
-    Examples
-    --------
     >>> both = Outcomes({"w": np.array([[1.0], [2.0]])}, [0.5, 0.4], [7, 8], [1, 1])
     >>> both[1]
     Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1)

@@ -17,8 +17,6 @@ BUILT_IN = ("sgd", "adam", "adamw")
 def stepper(parameters: Sequence[Tensor], settings: TrainSettings) -> Step:
     """Return a function that takes one step in place, given the gradients.
 
-    Examples
-    --------
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> step = stepper([weight], TrainSettings(1, 0, 1, 0.1, 0.0, 0.0))
     >>> with torch.no_grad():
@@ -107,13 +105,6 @@ def sgd_(
 class Accumulated:
     """Gradients of several mini-batches, until there are enough for a step.
 
-    Parameters
-    ----------
-    batches : int
-        How many make a step.
-
-    Examples
-    --------
     >>> pending = Accumulated(2)
     >>> pending.add([torch.tensor([1.0])], last=False) is None
     True

@@ -95,15 +95,6 @@ def _ends_linearly(model: nn.Module) -> bool:
 class HeadValuation:
     """By the gradients of the last layer.
 
-    Parameters
-    ----------
-    model : nn.Module
-        With a linear last layer; its present weights are used.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
     >>> _ = nn.init.zeros_(model[1].weight), nn.init.zeros_(model[1].bias)
     >>> looked = HeadValuation(model).look(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), None)
@@ -206,29 +197,13 @@ class HeadValuation:
 
 
 class LayersValuation:
-    """By the gradients of the last layers together.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Its present weights are used.
-    layers : int
-        How many layers with parameters, counted from the last; 0 for all.
-    norms : bool (default: False)
-        Whether values need the lengths of gradients, which take much longer than they do.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-    """
+    """By the gradients of the last layers together, 0 for all."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        layers: int,
-        norms: bool = False,
-        problem: Problem | None = None,
+        self, model: nn.Module, layers: int, norms: bool = False, problem: Problem | None = None
     ) -> None:
         model.eval()
-        self.model, self.norms = model, norms
+        self.model, self.norms = model, norms  # lengths of gradients, which take much longer
         self.problem, self.device = problem or Classification(), device_of(model)
         modules = [
             name

@@ -20,15 +20,6 @@ Columns = NDArray[Any]
 class Tally:
     """What is added up batch by batch to find the metrics.
 
-    Parameters
-    ----------
-    problem : Problem
-        Whose loss it is.
-    metrics : sequence of Metric
-        What to find.
-
-    Examples
-    --------
     >>> from forager.core.tasks.metrics import ACCURACY
     >>> from forager.core.tasks.problems import Classification
     >>> tally = Tally(Classification(), [ACCURACY])

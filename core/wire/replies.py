@@ -25,31 +25,7 @@ _OURS = (CONTROL, ESTIMATE, TARGETS)  # array records that are not the model
 
 
 class Replies(MessageTable):
-    """What clients answer, one row a client.
-
-    Attributes
-    ----------
-    nodes : list of int
-        Who answered.
-    asked : list of str
-        The messages that they answer, by id.
-    clients : list of str
-        What they call themselves; empty where they did not say.
-    metrics : dict of str to list
-        A number, or a list of numbers, per row; None in a row that has none.
-    stacks : dict of str to dict of str to array
-        Array records by name; the first axis of each array is the row.
-    records : dict of str to list
-        All other records, and arrays that were not looked at yet; None in a row that has none.
-    faults : dict of int to str
-        Rows that are no sound reply whatever is asked, and why.
-    assignments : list
-        What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
-    arrived : float or None
-        When, by the clock of a runtime that says so.
-    nonces : list of str
-        The random number of the message that each row answers; empty where nothing travelled.
-    """
+    """What clients answer, one row a client."""
 
     def __init__(
         self,
@@ -66,15 +42,15 @@ class Replies(MessageTable):
     ) -> None:
         super().__init__()
         self.nodes = list(nodes)
-        self.asked = list(asked)
-        self.clients = list(clients)
-        self.metrics = dict(metrics)
-        self.stacks = dict(stacks or {})
-        self.records = dict(records or {})
-        self.faults: dict[int, str] = {}
-        self.assignments: list[Any] = []
-        self.arrived: float | None = None
-        self.nonces = list(nonces)
+        self.asked = list(asked)  # the messages that they answer, by id
+        self.clients = list(clients)  # what they call themselves; empty where they did not say
+        self.metrics = dict(metrics)  # a number or a list per row; None in a row that has none
+        self.stacks = dict(stacks or {})  # array records; the first axis of each array is the row
+        self.records = dict(records or {})  # all others, and arrays not looked at yet; or None
+        self.faults: dict[int, str] = {}  # rows that are no sound reply whatever is asked
+        self.assignments: list[Any] = []  # what each row answers, see the ledger; or empty
+        self.arrived: float | None = None  # by the clock of a runtime that says so
+        self.nonces = list(nonces)  # random numbers of the messages; empty if nothing travelled
         self.note = note
         self._envelope = envelope  # a message that one of them answers
         self._came: list[Message] = []  # as messages, where they came as such

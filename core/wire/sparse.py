@@ -173,8 +173,6 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
     Takes memory in proportion to the message, whatever size it claims. As no index comes twice,
     an update is added in place by ``reference[indices] += values``.
 
-    Examples
-    --------
     >>> reference = np.ones(4, dtype=np.float32)
     >>> _, indices, values = decode_pairs(encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2), size=4)
     >>> reference[indices] += values
