@@ -21,7 +21,7 @@ from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
 from ..core.wire.replies import Replies
 from ..core.wire.requests import Requests
-from .clients import Clients, is_simulated
+from .clients import VirtualClients, is_simulated
 from .device.file_lock import Claim
 from .device.state import ClientState, state_path
 from .identity import client_keys
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a client that only says who it is does without torch
     from ..core.config import RunConfig
     from ..core.learning.job import Job
     from ..core.tasks import ClientData, Samples
+    from .device.held_models import HeldModel
     from .device.sample_store import SampleStore
     from .side import ClientSide
 
@@ -40,7 +41,7 @@ Arrays = dict[str, NDArray[Any]]
 _open_rows: WeakValueDictionary[Path, ClientRow] = WeakValueDictionary()
 
 
-class Batch:
+class ClientBatch:
     """What is known and decided while messages are answered, one row a client.
 
     What clients keep changes with :meth:`close`, or not at all: a batch that fails, or that nobody
@@ -67,8 +68,9 @@ class Batch:
         self.sends_update = False  # whether a hook has put updates there, in place of models
         self.supports: list[NDArray[Any]] | None = None  # once a hook has found them
         self.memo: dict[Any, Any] = {}  # what a hook wants to find again after the training
+        self.held: Sequence[HeldModel] = ()  # the models, where messages name them
         self._rows: list[ClientRow] = []
-        self._parts: list[Batch] = []
+        self._parts: list[ClientBatch] = []
         self._made: dict[int, Arrays] = {}  # of records, by their identity
 
     def __len__(self) -> int:
@@ -161,7 +163,7 @@ class Batch:
         columns = self.carried.items()
         return {name: own for name, column in columns if (own := column[row]) is not None}
 
-    def prepare(self, *, only: str = "") -> Batch:
+    def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""
         for hook in self.side.hooks:
             if not only or getattr(hook, only):
@@ -179,13 +181,15 @@ class Batch:
         """Add a record to the reply of one row."""
         self.records.setdefault(name, [None] * len(self))[place] = record
 
-    def select(self, rows: Sequence[int]) -> Batch:
+    def select(self, rows: Sequence[int]) -> ClientBatch:
         """Return a batch of some of the rows, which is abandoned with this one."""
         contexts = self.contexts
         some = (
-            contexts.select(rows) if isinstance(contexts, Clients) else [contexts[i] for i in rows]
+            contexts.select(rows)
+            if isinstance(contexts, VirtualClients)
+            else [contexts[i] for i in rows]
         )
-        part = Batch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
+        part = ClientBatch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
         self._parts.append(part)
         return part
 
@@ -223,7 +227,7 @@ class Batch:
 class ClientRow:
     """One client of a batch, for what is naturally done client by client."""
 
-    def __init__(self, batch: Batch, place: int) -> None:
+    def __init__(self, batch: ClientBatch, place: int) -> None:
         self.batch, self.place = batch, place
         self._store: SampleStore | None = None
         self._claim: Claim | None = None

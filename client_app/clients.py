@@ -5,7 +5,7 @@ So whoever saves an array never changes it in place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 from flwr.app import Context, RecordDict
 
@@ -37,7 +37,7 @@ def is_simulated(context: Context) -> bool:
     return isinstance(context, VirtualContext) or in_simulation()
 
 
-class Clients(Sequence[Context]):
+class VirtualClients(Sequence[Context]):
     """The contexts of some virtual clients.
 
     Who needs no more than the number of each, as plain training does, makes none of them.
@@ -59,19 +59,11 @@ class Clients(Sequence[Context]):
         """How many clients there are in all."""
         return len(self._contexts)
 
-    def select(self, rows: Sequence[int]) -> "Clients":
+    def select(self, rows: Sequence[int]) -> "VirtualClients":
         """Return some of them, in this order."""
-        return Clients([self._nodes[row] for row in rows], self._first, self._contexts)
+        return VirtualClients([self._nodes[row] for row in rows], self._first, self._contexts)
 
-    @overload
-    def __getitem__(self, index: int) -> Context: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Context]: ...
-
-    def __getitem__(self, index: int | slice) -> Context | list[Context]:
-        if isinstance(index, slice):
-            return [self._contexts[node] for node in self._nodes[index]]
+    def __getitem__(self, index: int) -> Context:  # type: ignore[override]
         return self._contexts[self._nodes[index]]
 
     def __iter__(self) -> Iterator[Context]:

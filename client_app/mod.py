@@ -30,10 +30,10 @@ from ..core.wire.keys import (
     SIMILARITY,
 )
 from ..core.wire.records import attach, detach, filled
-from ..core.wire.replies import Arrivals
+from ..core.wire.replies import Delivery
 from ..core.wire.requests import Requests
 from .app import HANDLERS, failed
-from .batch import Batch
+from .batch import ClientBatch
 from .clients import is_simulated
 from .device.state import hold_files
 from .discretion import check_batch, check_question
@@ -77,7 +77,7 @@ class ClientMod:
     ) -> Message:
         requests = Requests.of([message])
         assert requests is not None
-        batch = Batch(requests, [context], kind=kind)
+        batch = ClientBatch(requests, [context], kind=kind)
         if kind in ("evaluate", ASK_UPDATE):
             if batch.told.get(SETTINGS):
                 check_question(kind, self._side(str(batch.told[SETTINGS])).config)
@@ -90,7 +90,7 @@ class ClientMod:
             raise SayableError(f"unknown question for this version: {kind}")
         return self._answered(batch, call_next)
 
-    def _answered(self, batch: Batch, call_next: "ClientAppCallable") -> Message:
+    def _answered(self, batch: ClientBatch, call_next: "ClientAppCallable") -> Message:
         """Answer by the same handlers and hooks as Forager's own app."""
         from .own_app import AppFailed
 
@@ -99,7 +99,7 @@ class ClientMod:
         side.context = context = batch.contexts[0]
         side.train_app = lambda message: call_next(message, context)
         try:
-            (reply,) = Arrivals.of(HANDLERS[batch.kind](batch))
+            (reply,) = Delivery.of(HANDLERS[batch.kind](batch))
         except AppFailed as failed:
             return failed.reply
         finally:

@@ -21,14 +21,7 @@ RUN, SAMPLES = _NAMES
 
 
 def remember(context: Context, name: str, content: tree.Tree) -> None:
-    """Put a tree into the context, in place of one of the same name.
-
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {}, RecordDict(), {})
-    >>> remember(context, RUN, {"round": 7})
-    >>> recall(context, RUN), recall(context, SAMPLES)
-    ({'round': 7}, {})
-    """
+    """Put a tree into the context, in place of one of the same name."""
     if isinstance(context, VirtualContext):
         context.keep(name, content)
         return

@@ -25,13 +25,6 @@ class Claim:
     """The right to work with a client's files, until it is given back or the process ends.
 
     ``path`` stands for them, and stays. If another process is not done in time, an error says so.
-
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> claim = Claim(Path(folder.name, "lock"), "camera")
-    >>> claim.release()
-    >>> Claim(Path(folder.name, "lock"), "camera").release()
-    >>> folder.cleanup()
     """
 
     def __init__(self, path: Path, client: str, patience: float = _PATIENCE) -> None:

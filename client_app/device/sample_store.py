@@ -7,6 +7,7 @@ stream.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core.storage.tree import Tree
-from .sample_file import Row, SampleFile
+from .sample_file import SampleFile, StoredSample
 
 Ints = NDArray[np.int64]
 
@@ -143,24 +144,20 @@ class SampleStore:
 class DiskStore(SampleStore):
     """Keeps samples in a file, up to a capacity; a crash leaves it as before a commit or after.
 
-    A file that is damaged, or of something else, is set aside under another name.
-
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> store = DiskStore(Path(folder.name, "samples"), "digits", capacity=5)
-    >>> store.swap([], [7], np.array([[0.5]]), [1])
-    True
-    >>> len(DiskStore(Path(folder.name, "samples"), "digits", capacity=5))  # not yet
-    0
-    >>> store.commit()
-    >>> DiskStore(Path(folder.name, "samples"), "digits", capacity=5).read()
-    (array([[0.5]]), array([1]))
-    >>> folder.cleanup()
+    A file that is damaged, or of something else, is set aside under another name. ``committed`` is
+    called after each commit that has reached the disk; not where the disk is full.
     """
 
-    def __init__(self, path: Path, made_for: str, capacity: int, capacity_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        made_for: str,
+        capacity: int,
+        capacity_bytes: int = 0,
+        committed: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(capacity, capacity_bytes)
-        self._file = SampleFile(path, made_for)
+        self._file, self._committed = SampleFile(path, made_for), committed
         self._on_disk: set[int] = set()  # keys of samples that are there as they are here
         content = self._file.read()
         self.memo = content.memo
@@ -172,11 +169,13 @@ class DiskStore(SampleStore):
 
     def commit(self) -> None:
         """Write what has changed, all of it or, as when the disk is full, nothing."""
-        all_rows = map(Row, self.keys.tolist(), self._y.tolist(), self._x)
+        all_rows = map(StoredSample, self.keys.tolist(), self._y.tolist(), self._x)
         new = [row for row in all_rows if row.key not in self._on_disk]
         held = set(self.keys.tolist())
         if self._file.write(new, held, self.memo):
             self._on_disk = held
+            if self._committed is not None:
+                self._committed()
 
     def _put(self, stay: list[bool], keys: Ints, x: NDArray[Any], y: Ints) -> None:
         super()._put(stay, keys, x, y)

@@ -34,7 +34,6 @@ from ...selectors.stream_selectors.base import Batch, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...selectors.stream_selectors.ode_selector import OdeSelector
 from ..batch import Arrays, ClientRow
-from .committed_store import CommittedStore
 from .context_memory import ContextStore
 from .node_stream import open_stream, room_of
 from .sample_store import DiskStore, SampleStore
@@ -133,9 +132,8 @@ class StreamDevice:
         if files is None:
             return ContextStore(self.row.context, self._made_for, capacity, size)
         path = files.with_suffix(".samples")
-        if isinstance(self.stream, FolderStream):
-            return CommittedStore(path, self._made_for, capacity, size, self.stream.release)
-        return DiskStore(path, self._made_for, capacity, size)
+        done = self.stream.release if isinstance(self.stream, FolderStream) else None
+        return DiskStore(path, self._made_for, capacity, size, done)
 
     def _restore(self, memo: dict[str, Any]) -> None:
         self.stream.load_state_dict(memo["stream"])

@@ -6,18 +6,17 @@ from dataclasses import replace
 from ...core.learning.batches import batch_seed
 from ...core.learning.evaluation import evaluate_all
 from ...core.learning.job import Job
-from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
-from ..batch import Arrays, Batch
+from ..batch import Arrays, ClientBatch
 from ..device.held_models import with_held_models
 from ..side import check_frozen
 
 
 @with_held_models
-def evaluate_clients(batch: Batch) -> Replies:
+def evaluate_clients(batch: ClientBatch) -> Replies:
     """Evaluate the model each client was sent or holds on the client's own test data."""
     data = [held.test for held in batch.holdings]
     for key, samples in zip(batch.keys, data, strict=True):
@@ -32,7 +31,7 @@ def evaluate_clients(batch: Batch) -> Replies:
     return batch.replies()
 
 
-def _own_models(batch: Batch) -> Sequence[Arrays]:
+def _own_models(batch: ClientBatch) -> Sequence[Arrays]:
     """Return the models that came, fine-tuned on the clients' own data if the run says so."""
     config = batch.config
     if not config.personalise.epochs:
@@ -40,4 +39,4 @@ def _own_models(batch: Batch) -> Sequence[Arrays]:
     seeds = [batch_seed(config.seed, key, 0) for key in batch.keys]
     jobs = list(map(Job, batch.models, batch.data, seeds))
     settings = replace(train_settings(config, 1), epochs=config.personalise.epochs, steps=0)
-    return [own.arrays for own in batch.side.trainer.train(jobs, settings, Plain(config))]
+    return [own.arrays for own in batch.side.train_plainly(jobs, settings)]

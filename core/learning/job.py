@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,15 +82,7 @@ class Outcomes(Sequence[Outcome]):
             np.subtract(trained, before.reshape(len(before), -1), out=columns, casting="same_kind")
         return found
 
-    @overload
-    def __getitem__(self, index: int) -> Outcome: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Outcome]: ...
-
-    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Outcome:  # type: ignore[override]
         return Outcome(
             {name: array[index] for name, array in self.arrays.items()},
             self.losses[index],

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from threading import local as thread_local
 
 import torch
@@ -17,10 +18,10 @@ from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
 from .fused_model import fused_model
-from .job import Job, Outcome
+from .job import Job, Outcome, Outcomes
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
-from .optimisers import Accumulated, precision, stepper
+from .optimisers import precision, stepper
 from .placement import device_of, moved
 from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
@@ -90,9 +91,7 @@ class Trainer:
             return "threads" if self._threadable and self.threads > 1 else "serial"
         return mode
 
-    def train(
-        self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> Sequence[Outcome]:
+    def train(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> Outcomes:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
         if self._stacks(jobs, settings, objective):
             try:
@@ -103,8 +102,10 @@ class Trainer:
                 self._trial = Trial(f"{type(error).__name__}: {one_line(error)}")
                 _log.warning("clients are trained one by one from now on: %s", self._trial.reason)
         if self._threadable and len(jobs) > 1 and self.threads > 1 and self.mode != "serial":
-            return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
+            return Outcomes.of(self._train_by_threads(jobs, settings, objective))
+        return Outcomes.of(
+            [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
+        )
 
     def _stacks(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
         """Return whether jobs are stacked: where that is possible, and of use."""
@@ -136,7 +137,7 @@ class Trainer:
 
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> Sequence[Outcome]:
+    ) -> Outcomes:
         saved = 0.0
         gradients: StackGradients = stacked_gradients
         if not self._by_hand:
@@ -147,7 +148,7 @@ class Trainer:
             train_stack(self.model, part, settings, objective, self.problem, gradients)
             for part in _parts(jobs, self.model, saved)
         ]
-        return trained[0] if len(trained) == 1 else [each for part in trained for each in part]
+        return Outcomes.of(trained[0] if len(trained) == 1 else list(chain.from_iterable(trained)))
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
@@ -222,7 +223,7 @@ def train_one(
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
         rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
-    pending = Accumulated(settings.accumulate)
+    pending: list[Sequence[torch.Tensor]] = []  # gradients, until there are enough for a step
     with _seeded_layers(model, job.seed):
         for number, (positions, (x, y)) in enumerate(
             zip(rows, job.data.follow(rows), strict=True), 1
@@ -232,10 +233,14 @@ def train_one(
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
-                mean = pending.add(gradients, last=number == len(rows))
-                if mean is not None:
+                pending.append(gradients)
+                if len(pending) == settings.accumulate or number == len(rows):
+                    mean: Sequence[torch.Tensor] = gradients
+                    if len(pending) > 1:
+                        mean = [torch.stack(parts).mean(0) for parts in zip(*pending, strict=True)]
                     objective.adjust(mean, parameters, start, carried)
                     step(mean)
+                    pending = []
     steps = -(-len(rows) // settings.accumulate)
     return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
 

@@ -86,13 +86,7 @@ def message_from_bytes(data: bytes) -> Message:
 
 
 def context_to_bytes(context: Context) -> bytes:
-    """Return a context as bytes.
-
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {"client-id": "camera-7"}, RecordDict(), {})
-    >>> context_from_bytes(context_to_bytes(context)).node_config
-    {'client-id': 'camera-7'}
-    """
+    """Return a context as bytes."""
     return bytes(_serde("context_to_proto")(context).SerializeToString())
 
 

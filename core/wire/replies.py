@@ -17,7 +17,7 @@ from .arrays import checked_arrays, from_record, to_record
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
 from .message_table import MessageTable
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
-from .sizes import name_bytes, record_bytes, value_bytes
+from .sizes import record_bytes, sizes_of, value_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -253,7 +253,7 @@ class Replies(MessageTable):
     def name_bytes(self) -> int:
         """Return the most bytes of all names in a row: a client may fill them."""
         if self._came:
-            return max(name_bytes(reply.content) for reply in self._came)
+            return max(sizes_of(reply.content)[1] for reply in self._came)
         names = sum(len(n) + sum(map(len, stack)) for n, stack in self.stacks.items())
         names += sum(map(len, self.metrics)) + len(METRICS)
         for name, column in self.records.items():
@@ -376,10 +376,10 @@ def tables_in(replies: Iterable[Message]) -> Iterable[Replies]:
     return (Replies.of(reply) for reply in replies if not reply.has_error())
 
 
-class Arrivals(Iterable[Message]):
+class Delivery(Iterable[Message]):
     """What a runtime has for messages that were sent: tables of replies, and errors.
 
-    >>> list(Arrivals([], []))
+    >>> list(Delivery([], []))
     []
     """
 
@@ -388,9 +388,9 @@ class Arrivals(Iterable[Message]):
         self.errors = errors
 
     @classmethod
-    def of(cls, messages: Iterable[Message]) -> "Arrivals":
+    def of(cls, messages: Iterable[Message]) -> "Delivery":
         """Return messages, as any of Flower's grids hands them out, as arrivals."""
-        if isinstance(messages, Arrivals):
+        if isinstance(messages, Delivery):
             return messages
         if isinstance(messages, Replies):
             return cls([messages], [])

@@ -7,7 +7,7 @@ from .plain import Plain, Tensors
 CONTROL = "control"  # what the job carries: the server's control variate minus the client's
 
 
-class Scaffold(Plain):
+class ScaffoldObjective(Plain):
     """Add ``c - c_i`` to every gradient (eq. 3); :mod:`client_app.hooks.scaffold` brings it."""
 
     carries = (CONTROL,)

@@ -13,7 +13,7 @@ from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.per_fedavg import PerFedAvg
 from forager.core.learning.objectives.plain import Plain
-from forager.core.learning.objectives.scaffold import Scaffold
+from forager.core.learning.objectives.scaffold import ScaffoldObjective
 from forager.core.learning.stack import sgd_
 from forager.core.learning.train_settings import TrainSettings
 from forager.core.learning.trainer import Trainer
@@ -52,7 +52,7 @@ def other_arrays(model, seed):
 
 
 def test_a_stack_gives_what_one_by_one_gives_with_weights_and_carried_arrays():
-    model, rule = mlp(), Scaffold(read_config({}))
+    model, rule = mlp(), ScaffoldObjective(read_config({}))
     jobs = [
         job_of(model, n, i, {"control": other_arrays(model, i)}, weighted=i != 1)
         for i, n in enumerate([7, 1, 12, 9])

@@ -11,7 +11,6 @@ from forager.core.learning.evaluation import (
     evaluate,
     evaluate_all,
     mean_losses,
-    root_mean_square_loss,
     root_mean_square_losses,
 )
 from forager.core.learning.features import features_of, features_of_all
@@ -121,7 +120,8 @@ def test_losses_and_metrics_are_those_one_by_one(kind, way):
     )
     full = [one for one in each if len(one[1])]
     assert root_mean_square_losses(model, *zip(*full, strict=True), problem) == pytest.approx(
-        [root_mean_square_loss(model, *one, problem) for one in full], 1e-6
+        [root_mean_square_losses(model, *([each] for each in one), problem)[0] for one in full],
+        1e-6,
     )
 
 

@@ -10,7 +10,7 @@ from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.prox import Prox
-from forager.core.learning.objectives.scaffold import Scaffold
+from forager.core.learning.objectives.scaffold import ScaffoldObjective
 from forager.core.learning.train_settings import TrainSettings
 from forager.core.learning.trainer import Trainer
 from forager.core.learning.vmap_stack import tried
@@ -145,10 +145,10 @@ def stacks(monkeypatch):
     [
         (convolutional, Plain, "", False, 0),
         (convolutional, Prox, "", True, 3),
-        (convolutional, Scaffold, "control", True, 0),
+        (convolutional, ScaffoldObjective, "control", True, 0),
         (frozen_first, Plain, "", False, 0),
         (Attention, Plain, "", False, 0),
-        (Attention, Scaffold, "control", True, 3),
+        (Attention, ScaffoldObjective, "control", True, 3),
     ],
 )
 def test_a_stack_gives_what_one_by_one_gives(
