@@ -141,8 +141,8 @@ class StreamDevice:
         self.arrived, self.stored_anew = int(memo["arrived"]), int(memo["stored-anew"])
         self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
-        self.store.retain(self.rule.kept)
-        if len(self.store) < len(self.rule):
+        if not np.array_equal(self.rule.kept, self.store.keys):
+            self.store.retain(self.rule.kept)
             self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
 
     def _follow(self, guidance: dict[str, Any]) -> None:
@@ -253,8 +253,8 @@ class StreamDevice:
         told = self.row.sent(PLAN)
         if told is not None and isinstance(self.rule, OdeSelector):
             quota = told.get("quota")  # a client whose labels are not known yet has none
-            self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
-            if not self.first_contact:  # else the rule has not seen yet what is stored
+            gone = self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
+            if len(gone) and not self.first_contact:  # then it has not seen yet what is stored
                 self.store.retain(self.rule.kept)
             self.class_weights = list(told["class-weights"])
         estimate = self.row.arrays(ESTIMATE)
@@ -326,9 +326,9 @@ class StreamDevice:
         }
 
 
-def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:
+def _fitting(quota: Any, capacity: int) -> list[int]:
     """Return a plan that fits the capacity, which may have shrunk since the server made it."""
-    places = np.asarray(quota, dtype=np.int64)
-    while places.sum() > capacity:
-        places[np.argmax(places)] -= 1
+    places = [int(count) for count in quota]
+    while sum(places) > capacity:
+        places[places.index(max(places))] -= 1
     return places
