@@ -228,7 +228,7 @@ class ClientRow:
     """One client of a batch, for what is naturally done client by client."""
 
     def __init__(self, batch: ClientBatch, place: int) -> None:
-        self.batch, self.place = batch, place
+        self.batch, self.place, self.key = batch, place, batch.keys[place]
         self._store: SampleStore | None = None
         self._claim: Claim | None = None
         self._closed = self._abandoned = False
@@ -247,11 +247,6 @@ class ClientRow:
     def round(self) -> int:
         """The server's round."""
         return self.batch.round
-
-    @property
-    def key(self) -> str:
-        """The client's stable name."""
-        return self.batch.keys[self.place]
 
     @cached_property
     def context(self) -> Context:

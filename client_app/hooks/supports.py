@@ -15,8 +15,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.fisher import trainable_shapes
-from ...core.learning.fisher_diagonals import fisher_diagonals
+from ...core.learning.fisher import fisher_diagonals, trainable_shapes
 from ...core.learning.job import Outcomes
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods

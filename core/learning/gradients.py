@@ -43,12 +43,6 @@ def logit_gradients(
     labels : array of int, shape (n,)
         From 0 to classes - 1.
 
-    Returns
-    -------
-    array, shape (n, classes)
-
-    Examples
-    --------
     >>> logit_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [1]).tolist()
     [[0.5, -0.5]]
     """
@@ -71,15 +65,9 @@ def head_gradients(
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in the whole last layer.
 
-    Parameters are those of :func:`logit_gradients`.
+    Parameters are those of :func:`logit_gradients`. Returns shape (n, classes, 1 + d): for each
+    class its neuron's bias, then its weights.
 
-    Returns
-    -------
-    array, shape (n, classes, 1 + d)
-        For each class its neuron's bias, then its weights.
-
-    Examples
-    --------
     >>> head_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [1]).tolist()
     [[[0.5, 0.5, 1.0], [-0.5, -0.5, -1.0]]]
     """
@@ -91,8 +79,6 @@ def class_slice_gradients(
     features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in the neuron of its own label.
-
-    Parameters are those of :func:`logit_gradients`.
 
     >>> class_slice_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], None, [1]).tolist()
     [[-0.5, -0.5, -1.0]]
@@ -107,8 +93,6 @@ def feature_gradients(
     features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in its features, for CRUST.
-
-    Parameters are those of :func:`logit_gradients`.
 
     >>> feature_gradients([[1.0, 2.0]], [[4.0, 0.0], [4.0, 2.0]], [4.0, 0.0], [0]).tolist()
     [[0.0, 1.0]]
@@ -126,15 +110,6 @@ def class_mean_gradients(
     A class without samples gets the mean over all samples, in its neuron. Samples with gradients
     that are not finite are left out.
 
-    Parameters
-    ----------
-    features, weight, bias, labels
-        As in :func:`logit_gradients`.
-    classes : int
-        How many classes the task has; the last layer must have as many outputs.
-
-    Examples
-    --------
     >>> told = class_mean_gradients([[1.0], [3.0]], [[0.0], [0.0]], [0.0, 0.0], [1, 1], classes=2)
     >>> told.means.tolist(), told.counts.tolist()
     ([[0.5, 1.0], [-0.5, -1.0]], [0, 2])

@@ -14,23 +14,13 @@ from .subsets import (
     MAX_SIZE,
     Content,
     Indices,
-    MalformedUpdate,
     Message,
     open_message,
     pack_index_rows,
     seal,
     unpack_index_rows,
 )
-
-__all__ = [
-    "MAX_UNASKED_SIZE",
-    "MalformedUpdate",
-    "decode",
-    "decode_pairs",
-    "decode_rows",
-    "encode",
-    "encode_rows",
-]
+from .subsets import MalformedUpdate as MalformedUpdate
 
 MAX_UNASKED_SIZE = 2**28
 """Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""

@@ -14,6 +14,7 @@ from ..job import Job
 from ..placement import device_of
 
 Tensors = Sequence[torch.Tensor]
+Carried = Mapping[str, Tensors]
 BatchLoss = Callable[[torch.Tensor, Any, torch.Tensor], torch.Tensor]
 """Of a mini-batch: its positions in the job's data, its inputs and its targets."""
 
@@ -39,11 +40,7 @@ class Plain:
         """Take settings from the run config."""
 
     def adjust(
-        self,
-        gradients: Tensors,
-        parameters: Tensors,
-        start: Tensors,
-        carried: Mapping[str, Tensors],
+        self, gradients: Tensors, parameters: Tensors, start: Tensors, carried: Carried
     ) -> None:
         """Change gradients in place.
 
