@@ -23,18 +23,7 @@ _log = logging.getLogger("forager")
 
 
 class SampleStore:
-    """Keeps samples under their keys, in memory, up to a capacity.
-
-    >>> store = SampleStore(capacity=2)
-    >>> store.swap([], [7, 8], np.array([[0.5], [0.25]]), [1, 0])
-    True
-    >>> store.swap([7], [9], np.array([[2.0]]), [1])  # 9 in place of 7
-    True
-    >>> store.keys.tolist(), store.read([9])
-    ([8, 9], (array([[2.]]), array([1])))
-    >>> store.swap([], [10], np.array([[4.0]]), [1])  # there is no room
-    False
-    """
+    """Keeps samples under their keys, in memory, up to a capacity."""
 
     def __init__(self, capacity: int, capacity_bytes: int = 0) -> None:
         for name, value in {"capacity": capacity, "capacity_bytes": capacity_bytes}.items():

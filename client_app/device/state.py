@@ -33,17 +33,6 @@ class ClientState(MutableMapping[str, Any]):
     when it is resumed from an older checkpoint, does not find what came of the rounds that it does
     again. On disk the state before the last training stays, too: a round that is done again begins
     with what it began with before. Nothing is kept until :meth:`save`.
-
-    >>> import numpy as np
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {"partition-id": 0}, RecordDict(), {})
-    >>> state = ClientState(context, "mine", server_round=7, training=True)
-    >>> state["coreset"] = {"indices": np.array([3, 1]), "round": 7}
-    >>> state.save()
-    >>> ClientState(context, "mine", server_round=8)["coreset"]
-    {'indices': array([3, 1]), 'round': 7}
-    >>> dict(ClientState(context, "mine", server_round=6)), dict(ClientState(context, "another"))
-    ({}, {})
     """
 
     def __init__(

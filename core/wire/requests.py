@@ -16,17 +16,7 @@ _NONCE = 16  # bytes
 
 
 class Requests(MessageTable):
-    """What clients are sent.
-
-    >>> from .flower_private import TaskIdentity
-    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    >>> sent = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
-    >>> sent.put("plan", ConfigRecord({"label": 3}), rows=[1])
-    >>> len(sent), sent.kind, sent.record("plan", 0), sent.record("plan", 1)
-    (2, 'train', None, {'label': 3})
-    >>> [(m.metadata.dst_node_id, list(m.content)) for m in sent]
-    [(7, []), (8, ['plan'])]
-    """
+    """What clients are sent."""
 
     def __init__(
         self,

@@ -83,7 +83,10 @@ def encode_signed_support(
 
 
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
-    """Decode a support of the model with ``size`` parameters and this tag, as increasing int64."""
+    """Decode a support of the model with ``size`` parameters and this tag, as increasing int64.
+
+    One of another model raises :class:`OtherModel`, other bytes :class:`MalformedSupport`.
+    """
     return decode_supports([data], size, tag)[0]
 
 
