@@ -13,6 +13,7 @@ from time import perf_counter
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from ..core.wire.delivery import Delivery
 from ..core.wire.keys import (
     ASK_AFFINITY,
     ASK_LOSSES,
@@ -23,7 +24,6 @@ from ..core.wire.keys import (
     INGEST,
     SUMMARY,
 )
-from ..core.wire.replies import Delivery
 from ..core.wire.requests import Requests
 from .batch import ClientBatch
 from .clients import is_simulated

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import ConfigRecord, Context, Message
 
 from ..core.tasks.errors import SayableError
+from ..core.wire.delivery import Delivery
 from ..core.wire.keys import (
     ANSWERS,
     ASK_AFFINITY,
@@ -30,7 +31,6 @@ from ..core.wire.keys import (
     SIMILARITY,
 )
 from ..core.wire.records import attach, detach, filled
-from ..core.wire.replies import Delivery
 from ..core.wire.requests import Requests
 from .app import HANDLERS, failed
 from .batch import ClientBatch

@@ -21,8 +21,9 @@ from flwr.serverapp import Grid
 from ..core.log.events import Exchanged, LateReplied, Quarantined, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
+from ..core.wire.delivery import Delivery
 from ..core.wire.records import answered_id, sender_of
-from ..core.wire.replies import Delivery, Replies, ReplyStream
+from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
 from ..strategies.federation.clock import ClockedGrid, clock_of

@@ -302,12 +302,7 @@ class Replies(MessageTable):
 
 
 class Row:
-    """What one client answered: a row of :class:`Replies`, for what is naturally read one by one.
-
-    >>> both = Replies([7, 8], ["", ""], ["", ""], {"loss": [0.5, None]})
-    >>> [row.metrics for row in both.rows()]
-    [{'loss': 0.5}, {}]
-    """
+    """What one client answered: a row of :class:`Replies`, for what is read one by one."""
 
     __slots__ = ("place", "table")
 
@@ -374,33 +369,6 @@ def tables_in(replies: Iterable[Message]) -> Iterable[Replies]:
     if isinstance(replies, Replies):
         return [replies]
     return (Replies.of(reply) for reply in replies if not reply.has_error())
-
-
-class Delivery(Iterable[Message]):
-    """What a runtime has for messages that were sent: tables of replies, and errors.
-
-    >>> list(Delivery([], []))
-    []
-    """
-
-    def __init__(self, tables: list[Replies], errors: list[Message]) -> None:
-        self.tables = tables
-        self.errors = errors
-
-    @classmethod
-    def of(cls, messages: Iterable[Message]) -> "Delivery":
-        """Return messages, as any of Flower's grids hands them out, as arrivals."""
-        if isinstance(messages, Delivery):
-            return messages
-        if isinstance(messages, Replies):
-            return cls([messages], [])
-        replies = list(messages)
-        tables = [Replies.of(reply) for reply in replies if not reply.has_error()]
-        return cls(tables, [reply for reply in replies if reply.has_error()])
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from (message for table in self.tables for message in table)
-        yield from self.errors
 
 
 def _end_to_end(

@@ -17,6 +17,7 @@ from ...core.config import read_config
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
+from ...core.wire.delivery import Delivery
 from ...core.wire.flower_private import message_from_bytes, message_to_bytes
 from ...core.wire.keys import (
     ARRAYS,
@@ -32,7 +33,7 @@ from ...core.wire.keys import (
     WANTS,
 )
 from ...core.wire.records import answered_id
-from ...core.wire.replies import Delivery, Replies
+from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ...strategies.federation.clock import Clock
 from .simulated_devices import SimulatedDevices

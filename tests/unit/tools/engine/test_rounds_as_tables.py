@@ -16,8 +16,9 @@ from forager.core.config import default_config, read_config
 from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
-from forager.core.wire.replies import Delivery, Replies, ReplyStream
+from forager.core.wire.replies import Replies, ReplyStream
 from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import sizes_of
 from forager.server_app.app import build_loop

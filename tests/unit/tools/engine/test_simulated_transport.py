@@ -9,9 +9,10 @@ from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from forager.core.config import default_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.flower_private import TaskIdentity
 from forager.core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES, SECONDS
-from forager.core.wire.replies import Delivery, Replies
+from forager.core.wire.replies import Replies
 from forager.core.wire.requests import Requests
 from forager.tools.engine import simulated_transport
 from forager.tools.engine.availability import Availability
