@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord
 
 from ..client_app import app
-from ..client_app.batch import Batch
+from ..client_app.batch import ClientBatch
 from ..client_app.device.held_models import with_held_models
 from ..core.tasks import ClientData, Split, Task
 from ..core.wire.arrays import from_record, to_record
@@ -47,7 +47,7 @@ def spoiling(kind: str, spoil: Spoil) -> Iterator[None]:
     """Let attackers change their replies to one kind of message."""
     honest = app.HANDLERS[kind]
 
-    def handle(batch: Batch) -> list[Message]:
+    def handle(batch: ClientBatch) -> list[Message]:
         replies = list(honest(batch))
         for row, reply in enumerate(replies):
             if is_hostile(batch.keys[row]) and not reply.has_error():

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ..core.config import RunConfig
 from ..core.learning.batches import batch_seed
-from ..core.learning.fisher_diagonals import fisher_diagonals
+from ..core.learning.fisher import fisher_diagonals
 from ..core.learning.job import Job
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain

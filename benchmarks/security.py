@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Message
 
 from ..client_app import app
-from ..client_app.batch import Batch
+from ..client_app.batch import ClientBatch
 from ..core.config import Scalar
 from ..core.log.events import Selected, as_events
 from ..core.wire.keys import LOSS, METRICS, SIMILARITY
@@ -53,7 +53,7 @@ def _heard() -> Iterator[dict[str, float]]:
     """Yield what clients find when they evaluate, the last answer of each."""
     honest, heard = app.HANDLERS["evaluate"], dict[str, float]()
 
-    def handle(batch: Batch) -> list[Message]:
+    def handle(batch: ClientBatch) -> list[Message]:
         replies = list(honest(batch))
         for client, reply in zip(batch.keys, replies, strict=True):
             metrics = reply.content.metric_records[METRICS]

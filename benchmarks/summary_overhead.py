@@ -14,7 +14,7 @@ import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
-from ..client_app.batch import Batch
+from ..client_app.batch import ClientBatch
 from ..client_app.handlers.summaries import summarise_clients
 from ..core.config import Scalar, default_config, read_config
 from ..core.learning.model_arrays import read_arrays
@@ -77,11 +77,11 @@ def measure(
     messages = [_message(content, context.node_id, by_wire) for context in contexts]
     requests = Requests.of(messages)
     assert requests is not None
-    batch = Batch(requests, contexts)
+    batch = ClientBatch(requests, contexts)
     jobs, settings, trainer = batch.jobs(), summary_settings(config, 2), batch.side.trainer
     ways: dict[str, Callable[[], Any]] = {
         "passes": lambda: trainer.train(jobs, settings, Plain(config)),
-        "whole answer": lambda: summarise_clients(Batch(requests, contexts)),
+        "whole answer": lambda: summarise_clients(ClientBatch(requests, contexts)),
     }
     return side_by_side(ways, repeats)
 

@@ -13,7 +13,7 @@ import torch
 from flwr.app import Message
 
 from ..client_app import app
-from ..client_app.batch import Batch
+from ..client_app.batch import ClientBatch
 from ..client_app.device.state import ClientState
 from ..core.tasks.splits import ClientData, Split
 from ..core.tasks.task import Task
@@ -26,7 +26,7 @@ def forgetful_clients(share: float, seed: int) -> Iterator[None]:
     """Let clients lose their affinity records before that share of their trainings."""
     honest, rng = app.HANDLERS["train"], np.random.default_rng([seed, 13])
 
-    def train(batch: Batch) -> list[Message]:
+    def train(batch: ClientBatch) -> list[Message]:
         for context in batch.contexts:
             state = ClientState(context)
             if rng.random() < share and state.pop(RECORDS, None) is not None:

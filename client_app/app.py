@@ -13,6 +13,7 @@ from time import perf_counter
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from ..core.wire.delivery import Delivery
 from ..core.wire.keys import (
     ASK_AFFINITY,
     ASK_LOSSES,
@@ -23,9 +24,8 @@ from ..core.wire.keys import (
     INGEST,
     SUMMARY,
 )
-from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
-from .batch import Batch
+from .batch import ClientBatch
 from .clients import is_simulated
 from .device.device_log import describe, write
 from .device.file_lock import StateInUseError
@@ -35,13 +35,13 @@ from .discretion import check_batch, reason_of, says_texts
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
 
-Handler = Callable[[Batch], Iterable[Message]]
+Handler = Callable[[ClientBatch], Iterable[Message]]
 
 
 def _at(place: str) -> Handler:
     """Return a handler that is imported when needed: on a device every message is a process."""
 
-    def handle(batch: Batch) -> Iterable[Message]:
+    def handle(batch: ClientBatch) -> Iterable[Message]:
         module, name = place.split(":")
         handler: Handler = getattr(import_module(f"forager.client_app.handlers.{module}"), name)
         return handler(batch)
@@ -63,23 +63,25 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
-def answer(requests: Requests, contexts: Sequence[Context]) -> Arrivals:
+def answer(requests: Requests, contexts: Sequence[Context]) -> Delivery:
     """Answer messages of one kind; a client that fails answers with an error.
 
     A handler that returned nothing would block its SuperNode forever. Where the work on several
     clients fails as a whole, they are tried one by one, so that only the faulty ones fail.
     """
-    batch = Batch(requests, contexts)
+    batch = ClientBatch(requests, contexts)
     try:
         check_batch(batch)
-        return Arrivals.of(HANDLERS[requests.kind](batch))
+        return Delivery.of(HANDLERS[requests.kind](batch))
     except Exception as error:
         if len(requests) == 1:
-            return Arrivals([], [failed(requests[0], contexts[0], error, requests.kind)])
+            return Delivery([], [failed(requests[0], contexts[0], error, requests.kind)])
+        what = f"{requests.kind} failed for {len(requests)} clients together, each is tried alone"
+        _warn_once(f"{what}: {reason_of(error, with_text=True)}")
     finally:
         batch.abandon()
     apart = [answer(requests.select([row]), [contexts[row]]) for row in range(len(requests))]
-    return Arrivals(
+    return Delivery(
         [table for each in apart for table in each.tables],
         [error for each in apart for error in each.errors],
     )

@@ -21,7 +21,7 @@ from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
 from ..core.wire.replies import Replies
 from ..core.wire.requests import Requests
-from .clients import Clients, is_simulated
+from .clients import VirtualClients, is_simulated
 from .device.file_lock import Claim
 from .device.state import ClientState, state_path
 from .identity import client_keys
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a client that only says who it is does without torch
     from ..core.config import RunConfig
     from ..core.learning.job import Job
     from ..core.tasks import ClientData, Samples
+    from .device.held_models import HeldModel
     from .device.sample_store import SampleStore
     from .side import ClientSide
 
@@ -40,39 +41,11 @@ Arrays = dict[str, NDArray[Any]]
 _open_rows: WeakValueDictionary[Path, ClientRow] = WeakValueDictionary()
 
 
-class Batch:
+class ClientBatch:
     """What is known and decided while messages are answered, one row a client.
 
     What clients keep changes with :meth:`close`, or not at all: a batch that fails, or that nobody
     closes, leaves state and stored samples as they were.
-
-    Parameters
-    ----------
-    requests : Requests
-        What came.
-    contexts : sequence of Context
-        Of the clients.
-    side : ClientSide, optional
-        The app's model, data and settings; by default this app's, as the run config has it.
-    kind : str, optional
-        What is asked, if the kind of message does not say it.
-
-    Attributes
-    ----------
-    weights : list
-        Weight of each sample in the loss, a column of arrays; None where all are equal.
-    counts_for : list
-        How much each client weighs in aggregation; None for its number of samples.
-    carried : dict of str to list
-        Arrays like the model's that the objective needs, by name; None where a client has none.
-    metrics, stacks, records : dict
-        The columns of the replies, see :class:`~core.wire.replies.Replies`.
-    sends_update : bool
-        Whether a hook has put the updates into the replies, so that models need not be sent.
-    supports : list, optional
-        Indices of the parameters that matter most to each client, once a hook has found them.
-    memo : dict
-        What a hook wants to find again after the training.
     """
 
     def __init__(
@@ -85,17 +58,19 @@ class Batch:
         self.requests, self.contexts, self.kind = requests, contexts, kind or requests.kind
         if side is not None:
             self.side = side
+        # Of each sample in the loss, and of each client in aggregation; None for all alike
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
         self.counts_for: list[float | None] = [None] * len(requests)
-        self.carried: dict[str, list[Arrays | None]] = {}
-        self.metrics: dict[str, list[Any]] = {}
+        self.carried: dict[str, list[Arrays | None]] = {}  # what the objective needs, by name
+        self.metrics: dict[str, list[Any]] = {}  # these three are the columns of the replies
         self.stacks: dict[str, Arrays] = {}
         self.records: dict[str, list[Any]] = {}
-        self.sends_update = False
-        self.supports: list[NDArray[Any]] | None = None
-        self.memo: dict[Any, Any] = {}
+        self.sends_update = False  # whether a hook has put updates there, in place of models
+        self.supports: list[NDArray[Any]] | None = None  # once a hook has found them
+        self.memo: dict[Any, Any] = {}  # what a hook wants to find again after the training
+        self.held: Sequence[HeldModel] = ()  # the models, where messages name them
         self._rows: list[ClientRow] = []
-        self._parts: list[Batch] = []
+        self._parts: list[ClientBatch] = []
         self._made: dict[int, Arrays] = {}  # of records, by their identity
 
     def __len__(self) -> int:
@@ -188,7 +163,7 @@ class Batch:
         columns = self.carried.items()
         return {name: own for name, column in columns if (own := column[row]) is not None}
 
-    def prepare(self, *, only: str = "") -> Batch:
+    def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""
         for hook in self.side.hooks:
             if not only or getattr(hook, only):
@@ -206,13 +181,15 @@ class Batch:
         """Add a record to the reply of one row."""
         self.records.setdefault(name, [None] * len(self))[place] = record
 
-    def select(self, rows: Sequence[int]) -> Batch:
+    def select(self, rows: Sequence[int]) -> ClientBatch:
         """Return a batch of some of the rows, which is abandoned with this one."""
         contexts = self.contexts
         some = (
-            contexts.select(rows) if isinstance(contexts, Clients) else [contexts[i] for i in rows]
+            contexts.select(rows)
+            if isinstance(contexts, VirtualClients)
+            else [contexts[i] for i in rows]
         )
-        part = Batch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
+        part = ClientBatch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
         self._parts.append(part)
         return part
 
@@ -250,8 +227,8 @@ class Batch:
 class ClientRow:
     """One client of a batch, for what is naturally done client by client."""
 
-    def __init__(self, batch: Batch, place: int) -> None:
-        self.batch, self.place = batch, place
+    def __init__(self, batch: ClientBatch, place: int) -> None:
+        self.batch, self.place, self.key = batch, place, batch.keys[place]
         self._store: SampleStore | None = None
         self._claim: Claim | None = None
         self._closed = self._abandoned = False
@@ -271,12 +248,7 @@ class ClientRow:
         """The server's round."""
         return self.batch.round
 
-    @property
-    def key(self) -> str:
-        """The client's stable name."""
-        return self.batch.keys[self.place]
-
-    @property
+    @cached_property
     def context(self) -> Context:
         """Flower's context of the client."""
         return self.batch.contexts[self.place]
@@ -337,10 +309,12 @@ class ClientRow:
             training=self.batch.trains,
         )
 
-    def open_store(self, open_it: Callable[[], SampleStore]) -> SampleStore:
-        """Open the device's samples, which are committed when the row is closed."""
+    def open_store(
+        self, open_it: Callable[[], SampleStore], save: Callable[[], None]
+    ) -> SampleStore:
+        """Open the device's samples; when the row is closed they are saved, and committed."""
         self._claim_files()
-        self._store = open_it()
+        self._store, self._save = open_it(), save
         return self._store
 
     def close(self) -> None:
@@ -352,6 +326,7 @@ class ClientRow:
         try:
             # In this order: stored samples are of use even if the message fails after all.
             if self._store is not None:
+                self._save()
                 self._store.commit()
             if "state" in self.__dict__:
                 self.state.save()

@@ -5,7 +5,7 @@ So whoever saves an array never changes it in place.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 from flwr.app import Context, RecordDict
 
@@ -13,19 +13,7 @@ from ..core.wire.flower_private import in_simulation
 
 
 class VirtualContext(Context):
-    """Flower's context of a virtual client, with a memory of its own.
-
-    Parameters
-    ----------
-    node : int
-        The client's node.
-    number, of : int
-        Its partition of the data, and how many there are.
-    run_config : dict
-        Flower's flat run config, shared by all.
-    changed : set of int
-        Where the client's node is put when its memory changes.
-    """
+    """Flower's context of a virtual client, with a memory of its own."""
 
     def __init__(
         self, node: int, number: int, of: int, run_config: dict[str, Any], changed: set[int]
@@ -33,7 +21,7 @@ class VirtualContext(Context):
         place: dict[str, Any] = {"partition-id": number, "num-partitions": of}
         super().__init__(1, node, place, RecordDict(), run_config)
         self.memory: dict[str, Any] = {}
-        self._changed = changed
+        self._changed = changed  # the nodes whose memory has changed
 
     def keep(self, name: str, content: Any) -> None:
         """Keep something under a name."""
@@ -49,25 +37,16 @@ def is_simulated(context: Context) -> bool:
     return isinstance(context, VirtualContext) or in_simulation()
 
 
-class Clients(Sequence[Context]):
+class VirtualClients(Sequence[Context]):
     """The contexts of some virtual clients.
 
     Who needs no more than the number of each, as plain training does, makes none of them.
-
-    Parameters
-    ----------
-    nodes : sequence of int
-        The clients.
-    first : int
-        The node of client number 0.
-    contexts : mapping
-        The contexts of all clients, by node.
     """
 
     def __init__(self, nodes: Sequence[int], first: int, contexts: Mapping[int, Context]) -> None:
         self._nodes = nodes
-        self._first = first
-        self._contexts = contexts
+        self._first = first  # the node of client number 0
+        self._contexts = contexts  # of all clients, by node
 
     @property
     def numbers(self) -> list[int]:
@@ -80,19 +59,11 @@ class Clients(Sequence[Context]):
         """How many clients there are in all."""
         return len(self._contexts)
 
-    def select(self, rows: Sequence[int]) -> "Clients":
+    def select(self, rows: Sequence[int]) -> "VirtualClients":
         """Return some of them, in this order."""
-        return Clients([self._nodes[row] for row in rows], self._first, self._contexts)
+        return VirtualClients([self._nodes[row] for row in rows], self._first, self._contexts)
 
-    @overload
-    def __getitem__(self, index: int) -> Context: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Context]: ...
-
-    def __getitem__(self, index: int | slice) -> Context | list[Context]:
-        if isinstance(index, slice):
-            return [self._contexts[node] for node in self._nodes[index]]
+    def __getitem__(self, index: int) -> Context:  # type: ignore[override]
         return self._contexts[self._nodes[index]]
 
     def __iter__(self) -> Iterator[Context]:

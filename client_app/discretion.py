@@ -14,7 +14,7 @@ from ..core.wire.keys import IDENTIFY
 
 if TYPE_CHECKING:
     from ..core.config import RunConfig
-    from .batch import Batch
+    from .batch import ClientBatch
 
 _OURS = str(Path(__file__).resolve().parents[1])
 _INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
@@ -27,7 +27,7 @@ def check_question(kind: str, config: RunConfig) -> None:
         raise SayableError(f"privacy = 'local-dp': {kind} would be answered without noise")
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: ClientBatch) -> None:
     """Refuse questions of a batch; who a client is may always be asked."""
     if batch.kind != IDENTIFY:
         check_question(batch.kind, batch.config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Context
 
 from ..core.tasks.errors import SayableError
-from .clients import Clients
+from .clients import VirtualClients
 
 if TYPE_CHECKING:
     from ..core.tasks import ClientData, Task
@@ -26,7 +26,7 @@ def client_key(context: Context) -> str:
 
 def client_keys(contexts: Sequence[Context]) -> list[str]:
     """Return the names of several clients."""
-    if isinstance(contexts, Clients):
+    if isinstance(contexts, VirtualClients):
         return list(map(str, contexts.numbers))
     return [client_key(context) for context in contexts]
 

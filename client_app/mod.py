@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, Context, Message
 
 from ..core.tasks.errors import SayableError
 from ..core.wire.arrays import to_record
+from ..core.wire.delivery import Delivery
 from ..core.wire.keys import (
     ANSWERS,
     ARRAYS,
@@ -32,10 +33,9 @@ from ..core.wire.keys import (
     SIMILARITY,
 )
 from ..core.wire.records import attach, detach, entries, filled
-from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
 from .app import HANDLERS, failed
-from .batch import Batch
+from .batch import ClientBatch
 from .clients import is_simulated
 from .device.state import hold_files
 from .discretion import check_batch, check_question
@@ -79,7 +79,7 @@ class ClientMod:
     ) -> Message:
         requests = Requests.of([message])
         assert requests is not None
-        batch = Batch(requests, [context], kind=kind)
+        batch = ClientBatch(requests, [context], kind=kind)
         if kind in ("evaluate", ASK_UPDATE):
             if batch.told.get(SETTINGS):
                 batch.side = self._side(str(batch.told[SETTINGS]))
@@ -95,7 +95,7 @@ class ClientMod:
             raise SayableError(f"unknown question for this version: {kind}")
         return self._answered(batch, call_next)
 
-    def _answered(self, batch: Batch, call_next: "ClientAppCallable") -> Message:
+    def _answered(self, batch: ClientBatch, call_next: "ClientAppCallable") -> Message:
         """Answer by the same handlers and hooks as Forager's own app."""
         from .own_app import AppFailed
 
@@ -104,7 +104,7 @@ class ClientMod:
         side.context = context = batch.contexts[0]
         side.train_app = lambda message: call_next(message, context)
         try:
-            (reply,) = Arrivals.of(HANDLERS[batch.kind](batch))
+            (reply,) = Delivery.of(HANDLERS[batch.kind](batch))
         except AppFailed as failed:
             return failed.reply
         finally:
@@ -171,7 +171,7 @@ def _signed(reply: Message, context: Context) -> Message:
     return reply
 
 
-def _make_own(batch: Batch, message: Message) -> None:
+def _make_own(batch: ClientBatch, message: Message) -> None:
     """Put the client's own model in place of the one that came, if the run has such."""
     from .handlers.evaluation import own_models
 

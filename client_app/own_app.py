@@ -25,7 +25,7 @@ from ..core.tasks.task import OwnTask
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, CORESET, NUM_EXAMPLES, TRAIN_LOSS
 from ..core.wire.records import attach, entries, filled, records_of
-from .batch import Batch
+from .batch import ClientBatch
 from .device.packing import Packing
 from .hooks.base import ClientHook
 from .side import ClientSide, hooks_of
@@ -45,18 +45,9 @@ class AppFailed(Exception):
 
 
 class OwnSide(ClientSide):
-    """The model, the data and the loss of an app, and the settings that the server sent.
+    """The model, the data and the loss of an app, and the settings that the server sent, as JSON.
 
-    Parameters
-    ----------
-    settings : str
-        The run config, as JSON.
-    problem : AppProblem, optional
-        The app's model and loss. Without it only methods work that look at nothing but updates.
-    data : callable, optional
-        Takes the context and returns what the client trains on.
-    trains : bool
-        Whether Forager trains, in place of the app's train function.
+    Without a model and data, only methods work that look at nothing but updates.
     """
 
     def __init__(
@@ -74,7 +65,7 @@ class OwnSide(ClientSide):
             super().__init__(config)
         self.train_app: Callable[[Message], Message] | None = None
         self.context: Context | None = None  # of the message that is answered
-        self.batch: Batch | None = None
+        self.batch: ClientBatch | None = None
         self.was_given_data = False
 
     def _load_task(self, config: RunConfig) -> OwnTask:
@@ -113,7 +104,7 @@ class OwnSide(ClientSide):
         """Return what the client holds: nothing is scaled here."""
         return self.holdings([context])[0]
 
-    def train(self, batch: Batch) -> Outcomes:
+    def train(self, batch: ClientBatch) -> Outcomes:
         """Let the app's train function work, or the trainer of the run where the app wants it."""
         if self.trains:
             return super().train(batch)
@@ -138,7 +129,7 @@ class OwnSide(ClientSide):
             raise AppFailed(reply)
         return self._outcomes(batch, reply)
 
-    def _outcomes(self, batch: Batch, reply: Message) -> Outcomes:
+    def _outcomes(self, batch: ClientBatch, reply: Message) -> Outcomes:
         """Take in what the app's train function replied."""
         metrics = records_of(reply.content, MetricRecord)
         models = records_of(reply.content, ArrayRecord)
@@ -159,7 +150,7 @@ class OwnSide(ClientSide):
         stack = {name: array[None] for name, array in from_record(models[0]).items()}
         return Outcomes(stack, [float(told.get(TRAIN_LOSS, 0.0))], [int(examples)], [steps])
 
-    def _say_that_all_was_used(self, batch: Batch) -> None:
+    def _say_that_all_was_used(self, batch: ClientBatch) -> None:
         _log.warning(
             "the server chooses what clients train on, but the train function did not call "
             "forager.local_data(message, data): it trained on all its data"

@@ -13,11 +13,11 @@ from flwr.app import Context
 
 from ..core.config import RunConfig, read_config
 from ..core.config.reading import SharedConfig
-from ..core.learning.job import Outcomes
+from ..core.learning.job import Job, Outcomes
 from ..core.learning.model_arrays import check_trainable
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.placement import device_or_cpu
-from ..core.learning.train_settings import train_settings
+from ..core.learning.train_settings import TrainSettings, train_settings
 from ..core.learning.trainer import Trainer
 from ..core.methods.base import load
 from ..core.methods.catalogue import chosen, methods
@@ -26,8 +26,8 @@ from ..core.tasks.errors import SayableError
 from ..core.tasks.metrics import Metric
 from ..core.tasks.problems import Problem
 from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
-from .batch import Batch
-from .clients import Clients
+from .batch import ClientBatch
+from .clients import VirtualClients
 from .device.packing import Packing
 from .hooks.base import ClientHook
 from .hooks.personal import PersonalParts
@@ -37,23 +37,12 @@ _log = logging.getLogger("forager")
 
 
 class ClientSide:
-    """The model, the data, the loss and the settings of a run, found once per process.
-
-    Parameters
-    ----------
-    config : RunConfig
-        The settings of all methods.
-
-    Attributes
-    ----------
-    note : str
-        What the server should know of the device.
-    """
+    """The model, the data, the loss and the settings of a run, found once per process."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.task: Task = self._load_task(config)
-        self._device, self.note = device_or_cpu(config.device)
+        self._device, self.note = device_or_cpu(config.device)  # what the server should know
         if self.note:
             _log.warning(self.note)
 
@@ -110,7 +99,7 @@ class ClientSide:
 
         That is its partition, or what its device brings.
         """
-        if isinstance(contexts, Clients):
+        if isinstance(contexts, VirtualClients):
             return self.task.all_client_data(contexts.numbers, contexts.total)
         return [client_data(context, self.task) for context in contexts]
 
@@ -118,11 +107,11 @@ class ClientSide:
         """Return what a client holds, as it was read."""
         return client_data(context, self.task.unscaled())
 
-    def train(self, batch: Batch) -> Outcomes:
+    def train(self, batch: ClientBatch) -> Outcomes:
         """Train by the run's objective, and note the metrics."""
         jobs, settings = batch.jobs(), train_settings(self.config, batch.round)
         check_frozen(batch)
-        outcomes = Outcomes.of(self.trainer.train(jobs, settings, self.objective))
+        outcomes = self.trainer.train(jobs, settings, self.objective)
         batch.metrics[NUM_EXAMPLES] = [
             trained if told is None else told
             for trained, told in zip(outcomes.num_examples, batch.counts_for, strict=True)
@@ -130,8 +119,12 @@ class ClientSide:
         batch.metrics[TRAIN_LOSS] = outcomes.losses
         return outcomes
 
+    def train_plainly(self, jobs: Sequence[Job], settings: TrainSettings) -> Outcomes:
+        """Train without what the run's objective adds, as for a question."""
+        return self.trainer.train(jobs, settings, Plain(self.config))
 
-def check_frozen(batch: Batch) -> None:
+
+def check_frozen(batch: ClientBatch) -> None:
     """Refuse to work on a model whose frozen part is not the server's."""
     expected = batch.told.get(FROZEN)
     if expected is not None and expected != batch.side.trainer.frozen:

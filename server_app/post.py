@@ -21,8 +21,9 @@ from flwr.serverapp import Grid
 from ..core.log.events import Exchanged, LateReplied, Quarantined, ReplySeconds
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
+from ..core.wire.delivery import Delivery
 from ..core.wire.records import answered_id, sender_of
-from ..core.wire.replies import Arrivals, Replies, ReplyStream
+from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..core.wire.sizes import record_bytes
 from ..strategies.federation.clock import ClockedGrid, clock_of
@@ -218,7 +219,7 @@ class Post(GridWrapper):
         expected = self._late_ones(again=True)
         if expected:
             exchange = Exchange("train", 0)
-            for _ in self._taken(Arrivals.of(self.pull_messages(expected)), set(), exchange):
+            for _ in self._taken(Delivery.of(self.pull_messages(expected)), set(), exchange):
                 pass  # none of them is waited for
             self.ledger.forget_expired(self.clock.now())
         came, self._late, self._late_bytes = self._late, [], 0
@@ -268,13 +269,13 @@ class Post(GridWrapper):
         if not one_by_one:
             ids = [i for i in self.ledger.awaited(exchange.kind) if i in waiting]
             yield from self._taken(
-                Arrivals.of(self.pull_messages([*ids, *late])), waiting, exchange
+                Delivery.of(self.pull_messages([*ids, *late])), waiting, exchange
             )
             return
         for message_id in [i for i in self.ledger.awaited("train") if i in waiting]:
-            yield from self._taken(Arrivals.of(self.pull_messages([message_id])), waiting, exchange)
+            yield from self._taken(Delivery.of(self.pull_messages([message_id])), waiting, exchange)
 
-    def _taken(self, arrived: Arrivals, waiting: set[str], exchange: Exchange) -> Iterator[Replies]:
+    def _taken(self, arrived: Delivery, waiting: set[str], exchange: Exchange) -> Iterator[Replies]:
         """Yield the good rows; note the others under the client that the message went to.
 
         A reply to a message that is not waited for any more is a late one; one that is replayed

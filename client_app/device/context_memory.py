@@ -21,14 +21,7 @@ RUN, SAMPLES = _NAMES
 
 
 def remember(context: Context, name: str, content: tree.Tree) -> None:
-    """Put a tree into the context, in place of one of the same name.
-
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {}, RecordDict(), {})
-    >>> remember(context, RUN, {"round": 7})
-    >>> recall(context, RUN), recall(context, SAMPLES)
-    ({'round': 7}, {})
-    """
+    """Put a tree into the context, in place of one of the same name."""
     if isinstance(context, VirtualContext):
         context.keep(name, content)
         return
@@ -63,17 +56,7 @@ def remember_all(context: Context, content: tree.Tree) -> None:
 
 
 class ContextStore(SampleStore):
-    """Keeps samples in Flower's context, where they last as long as the SuperNode and the run.
-
-    Parameters
-    ----------
-    context : Context
-        The client's.
-    made_for : str
-        What the samples are for. Those of something else are dropped.
-    capacity, capacity_bytes : int
-        As in :class:`SampleStore`.
-    """
+    """Keeps samples in Flower's context, where they last as long as the SuperNode and the run."""
 
     def __init__(
         self, context: Context, made_for: str, capacity: int, capacity_bytes: int = 0

@@ -24,28 +24,7 @@ class StateInUseError(SayableError):
 class Claim:
     """The right to work with a client's files, until it is given back or the process ends.
 
-    Parameters
-    ----------
-    path : Path
-        A file that stands for the others; it is made if it is not there, and stays.
-    client : str
-        Whose files they are.
-    patience : float
-        Seconds to wait for another process to be done.
-
-    Raises
-    ------
-    StateInUseError
-        If the other process is not done by then.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> claim = Claim(Path(folder.name, "lock"), "camera")
-    >>> claim.release()
-    >>> Claim(Path(folder.name, "lock"), "camera").release()
-    >>> folder.cleanup()
+    ``path`` stands for them, and stays. If another process is not done in time, an error says so.
     """
 
     def __init__(self, path: Path, client: str, patience: float = _PATIENCE) -> None:
@@ -66,22 +45,7 @@ class Claim:
 
 
 def hold(files: Path, client: str, node_id: int) -> None:
-    """Let a client's files be those of this process's SuperNode, for as long as it lives.
-
-    Parameters
-    ----------
-    files : Path
-        What their names begin with.
-    client : str
-        Whose files they are.
-    node_id : int
-        Of the SuperNode, the parent of this process; it keeps its id if it has a key.
-
-    Raises
-    ------
-    StateInUseError
-        If another SuperNode holds them.
-    """
+    """Let a client's files be those of this process's SuperNode, its parent, while that lives."""
     path = files.with_suffix(".owner")
     own = {"node": node_id, "process": _process(os.getppid()), "host": socket.gethostname()}
     path.parent.mkdir(parents=True, exist_ok=True)

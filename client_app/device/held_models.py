@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from ...core.wire.arrays import flat_change, from_record, to_record
 from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, tag_of
+from ...core.wire.delivery import Delivery
 from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, record_at
-from ...core.wire.replies import Arrivals
 from ...core.wire.subsets import MalformedUpdate
-from ..batch import Batch
+from ..batch import ClientBatch
 from ..clients import VirtualContext
 
 _log = logging.getLogger("forager")
@@ -51,7 +51,7 @@ class HeldModel:
         return None if self.before is None else flat_change(from_record(self.before), self.arrays)
 
 
-def received_models(batch: Batch) -> list[HeldModel | None]:
+def received_models(batch: ClientBatch) -> list[HeldModel | None]:
     """Return the model that each message is about; None if it builds on one that is not held."""
     # Clients of one process share most models and changes: each is looked at once.
     done: dict[tuple[object, ...], HeldModel | None] = {}
@@ -117,7 +117,9 @@ def _held(context: Context) -> HeldModel | None:
     return None if record is None or name is None else HeldModel(str(name[TAG]), record)
 
 
-def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[Batch], Arrivals]:
+def with_held_models(
+    handle: Callable[[ClientBatch], Iterable[Message]],
+) -> Callable[[ClientBatch], Delivery]:
     """Return a handler for messages that may name a model, to be kept or in place of carrying it.
 
     Clients that do not hold what is needed say so, and are sent the message again with the model in
@@ -125,18 +127,18 @@ def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[
     """
 
     @wraps(handle)
-    def handle_all(batch: Batch) -> Arrivals:
+    def handle_all(batch: ClientBatch) -> Delivery:
         if not _names_models(batch):
-            return Arrivals.of(handle(batch))
+            return Delivery.of(handle(batch))
         models = received_models(batch)
         able = [row for row, model in enumerate(models) if model is not None]
         lacking = [row for row, model in enumerate(models) if model is None]
-        done = Arrivals([], [])
+        done = Delivery([], [])
         if able:
             some = batch.select(able) if lacking else batch
             known = [model for model in models if model is not None]
-            some.models = arrays_of(known)
-            done = Arrivals.of(handle(some))
+            some.held, some.models = known, arrays_of(known)
+            done = Delivery.of(handle(some))
             for row, model in zip(able, known, strict=True):
                 hold(model, batch.contexts[row])
         if lacking:
@@ -147,7 +149,7 @@ def with_held_models(handle: Callable[[Batch], Iterable[Message]]) -> Callable[[
     return handle_all
 
 
-def _names_models(batch: Batch) -> bool:
+def _names_models(batch: ClientBatch) -> bool:
     if CONFIG not in batch.requests.own:
         return TAG in batch.told
     configs = batch.requests.own[CONFIG]

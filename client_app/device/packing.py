@@ -24,19 +24,6 @@ _EXACT = 2**24  # whole numbers below it are the same in single precision
 class Packing:
     """How samples of a task are stored.
 
-    Parameters
-    ----------
-    input_shape, target_shape : tuple of int
-        Of one sample.
-    whole_inputs, whole_targets : bool
-        Whether these are whole numbers.
-    plain : bool
-        Whether the class is the whole target, so that inputs are stored as they are.
-    scaling : Scaling, optional
-        How inputs are scaled once they are unpacked. What is stored outlives a run, and its scale.
-
-    Examples
-    --------
     >>> packing = Packing((2,), (1,), False, False, plain=False)
     >>> rows = packing.pack(np.float32([[1, 2]]), np.float32([[0.5]]))
     >>> rows
@@ -49,8 +36,8 @@ class Packing:
     target_shape: tuple[int, ...]
     whole_inputs: bool
     whole_targets: bool
-    plain: bool
-    scaling: Scaling | None = None
+    plain: bool  # the class is the whole target: inputs are stored as they are
+    scaling: Scaling | None = None  # of what is unpacked: what is stored outlives a run's scale
 
     @classmethod
     def of(cls, task: Task) -> "Packing":

@@ -22,19 +22,7 @@ from .resident import ACCEPTED
 
 
 class Worker:
-    """The process that stays.
-
-    Parameters
-    ----------
-    path : Path
-        Where to listen.
-    version : str
-        What it was started with; a request of another version ends it.
-    supernode : int
-        Descriptor of the process that it ends with.
-    idle : float
-        Seconds without a message after which it ends.
-    """
+    """The process that stays."""
 
     def __init__(self, path: Path, version: str, supernode: int, idle: float) -> None:
         self.path, self.version, self.supernode, self.idle = path, version, supernode, idle

@@ -41,7 +41,7 @@ _NOT_DAMAGE = {
 }
 
 
-class Row(NamedTuple):
+class StoredSample(NamedTuple):
     """A stored sample."""
 
     key: int
@@ -49,10 +49,10 @@ class Row(NamedTuple):
     x: NDArray[Any]
 
 
-class Content(NamedTuple):
+class StoredContent(NamedTuple):
     """What a file holds: its samples in the order in which they came, and the memo."""
 
-    rows: list[Row]
+    rows: list[StoredSample]
     memo: tree.Tree
 
 
@@ -61,31 +61,23 @@ class _Damaged(OSError):
 
 
 class SampleFile:
-    """Samples and a memo in a file.
-
-    Parameters
-    ----------
-    path : Path
-        The file; :meth:`write` makes it.
-    made_for : str
-        What its samples are for.
-    """
+    """Samples and a memo in a file."""
 
     def __init__(self, path: Path, made_for: str) -> None:
         self.path, self.made_for = path, made_for
 
-    def read(self) -> Content:
+    def read(self) -> StoredContent:
         """Return what is in the file; nothing if there is no file, or one made for something else.
 
         Of a damaged file it is what can still be read. An unusable file goes aside under another
         name, and the log says so.
         """
         if not self.path.exists():
-            return Content([], {})
+            return StoredContent([], {})
         try:
             with self._open() as file:
                 if _is_new(file):  # the first write was not finished
-                    return Content([], {})
+                    return StoredContent([], {})
                 made_for = _made_for(file)
                 ours = made_for == self.made_for or self._has_one_of_ours(file)
                 content = self._sound(file) if ours else None
@@ -95,25 +87,13 @@ class SampleFile:
             aside = set_aside(self.path, "other", companions=[_JOURNAL])
             what = f"holds samples for {made_for}, not for {self.made_for}"
             _log.warning("%s: %s: set aside as %s", self.path, what, aside.name)
-            return Content([], {})
+            return StoredContent([], {})
         return content
 
-    def write(self, new: Sequence[Row], keys: Collection[int], memo: tree.Tree) -> bool:
-        """Change the file to samples of these keys, in one transaction.
+    def write(self, new: Sequence[StoredSample], keys: Collection[int], memo: tree.Tree) -> bool:
+        """Change the file to samples of these keys, some of them new, in one transaction.
 
-        Parameters
-        ----------
-        new : sequence of Row
-            Samples that are not in the file yet, or not so.
-        keys : collection of int
-            Keys of all samples that the file is to hold.
-        memo : dict
-            What to keep with them.
-
-        Returns
-        -------
-        bool
-            False if the disk is full; the file is then as it was.
+        If the disk is full the file stays as it was, and False is returned.
         """
         if not (keys or memo or self.path.exists()):
             return True
@@ -131,7 +111,11 @@ class SampleFile:
         return True
 
     def _write(
-        self, file: sqlite3.Connection, new: Sequence[Row], keys: Collection[int], memo: tree.Tree
+        self,
+        file: sqlite3.Connection,
+        new: Sequence[StoredSample],
+        keys: Collection[int],
+        memo: tree.Tree,
     ) -> None:
         known = {key for (key,) in file.execute("SELECT key FROM samples")}
         gone = (known - set(keys)) | {row.key for row in new}
@@ -171,7 +155,7 @@ class SampleFile:
         except UnicodeDecodeError as error:  # in what SQLite says of a damaged name
             raise _Damaged(f"{self.path}: {error}") from error
 
-    def _sound(self, file: sqlite3.Connection) -> Content:
+    def _sound(self, file: sqlite3.Connection) -> StoredContent:
         """Return all that is in a file that is as it was written, and can be written to."""
         file.execute(
             "DELETE FROM samples WHERE 0"
@@ -185,16 +169,16 @@ class SampleFile:
             if row is None:
                 raise _Damaged("the checksum of a sample does not match")
             rows.append(row)
-        return Content(rows, _memo(file))
+        return StoredContent(rows, _memo(file))
 
     def _has_one_of_ours(self, file: sqlite3.Connection) -> bool:
         """Return whether a sample is for the same use, whatever the damaged name of it may say."""
         found = file.execute(f"SELECT {_COLUMNS} FROM samples LIMIT 1").fetchone()
         return found is not None and self._row(*found) is not None
 
-    def _rescue(self, error: Exception) -> Content:
+    def _rescue(self, error: Exception) -> StoredContent:
         """Return what can still be read of a damaged file, and write it to a new one."""
-        found: dict[int, tuple[int, Row]] = {}
+        found: dict[int, tuple[int, StoredSample]] = {}
         memo: tree.Tree = {}
         with closing(_with_new_first_page(self.path.read_bytes())) as file:
             for row, place in _readable(file):
@@ -210,11 +194,11 @@ class SampleFile:
         what = f"set aside as {aside.name}; {len(rows)} samples could be read"
         _log.warning("%s: damaged (%s): %s", self.path, error, what)
         self.write(rows, [row.key for row in rows], memo)
-        return Content(rows, memo)
+        return StoredContent(rows, memo)
 
     def _row(
         self, place: int, key: int, label: int, form: bytes, x: bytes, checksum: int
-    ) -> Row | None:
+    ) -> StoredSample | None:
         """Return a sample, or None if it is not what was written, or was made for another use."""
         columns = place, key, label, form, x
         types = int, int, int, bytes, bytes
@@ -223,7 +207,7 @@ class SampleFile:
         if self._checksum(*columns) != checksum:
             return None
         dtype, *shape = json.loads(form)
-        return Row(key, label, np.frombuffer(x, dtype=dtype).reshape(shape))
+        return StoredSample(key, label, np.frombuffer(x, dtype=dtype).reshape(shape))
 
     def _checksum(self, place: int, key: int, label: int, form: bytes, x: bytes) -> int:
         numbers = struct.pack("<qqq", place, key, label)

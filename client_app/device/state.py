@@ -33,31 +33,6 @@ class ClientState(MutableMapping[str, Any]):
     when it is resumed from an older checkpoint, does not find what came of the rounds that it does
     again. On disk the state before the last training stays, too: a round that is done again begins
     with what it began with before. Nothing is kept until :meth:`save`.
-
-    Parameters
-    ----------
-    context : Context
-        The client's.
-    run : str, optional
-        Name of the run; by default the one whose state was saved last.
-    server_round : int, optional
-        Round of the message that is answered. What was saved in a later one is dropped.
-    training : bool
-        Whether the message is to train: then what training in the same round saved is dropped too.
-        Questions may follow the training of their round, or come before it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {"partition-id": 0}, RecordDict(), {})
-    >>> state = ClientState(context, "mine", server_round=7, training=True)
-    >>> state["coreset"] = {"indices": np.array([3, 1]), "round": 7}
-    >>> state.save()
-    >>> ClientState(context, "mine", server_round=8)["coreset"]
-    {'indices': array([3, 1]), 'round': 7}
-    >>> dict(ClientState(context, "mine", server_round=6)), dict(ClientState(context, "another"))
-    ({}, {})
     """
 
     def __init__(
@@ -70,7 +45,7 @@ class ClientState(MutableMapping[str, Any]):
     ) -> None:
         self._context = context
         self._files = state_path(context)
-        self._training = training
+        self._training = training  # which may follow, or come after, questions of its round
         kept = self._load(run, server_round)
         self.run = str(kept.get("run", context.run_id)) if run is None else run
         self._sections: dict[str, Any] = dict(kept.get("sections", {}))

@@ -34,7 +34,6 @@ from ...selectors.stream_selectors.base import Batch, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...selectors.stream_selectors.ode_selector import OdeSelector
 from ..batch import Arrays, ClientRow
-from .committed_store import CommittedStore
 from .context_memory import ContextStore
 from .node_stream import open_stream, room_of
 from .sample_store import DiskStore, SampleStore
@@ -69,7 +68,7 @@ class StreamDevice:
         self.stream = open_stream(row)
         self.packing = row.side.packing  # what is stored of a sample
         self.room = room_of(row)
-        self.store = row.open_store(self._open_store)
+        self.store = row.open_store(self._open_store, self._save)
         self.rule = self._open_rule()
         self.arrived = self.stored_anew = 0
         self.unseen = 0  # arrived samples that no model has looked at
@@ -133,9 +132,8 @@ class StreamDevice:
         if files is None:
             return ContextStore(self.row.context, self._made_for, capacity, size)
         path = files.with_suffix(".samples")
-        if isinstance(self.stream, FolderStream):
-            return CommittedStore(path, self._made_for, capacity, size, self.stream.release)
-        return DiskStore(path, self._made_for, capacity, size)
+        done = self.stream.release if isinstance(self.stream, FolderStream) else None
+        return DiskStore(path, self._made_for, capacity, size, done)
 
     def _restore(self, memo: dict[str, Any]) -> None:
         self.stream.load_state_dict(memo["stream"])
@@ -143,13 +141,14 @@ class StreamDevice:
         self.arrived, self.stored_anew = int(memo["arrived"]), int(memo["stored-anew"])
         self.unseen = int(memo.get("unseen", 0))
         # The capacity may have shrunk, or some samples may be lost to a damaged disk.
-        self.store.retain(self.rule.kept)
-        self.rule.discard([key for key in self.rule.kept.tolist() if key not in self.store])
+        if not np.array_equal(self.rule.kept, self.store.keys):
+            self.store.retain(self.rule.kept)
+            self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
 
     def _follow(self, guidance: dict[str, Any]) -> None:
         self.running.load_state_dict(guidance["running"])
         self.class_weights = list(guidance["class-weights"])
-        self.model = dict(guidance["model"])
+        self.model = guidance["model"]
         self.estimate = guidance["estimate"]
 
     def meet(self) -> Looks:
@@ -159,7 +158,6 @@ class StreamDevice:
             yield from self._catch_up()
         yield from self.live()
         yield from self._take_in()
-        self.save()
 
     def live(self) -> Looks:
         """Look at what arrived up to now, and keep or drop it."""
@@ -176,7 +174,6 @@ class StreamDevice:
             yield from self.live()
         elif not (yield from self._foresee()):
             return
-        self.save()
         self.row.close()
 
     def _foresee(self) -> Generator[Look, Looked, bool]:
@@ -231,13 +228,13 @@ class StreamDevice:
             batch = self._valued(arrived.keys, arrived.y, looked)
             if self.rule.needs == "value" and np.isfinite(looked.mean_gradient).all():
                 self.running.update(looked.mean_gradient, len(arrived.y))
-        before = self.rule.state_dict()
         decision = self.rule.offer(batch)
         keys, x, y = (column[decision.kept] for column in arrived)
         if self.store.swap(decision.evicted, keys, x, y):
             self.stored_anew += len(keys)
-        else:  # there is no room: what is stored stays
-            self.rule.load_state_dict(before)
+        else:  # there is no room after all: the rule forgets them, the store what they replaced
+            self.rule.discard(keys)
+            self.store.retain(self.rule.kept)
 
     def _look(self, x: NDArray[Any], y: NDArray[Any]) -> Look:
         """Return a look at samples with the model and the estimate that the device has."""
@@ -256,8 +253,8 @@ class StreamDevice:
         told = self.row.sent(PLAN)
         if told is not None and isinstance(self.rule, OdeSelector):
             quota = told.get("quota")  # a client whose labels are not known yet has none
-            self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
-            if not self.first_contact:  # else the rule has not seen yet what is stored
+            gone = self.rule.assign(None if quota is None else _fitting(quota, self.rule.capacity))
+            if len(gone) and not self.first_contact:  # then it has not seen yet what is stored
                 self.store.retain(self.rule.kept)
             self.class_weights = list(told["class-weights"])
         estimate = self.row.arrays(ESTIMATE)
@@ -290,14 +287,13 @@ class StreamDevice:
                 weights = None
         return self.packing.unpack(x, y), weights
 
-    def counts_for(self) -> float:
+    def counts_for(self, weights: NDArray[np.float32] | None) -> float:
         """Return the client's weight: that of all its samples (eq. 12), or how fast they come."""
-        data, weights = self.samples()
         ode = ode_settings(self.config)
         if self.class_weights and (ode is None or ode.client_weights == "stored"):
-            return float(len(data) if weights is None else weights.sum())
+            return float(len(self.store) if weights is None else weights.sum())
         speed = float(self.stream.label_velocity(self.row.side.num_classes).sum())
-        return speed or float(len(data))
+        return speed or float(len(self.store))
 
     def report(self) -> None:
         """Tell the server how fast labels come, and how much room there is."""
@@ -311,8 +307,8 @@ class StreamDevice:
         }
         self.row.reply(PLAN, filled(ConfigRecord, told))
 
-    def save(self) -> None:
-        """Save everything for the next contact; it takes effect once the row is closed."""
+    def _save(self) -> None:
+        """Save everything for the next contact, when the row is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),
@@ -330,9 +326,9 @@ class StreamDevice:
         }
 
 
-def _fitting(quota: Any, capacity: int) -> NDArray[np.int64]:
+def _fitting(quota: Any, capacity: int) -> list[int]:
     """Return a plan that fits the capacity, which may have shrunk since the server made it."""
-    places = np.asarray(quota, dtype=np.int64)
-    while places.sum() > capacity:
-        places[np.argmax(places)] -= 1
+    places = [int(count) for count in quota]
+    while sum(places) > capacity:
+        places[places.index(max(places))] -= 1
     return places

@@ -8,13 +8,13 @@ from ...core.learning.serving import served_models, tune
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
-from ..batch import Arrays, Batch
+from ..batch import Arrays, ClientBatch
 from ..device.held_models import with_held_models
 from ..side import check_frozen
 
 
 @with_held_models
-def evaluate_clients(batch: Batch) -> Replies:
+def evaluate_clients(batch: ClientBatch) -> Replies:
     """Evaluate the model each client was sent or holds on the client's own test data."""
     data = [held.test for held in batch.holdings]
     for key, samples in zip(batch.keys, data, strict=True):
@@ -29,7 +29,7 @@ def evaluate_clients(batch: Batch) -> Replies:
     return batch.replies()
 
 
-def own_models(batch: Batch) -> Sequence[Arrays]:
+def own_models(batch: ClientBatch) -> Sequence[Arrays]:
     """Return the models that came, with what clients keep of their own."""
     models = batch.models
     for hook in batch.side.hooks:
@@ -37,7 +37,7 @@ def own_models(batch: Batch) -> Sequence[Arrays]:
     return models
 
 
-def _tuned_models(batch: Batch) -> Sequence[Arrays]:
+def _tuned_models(batch: ClientBatch) -> Sequence[Arrays]:
     """Return what clients get: their own models, or these tuned on their own data."""
     config, models, trainer = batch.config, own_models(batch), batch.side.trainer
     if config.serving == "best":

@@ -9,11 +9,11 @@ from ...core.wire.records import filled
 from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import versions
-from ..batch import Batch
+from ..batch import ClientBatch
 from ..identity import client_key
 
 
-def identify_clients(batch: Batch) -> Replies:
+def identify_clients(batch: ClientBatch) -> Replies:
     """Say who each client is, which versions it runs, and which tags its node has."""
     said = [filled(ConfigRecord, introduction(context)) for context in batch.contexts]
     batch.records[CLIENT] = said

@@ -4,12 +4,12 @@ from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE
 from ...core.wire.replies import Replies
-from ..batch import Batch
+from ..batch import ClientBatch
 from ..device.stream_device import Look, StreamDevice
 from ..hooks.streams import look_together, looks
 
 
-def ingest_clients(batch: Batch) -> Replies:
+def ingest_clients(batch: ClientBatch) -> Replies:
     """Let every client look at what arrived, and report how fast its labels come.
 
     A message that carries a model asks for nothing but the gradient of all the client's data, as
@@ -25,7 +25,7 @@ def ingest_clients(batch: Batch) -> Replies:
     return batch.replies()
 
 
-def _tell_exact_gradients(batch: Batch) -> None:
+def _tell_exact_gradients(batch: ClientBatch) -> None:
     if not all(row.simulated for row in batch.rows):
         raise SayableError("a device does not hold all the data of its stream")
     asked = [Look(row.holdings.train, row.model, None) for row in batch.rows]

@@ -5,10 +5,10 @@ from flwr.app import ArrayRecord
 from ...core.learning.evaluation import mean_losses
 from ...core.wire.keys import LOSSES, NUM_EXAMPLES
 from ...core.wire.replies import Replies
-from ..batch import Batch
+from ..batch import ClientBatch
 
 
-def answer_losses(batch: Batch) -> Replies:
+def answer_losses(batch: ClientBatch) -> Replies:
     """Report the loss of each model in a message, in the order of their names."""
     data, trainer = batch.data, batch.side.trainer
     names = sorted(n for n, r in batch.requests.content(0).items() if type(r) is ArrayRecord)

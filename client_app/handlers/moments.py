@@ -8,12 +8,12 @@ from ...core.tasks import Samples
 from ...core.tasks.scaling import check_inputs
 from ...core.wire.keys import MEAN, NUM_EXAMPLES, SPREAD
 from ...core.wire.replies import Replies
-from ..batch import Batch
+from ..batch import ClientBatch
 
 _BATCH = 1024
 
 
-def answer_moments(batch: Batch) -> Replies:
+def answer_moments(batch: ClientBatch) -> Replies:
     """Report the moments of each client's training data."""
     counts, means, spreads = zip(*map(moments, batch.data), strict=True)
     return batch.replies(

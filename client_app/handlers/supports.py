@@ -2,36 +2,27 @@
 
 from flwr.app import ArrayRecord
 
-from ...core.learning.job import Outcomes
-from ...core.learning.objectives.plain import Plain
 from ...core.learning.train_settings import train_settings
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.wire.keys import NUM_EXAMPLES, PAYLOAD
 from ...core.wire.replies import Replies
-from ..batch import Batch
+from ..batch import ClientBatch
 from ..hooks.supports import SupportTeller
 
 
-def answer_supports(batch: Batch) -> Replies:
+def answer_supports(batch: ClientBatch) -> Replies:
     """Send only the support: of the received model, or without one the last support sent."""
     # First of all: a device knows the model's shape from nothing but its own data.
     examples = list(map(len, batch.data))
     hook = methods("similarity")[batch.config.similarity].hook
     teller: SupportTeller = load(hook)(batch.config)
     if any(type(record) is ArrayRecord for record in batch.requests.content(0).values()):
-        outcomes = _as_in_a_round(batch, trains=teller.trains)
+        jobs = batch.prepare(only="chooses_data").jobs()  # as in a round
+        settings = train_settings(batch.config, batch.round)
+        outcomes = batch.side.train_plainly(jobs, settings) if teller.trains else None
         teller.tell(batch, teller.supports(batch, outcomes), teller.form)
     else:
         teller.tell(batch, teller.held(batch), PAYLOAD)
     batch.close()
     return batch.replies({NUM_EXAMPLES: examples})
-
-
-def _as_in_a_round(batch: Batch, *, trains: bool) -> Outcomes | None:
-    """Choose data as in a round, and train on them where that is needed."""
-    jobs = batch.prepare(only="chooses_data").jobs()
-    if not trains:
-        return None
-    settings = train_settings(batch.config, batch.round)
-    return Outcomes.of(batch.side.trainer.train(jobs, settings, Plain(batch.config)))

@@ -4,12 +4,12 @@ from time import perf_counter
 
 from ...core.wire.keys import ARRAYS, SECONDS
 from ...core.wire.replies import Replies
-from ..batch import Batch
+from ..batch import ClientBatch
 from ..device.held_models import with_held_models
 
 
 @with_held_models
-def train_clients(batch: Batch) -> Replies:
+def train_clients(batch: ClientBatch) -> Replies:
     """Train every client from the model it was sent or holds, on its own data."""
     started = perf_counter()
     batch.prepare()

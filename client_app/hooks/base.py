@@ -1,7 +1,7 @@
 """A method's half on the client.
 
 A method that works on the client (a coreset, a stream, control variates, ...) is a
-:class:`ClientHook`. It looks at the :class:`~client_app.batch.Batch` of clients before local
+:class:`ClientHook`. It looks at the :class:`~client_app.batch.ClientBatch` of clients before local
 training and may change what is trained on, and again after it, when it may add records to the
 replies. Hooks know nothing of each other.
 """
@@ -15,7 +15,7 @@ from ...core.learning.job import Outcome, Outcomes
 
 if TYPE_CHECKING:
     from ...core.config import RunConfig
-    from ..batch import Arrays, Batch, ClientRow
+    from ..batch import Arrays, ClientBatch, ClientRow
 
 
 class ClientHook:
@@ -28,14 +28,14 @@ class ClientHook:
     def __init__(self, config: RunConfig) -> None:
         """Take settings from the run config."""
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Look at what came; change data, weights or what the objective carries."""
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Look at what came of it; add records to the replies; return what to send."""
         return outcomes
 
-    def own_models(self, batch: Batch, models: Sequence[Arrays]) -> Sequence[Arrays]:
+    def own_models(self, batch: ClientBatch, models: Sequence[Arrays]) -> Sequence[Arrays]:
         """Return the models that clients evaluate, given those that came."""
         return models
 
@@ -43,12 +43,12 @@ class ClientHook:
 class PerClientHook(ClientHook):
     """A hook for what is naturally done client by client."""
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Look at each client."""
         for row in batch.rows:
             self.before_one(row)
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Look at what came of each client."""
         if type(self).after_one is PerClientHook.after_one:
             return outcomes

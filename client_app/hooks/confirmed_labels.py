@@ -9,7 +9,7 @@ from ...selectors.data_selectors.confirmed_labels import (
     label_weights,
     running_predictions,
 )
-from ..batch import Batch
+from ..batch import ClientBatch
 from .base import ClientHook
 from .coresets import fingerprint
 
@@ -22,7 +22,7 @@ class ConfirmedSamples(ClientHook):
     The reply holds one number: the share of the labels that the model received agrees with.
     """
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Look at all samples with the model that came."""
         if not batch.trains or not batch.side.problem.has_classes:
             return

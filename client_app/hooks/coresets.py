@@ -25,7 +25,7 @@ from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_co
 from ...selectors.data_selectors.doubt import chances
 from ...selectors.data_selectors.trust import label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
-from ..batch import Arrays, Batch, ClientRow
+from ..batch import Arrays, ClientBatch, ClientRow
 from .base import ClientHook
 
 _KEPT = "coreset"  # section of the client's state
@@ -56,7 +56,7 @@ class ChosenCoreset(ClientHook):
         self.first_round = method.first_round_of(self.settings)
         self.redraws = self.rule == "trusted"
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Put coresets, or what stands in for them, in place of the clients' data."""
         started = perf_counter()
         kept = [_still_valid(row) for row in batch.rows]
@@ -98,7 +98,7 @@ class ChosenCoreset(ClientHook):
         return changes and row.round - int(kept["round"]) >= self.settings.every
 
     def _new_choices(
-        self, batch: Batch, rows: Sequence[ClientRow], kept: Sequence[Kept | None]
+        self, batch: ClientBatch, rows: Sequence[ClientRow], kept: Sequence[Kept | None]
     ) -> list[Kept | None]:
         """Return what to keep of new choices; None where no sample could be used."""
         if not rows:
@@ -160,7 +160,7 @@ class ChosenCoreset(ClientHook):
             ),
         )
 
-    def _rows(self, batch: Batch, rows: Sequence[ClientRow]) -> list[NDArray[Any]]:
+    def _rows(self, batch: ClientBatch, rows: Sequence[ClientRow]) -> list[NDArray[Any]]:
         """Return what the rule compares each client's samples by."""
         data = [row.data for row in rows]
         if self.rule == "random":
@@ -177,7 +177,7 @@ class ChosenCoreset(ClientHook):
 
 
 def _evidence(
-    batch: Batch, rows: Sequence[ClientRow], goals: Sequence[Arrays]
+    batch: ClientBatch, rows: Sequence[ClientRow], goals: Sequence[Arrays]
 ) -> list[NDArray[Any]]:
     """Return what speaks for each label, by the server's class means or the client's own.
 
@@ -207,21 +207,7 @@ def train_on(
     since: int,
     seconds: float,
 ) -> None:
-    """Let a client train on some of its samples, and report them to the server.
-
-    Parameters
-    ----------
-    row : ClientRow
-        Whose data are narrowed down.
-    indices : array of int
-        Positions of the samples; at least one.
-    weights : array of float, optional
-        How much each counts; those that count nothing are left out.
-    since : int
-        Round in which they were chosen; 0 if they only stand in for a choice.
-    seconds : float
-        What it took.
-    """
+    """Let a client train on some of its samples, and report them to the server."""
     told: dict[str, Any] = {"round": since, "size": len(indices), "seconds": seconds}
     clean = row.holdings.clean
     simulated = row.simulated  # a device's labels stay private

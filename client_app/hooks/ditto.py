@@ -7,7 +7,7 @@ from ...core.config import RunConfig
 from ...core.learning.job import Outcomes
 from ...core.learning.objectives.ditto import GLOBAL, Pulled
 from ...core.learning.train_settings import train_settings
-from ..batch import Arrays, Batch
+from ..batch import Arrays, ClientBatch
 from .base import ClientHook
 from .moon import shapes
 
@@ -20,7 +20,7 @@ class PersonalModel(ClientHook):
     def __init__(self, config: RunConfig) -> None:
         self.objective = Pulled(config)
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Train and keep personal models; what is sent is the global one."""
         own = self.own_models(batch, batch.models)
         jobs = [
@@ -33,7 +33,7 @@ class PersonalModel(ClientHook):
             row.state[_SECTION] = {name: array.copy() for name, array in personal.arrays.items()}
         return outcomes
 
-    def own_models(self, batch: Batch, models: Sequence[Arrays]) -> Sequence[Arrays]:
+    def own_models(self, batch: ClientBatch, models: Sequence[Arrays]) -> Sequence[Arrays]:
         """Return the clients' personal models; the global one of those that have none yet."""
         kept = [row.state.get(_SECTION, {}) for row in batch.rows]
         fits = [shapes(own) == shapes(sent) for own, sent in zip(kept, models, strict=True)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.learning.job import Outcomes
 from ...core.learning.personal import kept_names
-from ..batch import Arrays, Batch
+from ..batch import Arrays, ClientBatch
 from .base import ClientHook
 from .moon import shapes
 
@@ -18,12 +18,12 @@ _SECTION = "personal"
 class PersonalParts(ClientHook):
     """Train from the client's own parts; send the server's back, so that they do not change."""
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Put the client's own parts in place of the server's."""
         batch.memo[self] = batch.models
         batch.models = self.own_models(batch, batch.models)
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Keep what was trained of them; what others see starts and ends with the server's."""
         batch.models = received = batch.memo[self]
         arrays = dict(outcomes.arrays)
@@ -33,7 +33,7 @@ class PersonalParts(ClientHook):
         arrays |= {name: np.stack([model[name] for model in received]) for name in names}
         return replace(outcomes, arrays=arrays)
 
-    def own_models(self, batch: Batch, models: Sequence[Arrays]) -> Sequence[Arrays]:
+    def own_models(self, batch: ClientBatch, models: Sequence[Arrays]) -> Sequence[Arrays]:
         """Return the models with the clients' own parts, as far as they have trained any."""
         kept: list[dict[str, Any]] = [row.state.get(_SECTION, {}) for row in batch.rows]
         return [

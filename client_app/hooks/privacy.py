@@ -9,7 +9,7 @@ from ...core.learning.clipping import clipped, with_noise
 from ...core.learning.job import Outcome, Outcomes
 from ...core.methods.privacy import Dp
 from ...core.wire.keys import NUM_EXAMPLES, SECONDS
-from ..batch import Batch, ClientRow
+from ..batch import ClientBatch, ClientRow
 from .base import PerClientHook
 
 
@@ -21,7 +21,7 @@ class LocalNoise(PerClientHook):
     def __init__(self, config: RunConfig) -> None:
         self.settings = config[Dp]
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Return the models with their changes clipped and noise added."""
         # A loss, or whatever else an app counts, would reveal what the noise hides.
         batch.metrics = {n: own for n, own in batch.metrics.items() if n in (NUM_EXAMPLES, SECONDS)}

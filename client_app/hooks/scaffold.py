@@ -10,7 +10,7 @@ from ...core.learning.job import Outcomes
 from ...core.learning.objectives.scaffold import CONTROL as CARRIED
 from ...core.learning.train_settings import train_settings
 from ...core.wire.keys import CONTROL
-from ..batch import Arrays, Batch
+from ..batch import Arrays, ClientBatch
 from .base import ClientHook
 from .moon import shapes
 
@@ -18,7 +18,7 @@ from .moon import shapes
 class ControlVariates(ClientHook):
     """Correct gradients by ``c - c_i``; afterwards update ``c_i`` and send its change."""
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Hand the difference of the two variates on; both are zero until they are known."""
         own, servers = _own(batch), _servers(batch)
         batch.memo[self] = own, servers
@@ -27,7 +27,7 @@ class ControlVariates(ClientHook):
             {name: stack[row] for name, stack in apart.items()} for row in range(len(batch))
         ]
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Set ``c_i+ = c_i - c + (x - y_i) / (steps * learning rate)`` (option II, eq. 4)."""
         own, servers = batch.memo[self]
         settings = train_settings(batch.config, batch.round)
@@ -63,7 +63,7 @@ def _zeros(model: Arrays) -> Arrays:
     return {name: np.zeros_like(a) for name, a in model.items() if a.dtype.kind == "f"}
 
 
-def _own(batch: Batch) -> Arrays:
+def _own(batch: ClientBatch) -> Arrays:
     """Return the clients' variates, stacked: zero at first, or if the model is another one."""
     zeros = _zeros(batch.models[0])
     like = shapes(zeros)
@@ -72,7 +72,7 @@ def _own(batch: Batch) -> Arrays:
     return {name: np.stack([own[name] for own in usable]) for name in zeros}
 
 
-def _servers(batch: Batch) -> Arrays:
+def _servers(batch: ClientBatch) -> Arrays:
     """Return the variates that came with the messages, or one for all; zero if none came."""
     zeros = _zeros(batch.models[0])
     if batch.requests.record(CONTROL, 0) is None:

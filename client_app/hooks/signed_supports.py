@@ -7,7 +7,7 @@ from ...core.learning.job import Outcomes
 from ...core.wire.supports import encode_signed_support
 from ...selectors.similarities.signatures import Hashing, Signature
 from ...selectors.similarities.signed_overlap import Codes, split_codes, top_k_changes
-from ..batch import Batch
+from ..batch import ClientBatch
 from .supports import Floats, IndexSignatures, SupportTeller, last
 
 _SECTION = "changes"
@@ -19,7 +19,7 @@ class SignedChanges(SupportTeller):
     A support is an array of codes, see :mod:`selectors.similarities.signed_overlap`.
     """
 
-    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Codes]:
+    def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Codes]:
         """Return the largest changes; what training left as it was has none."""
         assert outcomes is not None, "there is no change without training"
         updates, layers = _trained_changes(batch, outcomes), self.layers(batch)
@@ -32,7 +32,7 @@ class SignedChanges(SupportTeller):
             found.append(codes)
         return found
 
-    def held(self, batch: Batch) -> list[Codes]:
+    def held(self, batch: ClientBatch) -> list[Codes]:
         """Return the changes that the clients sent last."""
         return [np.asarray(own["codes"], dtype=np.int64) for own in last(batch, _SECTION)]
 
@@ -51,7 +51,7 @@ class ChangeSignatures(IndexSignatures):
     kind = SignedChanges
 
 
-def _trained_changes(batch: Batch, outcomes: Outcomes) -> Floats:
+def _trained_changes(batch: ClientBatch, outcomes: Outcomes) -> Floats:
     """Return the changes of the parameters that are trained, without buffers: a row a client."""
     names = trainable_shapes(batch.side.trainer.model)
     rows = zip(batch.models, outcomes, strict=True)

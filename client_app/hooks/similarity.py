@@ -13,8 +13,7 @@ from ...core.wire import sparse
 from ...core.wire.keys import CONFIG, REFERENCE, SIMILARITY, WANTS
 from ...core.wire.records import entries
 from ...selectors.similarities.power_norm import Reference
-from ..batch import Batch
-from ..device.held_models import HeldModel
+from ..batch import ClientBatch
 from .base import ClientHook
 
 
@@ -23,14 +22,14 @@ class UpdateSimilarity(ClientHook):
 
     of_updates = True
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Compare the updates with the last one of the global model."""
         column = batch.requests.column(CONFIG)
         rows = [row for row, record in enumerate(column) if _asks(record)]
         if rows:
             changes = outcomes.changes(batch.models)
             values: list[float | None] = [None] * len(batch)
-            for row, value in zip(rows, similarities(batch, changes, (), rows), strict=True):
+            for row, value in zip(rows, similarities(batch, changes, rows), strict=True):
                 values[row] = value
             batch.metrics[SIMILARITY] = values
         return outcomes
@@ -42,10 +41,7 @@ def _asks(record: ConfigRecord | None) -> bool:
 
 
 def similarities(
-    batch: Batch,
-    changes: NDArray[np.float32],
-    models: Sequence[HeldModel] = (),
-    rows: Sequence[int] | None = None,
+    batch: ClientBatch, changes: NDArray[np.float32], rows: Sequence[int] | None = None
 ) -> list[float]:
     """Return CosAge's similarity of changes to the last global one (eq. 7), of all or some rows.
 
@@ -56,8 +52,8 @@ def similarities(
     column, groups = batch.requests.column(CONFIG), dict[int, tuple[Any, list[int]]]()
     for row in places:
         reference = entries(column[row]).get(REFERENCE)
-        if reference is None and models and models[row].difference is not None:
-            reference = models[row].difference
+        if reference is None and batch.held:
+            reference = batch.held[row].difference
         if not isinstance(reference, bytes | np.ndarray):
             raise ValueError(f"{REFERENCE}: the last global update is missing")
         groups.setdefault(id(reference), (reference, []))[1].append(row)

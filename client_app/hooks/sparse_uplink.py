@@ -8,7 +8,7 @@ from ...core.learning.job import Outcomes
 from ...core.wire import sparse
 from ...core.wire.keys import DENSITY, PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled
-from ..batch import Batch
+from ..batch import ClientBatch
 from .base import ClientHook
 
 _SECTION = "residual"
@@ -23,7 +23,7 @@ class SparseUpdate(ClientHook):
     of_updates = True
     error_feedback = True
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Encode the changes, as densely as the message says."""
         if DENSITY not in batch.told:
             return outcomes
@@ -45,7 +45,7 @@ class ForgetfulUpdate(SparseUpdate):
     error_feedback = False
 
 
-def _with_residuals(batch: Batch, changes: NDArray[np.float32]) -> NDArray[np.float32]:
+def _with_residuals(batch: ClientBatch, changes: NDArray[np.float32]) -> NDArray[np.float32]:
     """Add what was left out before to the changes; return a copy."""
     for row, change in zip(batch.rows, changes, strict=True):
         residual = row.state.get(_SECTION)

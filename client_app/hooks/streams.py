@@ -15,7 +15,7 @@ from ...core.methods.ode import Ode, ode_settings
 from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ESTIMATE
-from ..batch import Batch, ClientRow
+from ..batch import ClientBatch, ClientRow
 from ..device.stream_device import Look, StreamDevice
 from .base import ClientHook
 
@@ -32,7 +32,7 @@ class StreamedData(ClientHook):
         ode = ode_settings(config)
         self.estimates = ode is not None and ode.estimator not in ("exact", "none")
 
-    def before(self, batch: Batch) -> None:
+    def before(self, batch: ClientBatch) -> None:
         """Catch up with the streams, take in what the messages bring, and offer the stores."""
         devices = batch.memo[self] = [StreamDevice(row) for row in batch.rows]
         look_together(batch, [device.meet() for device in devices])
@@ -44,9 +44,11 @@ class StreamedData(ClientHook):
         pairs = [device.samples() for device in devices]
         batch.data = [samples for samples, _ in pairs]
         batch.weights = [weights for _, weights in pairs]
-        batch.counts_for = [device.counts_for() for device in devices]
+        batch.counts_for = [
+            device.counts_for(weights) for device, (_, weights) in zip(devices, pairs, strict=True)
+        ]
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Report the streams' profiles and the running gradients (eq. 7)."""
         devices: list[StreamDevice] = batch.memo.pop(self)
         if self.estimates:
@@ -57,7 +59,6 @@ class StreamedData(ClientHook):
                     row.reply(ESTIMATE, to_record({"estimate": sent}))
         for device in devices:
             device.report()
-            device.save()
         return outcomes
 
     def _noisy(self, row: ClientRow, estimate: NDArray[Any]) -> NDArray[Any]:
@@ -72,7 +73,9 @@ class StreamedData(ClientHook):
         return np.asarray(clipped + noise)
 
 
-def look_together(batch: Batch, steps: Sequence[Generator[Look, Looked, Found]]) -> list[Found]:
+def look_together(
+    batch: ClientBatch, steps: Sequence[Generator[Look, Looked, Found]]
+) -> list[Found]:
     """Let devices do what they do, and look at samples for all of them at once.
 
     Returns what each of them returns.
@@ -90,7 +93,7 @@ def look_together(batch: Batch, steps: Sequence[Generator[Look, Looked, Found]])
     return [found[number] for number in range(len(steps))]
 
 
-def looks(batch: Batch, asked: Sequence[Look]) -> list[Looked]:
+def looks(batch: ClientBatch, asked: Sequence[Look]) -> list[Looked]:
     """Look at samples as the run does."""
     if not asked:
         return []

@@ -15,8 +15,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.fisher import trainable_shapes
-from ...core.learning.fisher_diagonals import fisher_diagonals
+from ...core.learning.fisher import fisher_diagonals, trainable_shapes
 from ...core.learning.job import Outcomes
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
@@ -30,7 +29,7 @@ from ...core.wire.supports import encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
 from ...selectors.similarities.index_overlap import choose_k, choose_ks, top_k_supports
 from ...selectors.similarities.signatures import Hashing, Signature
-from ..batch import Batch
+from ..batch import ClientBatch
 from .base import ClientHook
 
 _SECTION = "importance"
@@ -59,14 +58,14 @@ class SupportTeller(ClientHook):
         signs = config[Ios].signatures and "signatures" in cohorts.reads
         self.form = SIGNATURE if signs else PAYLOAD
 
-    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
+    def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Indices]:
         """Return the supports, empty where there is none, and remember what is needed for them.
 
         Without outcomes the clients have not trained.
         """
         raise NotImplementedError
 
-    def held(self, batch: Batch) -> list[Indices]:
+    def held(self, batch: ClientBatch) -> list[Indices]:
         """Return the supports that the clients sent last, of what they remember."""
         raise NotImplementedError
 
@@ -78,18 +77,18 @@ class SupportTeller(ClientHook):
         """Return the signature of a support."""
         return hashing.sign(support)
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Find the supports and send them as the run says."""
         self.tell(batch, self.supports(batch, outcomes), self.form)
         return outcomes
 
-    def supports(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
+    def supports(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Indices]:
         """Return the supports, found once even if two hooks want them."""
         if batch.supports is None:
             batch.supports = self.find(batch, outcomes)
         return batch.supports
 
-    def tell(self, batch: Batch, supports: list[Indices], form: str) -> None:
+    def tell(self, batch: ClientBatch, supports: list[Indices], form: str) -> None:
         """Add supports, or their signatures, to the replies."""
         rows = [row for row, support in enumerate(supports) if support.size]
         shapes = trainable_shapes(batch.side.trainer.model)
@@ -117,7 +116,7 @@ class SupportTeller(ClientHook):
         """Return K where no share is set: one in twenty, and enough to compare small models by."""
         return max(round(_SHARE * int(importance.shape[1])), min(_FEWEST, most))
 
-    def layers(self, batch: Batch) -> list[int] | None:
+    def layers(self, batch: ClientBatch) -> list[int] | None:
         """Return the sizes of the layers, if the support is to be filled layer by layer."""
         shapes = trainable_shapes(batch.side.trainer.model)
         sizes = [math.prod(shape) for shape in shapes.values()]
@@ -137,7 +136,7 @@ class ImportantIndices(SupportTeller):
         super().__init__(config)
         self.trains = config[Ios].at == "trained"
 
-    def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
+    def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Indices]:
         """Bring the average importance up to date and return its largest indices."""
         models: Models = batch.models
         if self.trains and outcomes is not None:
@@ -151,14 +150,14 @@ class ImportantIndices(SupportTeller):
             row.state[_SECTION] = {"rounds": int(own["rounds"]) + 1, "average": average.copy()}
         return self._largest(importance, batch)
 
-    def held(self, batch: Batch) -> list[Indices]:
+    def held(self, batch: ClientBatch) -> list[Indices]:
         """Return the supports that the clients sent last."""
         return self._largest(np.stack([own["average"] for own in last(batch, _SECTION)]), batch)
 
-    def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
+    def _largest(self, importance: Floats, batch: ClientBatch) -> list[Indices]:
         return top_k_supports(importance, self.counts(importance), self.layers(batch))
 
-    def _importance(self, batch: Batch, models: Models) -> Floats:
+    def _importance(self, batch: ClientBatch, models: Models) -> Floats:
         drawn = map(self._drawn, batch.data, batch.seeds)
         trainer = batch.side.trainer
         return fisher_diagonals(trainer.model, trainer.problem.loss, models, list(drawn))
@@ -188,20 +187,20 @@ class PaperIndices(ImportantIndices):
         """Return as many as cover enough of the importance."""
         return choose_ks(importance, self.settings.coverage, most)
 
-    def held(self, batch: Batch) -> list[Indices]:
+    def held(self, batch: ClientBatch) -> list[Indices]:
         """Return the supports that the clients sent last."""
         kept = last(batch, _SECTION)
         sizes = np.array([own["k"] for own in kept])
         return top_k_supports(np.stack([own["average"] for own in kept]), sizes, self.layers(batch))
 
-    def tell(self, batch: Batch, supports: list[Indices], form: str) -> None:
+    def tell(self, batch: ClientBatch, supports: list[Indices], form: str) -> None:
         """Add each client's own K to what it sends."""
         super().tell(batch, supports, form)
         for row, record in enumerate(batch.records[SUPPORT]):
             if record is not None and self in batch.memo:
                 record[SIZE] = int(batch.memo[self][row])
 
-    def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
+    def _largest(self, importance: Floats, batch: ClientBatch) -> list[Indices]:
         own = np.array(np.broadcast_to(self.counts(importance), len(batch)), dtype=np.int64)
         parts = batch.memo.pop((self, "parts"), None)
         if parts is not None and not self.settings.share:
@@ -219,7 +218,7 @@ class PaperIndices(ImportantIndices):
         settings = self.settings
         return choose_k(importance, settings.coverage, most, parts, settings.stability)
 
-    def _importance(self, batch: Batch, models: Models) -> Floats:
+    def _importance(self, batch: ClientBatch, models: Models) -> Floats:
         if self.settings.stability:
             columns = [
                 self._of_part(batch, models, part) for part in range(self.settings.resamples)
@@ -227,7 +226,7 @@ class PaperIndices(ImportantIndices):
             batch.memo[self, "parts"] = np.stack(columns, axis=1)
         return super()._importance(batch, models)
 
-    def _of_part(self, batch: Batch, models: Models, part: int) -> Floats:
+    def _of_part(self, batch: ClientBatch, models: Models, part: int) -> Floats:
         """Return the importance by every r-th sample of each client; of all where these are few."""
         some = []
         for data, seed in zip(batch.data, batch.seeds, strict=True):
@@ -250,13 +249,13 @@ class IndexSignatures(ClientHook):
         hook = methods("similarity")[config.similarity].hook
         self.teller: SupportTeller = load(hook)(config) if hook else self.kind(config)
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Find the supports and send their signatures."""
         self.teller.tell(batch, self.teller.supports(batch, outcomes), SIGNATURE)
         return outcomes
 
 
-def last(batch: Batch, section: str) -> list[dict[str, Any]]:
+def last(batch: ClientBatch, section: str) -> list[dict[str, Any]]:
     """Return what clients remember of their last supports; an error if one has none."""
     for row in batch.rows:
         if section not in row.state:

@@ -3,7 +3,7 @@
 from ...core.learning.evaluation import root_mean_square_losses
 from ...core.learning.job import Outcomes
 from ...core.wire.keys import UTILITY
-from ..batch import Batch
+from ..batch import ClientBatch
 from .base import ClientHook
 
 
@@ -14,7 +14,7 @@ class StatisticalUtility(ClientHook):
     pass of their own, but depend on how long a client trains, and so do not compare.
     """
 
-    def after(self, batch: Batch, outcomes: Outcomes) -> Outcomes:
+    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Measure the loss of every sample."""
         trainer, data = batch.side.trainer, batch.data
         typical = root_mean_square_losses(trainer.model, batch.models, data, trainer.problem)

@@ -280,11 +280,9 @@ class Local(Settings):
     """The local engine: how clients of one process are trained."""
 
     section = "local"
-    trainer: Literal["auto", "stack", "threads", "serial", "measured"] = Field(
+    trainer: Literal["auto", "stack", "threads", "serial"] = Field(
         default="auto",
-        description="all clients at once, in threads, or one by one; auto decides by the model; "
-        "measured tries them in the first rounds and keeps the fastest, so that two runs may "
-        "differ by rounding",
+        description="all clients at once, in threads, or one by one; auto decides by the model",
     )
     threads: Count = Field(default=0, description="threads to train in; 0 means one per core")
     check_wire: bool = Field(

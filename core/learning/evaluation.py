@@ -28,27 +28,20 @@ def mean_losses(
 
 
 @torch.no_grad()
-def root_mean_square_loss(model: nn.Module, arrays: Any, data: Samples, problem: Problem) -> float:
-    """Return the square root of the mean squared loss of the samples: Oort's utility."""
-    load_arrays(model, arrays)
-    model.eval()
-    device = device_of(model)
-    total = 0.0
-    for x, y in data.batches(BATCH):
-        losses = problem.checked_loss(model(moved(x, device)), moved(y, device))
-        total += float(losses.double().square().sum())
-    return math.sqrt(total / len(data))
-
-
-@torch.no_grad()
 def root_mean_square_losses(
     model: nn.Module, arrays: Sequence[Any], data: Sequence[Samples], problem: Problem
 ) -> list[float]:
-    """Return Oort's utility of each client, as one by one up to the order of sums."""
+    """Return the root of each client's mean squared loss of a sample: Oort's utility."""
     found = np.empty(len(data))
+    device = device_of(model)
     for looked in looked_through(model, arrays, data):
         if isinstance(looked, int):
-            found[looked] = root_mean_square_loss(model, arrays[looked], data[looked], problem)
+            load_arrays(model, arrays[looked])
+            total = 0.0
+            for x, y in data[looked].batches(BATCH):
+                losses = problem.checked_loss(model(moved(x, device)), moved(y, device))
+                total += float(losses.double().square().sum())
+            found[looked] = math.sqrt(total / len(data[looked]))
             continue
         pool, outputs = looked
         losses = problem.checked_loss(outputs, pool.y.to(outputs.device)).double().square()
@@ -64,36 +57,7 @@ def evaluate(
     problem: Problem | None = None,
     metrics: Sequence[Metric] = (ACCURACY,),
 ) -> dict[str, float]:
-    """Return the metrics by name, and ``loss``, of the model with these arrays on these data.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The architecture; it is left with the arrays, in evaluation mode.
-    arrays : mapping of str to array
-        What is loaded into it.
-    data : Samples
-        At least one sample.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-    metrics : sequence of Metric (default: accuracy)
-        What to compute.
-
-    Raises
-    ------
-    TaskError
-        If a metric of the user's own fails, with its name.
-
-    Examples
-    --------
-    >>> from forager.core.tasks import Split
-    >>> model = nn.Sequential(nn.Linear(1, 2))
-    >>> arrays = {"0.weight": np.float32([[0], [1]]), "0.bias": np.float32([0, 0])}
-    >>> data = Split(torch.tensor([[1.0], [-1.0]]), torch.tensor([1, 1]))
-    >>> found = evaluate(model, arrays, data)
-    >>> found["accuracy"], round(found["loss"], 3)
-    (0.5, 0.813)
-    """
+    """Return the metrics by name, and ``loss``, of the model with these arrays on these data."""
     problem = problem or Classification()
     load_arrays(model, arrays)
     model.eval()

@@ -25,13 +25,6 @@ def features_of(
     The model is left with the arrays.
 
     Dropout is off and batch normalisation uses its running statistics.
-
-    >>> from forager.core.tasks import Split
-    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 3))
-    >>> arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    >>> data = Split(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64))
-    >>> features_of(model, arrays, data).shape
-    torch.Size([5, 2])
     """
     load_arrays(model, arrays)
     model.eval()

@@ -23,8 +23,6 @@ def fused_model(model: nn.Module) -> nn.Module:
     Only of chains of PyTorch's own layers: other modules may ask for one of their layers by
     number, or for the values of an image in a given order.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
     >>> [type(layer).__name__ for layer in fused_model(model)]
     ['Conv2d', 'MaxPool2d', 'ReLU']

@@ -116,11 +116,7 @@ def _of_all(
 
 
 def server_targets(
-    model: nn.Module,
-    arrays: Arrays,
-    data: Samples,
-    per_class: bool,
-    problem: Problem | None = None,
+    model: nn.Module, arrays: Arrays, data: Samples, per_class: bool, problem: Problem | None = None
 ) -> NDArray[np.float32]:
     """Return what clients are to match, (classes, 1 + d); one row where there are no classes.
 

@@ -21,18 +21,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """What the server sends clients about its data.
+    """What the server sends clients about its data."""
 
-    Attributes
-    ----------
-    means : array, shape (classes, 1 + d)
-        Row c: mean gradient of the bias and weights of neuron c over the samples of class c.
-    counts : array of int, shape (classes,)
-        Over how many samples. Where it is 0 the mean is over the samples of all classes.
-    """
-
-    means: Array
-    counts: NDArray[np.int64]
+    means: Array  # (classes, 1 + d): of the bias and weights of neuron c, over class c's samples
+    counts: NDArray[np.int64]  # of how many; where 0, the mean is over the samples of all classes
 
 
 def logit_gradients(
@@ -51,12 +43,6 @@ def logit_gradients(
     labels : array of int, shape (n,)
         From 0 to classes - 1.
 
-    Returns
-    -------
-    array, shape (n, classes)
-
-    Examples
-    --------
     >>> logit_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [1]).tolist()
     [[0.5, -0.5]]
     """
@@ -79,15 +65,9 @@ def head_gradients(
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in the whole last layer.
 
-    Parameters are those of :func:`logit_gradients`.
+    Parameters are those of :func:`logit_gradients`. Returns shape (n, classes, 1 + d): for each
+    class its neuron's bias, then its weights.
 
-    Returns
-    -------
-    array, shape (n, classes, 1 + d)
-        For each class its neuron's bias, then its weights.
-
-    Examples
-    --------
     >>> head_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [1]).tolist()
     [[[0.5, 0.5, 1.0], [-0.5, -0.5, -1.0]]]
     """
@@ -100,15 +80,6 @@ def class_slice_gradients(
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in the neuron of its own label.
 
-    Parameters are those of :func:`logit_gradients`.
-
-    Returns
-    -------
-    array, shape (n, 1 + d)
-        The bias, then the weights.
-
-    Examples
-    --------
     >>> class_slice_gradients([[1.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], None, [1]).tolist()
     [[-0.5, -0.5, -1.0]]
     """
@@ -123,14 +94,6 @@ def feature_gradients(
 ) -> Array:
     """Return the gradient of each sample's cross-entropy in its features, for CRUST.
 
-    Parameters are those of :func:`logit_gradients`.
-
-    Returns
-    -------
-    array, shape (n, d)
-
-    Examples
-    --------
     >>> feature_gradients([[1.0, 2.0]], [[4.0, 0.0], [4.0, 2.0]], [4.0, 0.0], [0]).tolist()
     [[0.0, 1.0]]
     """
@@ -140,26 +103,13 @@ def feature_gradients(
 
 
 def class_mean_gradients(
-    features: ArrayLike,
-    weight: ArrayLike,
-    bias: ArrayLike | None,
-    labels: ArrayLike,
-    classes: int,
+    features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike, classes: int
 ) -> ClassMeans:
     """Return the mean gradient of each class in its own neuron.
 
     A class without samples gets the mean over all samples, in its neuron. Samples with gradients
     that are not finite are left out.
 
-    Parameters
-    ----------
-    features, weight, bias, labels
-        As in :func:`logit_gradients`.
-    classes : int
-        How many classes the task has; the last layer must have as many outputs.
-
-    Examples
-    --------
     >>> told = class_mean_gradients([[1.0], [3.0]], [[0.0], [0.0]], [0.0, 0.0], [1, 1], classes=2)
     >>> told.means.tolist(), told.counts.tolist()
     ([[0.5, 1.0], [-0.5, -1.0]], [0, 2])

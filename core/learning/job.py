@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,6 @@ class Outcome:
 class Outcomes(Sequence[Outcome]):
     """The outcomes of jobs that were trained together, as columns: row i belongs to job i.
 
-    Examples
-    --------
     >>> both = Outcomes({"w": np.array([[1.0], [2.0]])}, [0.5, 0.4], [7, 8], [1, 1])
     >>> both[1]
     Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1)
@@ -84,15 +82,7 @@ class Outcomes(Sequence[Outcome]):
             np.subtract(trained, before.reshape(len(before), -1), out=columns, casting="same_kind")
         return found
 
-    @overload
-    def __getitem__(self, index: int) -> Outcome: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Outcome]: ...
-
-    def __getitem__(self, index: int | slice) -> Outcome | list[Outcome]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Outcome:  # type: ignore[override]
         return Outcome(
             {name: array[index] for name, array in self.arrays.items()},
             self.losses[index],

@@ -64,19 +64,7 @@ def _convolution(layer: nn.Module, given: Tensor, behind: Tensor, totals: Totals
 
 
 def _weight_squares(behind: Tensor, given: Tensor) -> Tensor:
-    """Sum, over samples, the square of the sum over places of outer products.
-
-    Parameters
-    ----------
-    behind : tensor, shape (samples, groups, outputs, places)
-        Gradients in what the layer returned.
-    given : tensor, shape (samples, groups, inputs, places)
-        What the layer was given.
-
-    Returns
-    -------
-    tensor, shape (groups, outputs, inputs)
-    """
+    """Sum, over samples, the square of the sum over places of outer products."""
     samples, groups, outputs, places = behind.shape
     if places <= _FEW_PLACES:
         # Multiplied out, the square is a sum over pairs of places: one product, nothing per sample.

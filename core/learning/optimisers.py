@@ -17,8 +17,6 @@ BUILT_IN = ("sgd", "adam", "adamw")
 def stepper(parameters: Sequence[Tensor], settings: TrainSettings) -> Step:
     """Return a function that takes one step in place, given the gradients.
 
-    Examples
-    --------
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> step = stepper([weight], TrainSettings(1, 0, 1, 0.1, 0.0, 0.0))
     >>> with torch.no_grad():
@@ -102,39 +100,6 @@ def sgd_(
         if settings.momentum:
             gradient = momenta[i].mul_(settings.momentum).add_(gradient)
         parameter.add_(gradient, alpha=-settings.learning_rate)
-
-
-class Accumulated:
-    """Gradients of several mini-batches, until there are enough for a step.
-
-    Parameters
-    ----------
-    batches : int
-        How many make a step.
-
-    Examples
-    --------
-    >>> pending = Accumulated(2)
-    >>> pending.add([torch.tensor([1.0])], last=False) is None
-    True
-    >>> pending.add([torch.tensor([3.0])], last=False)
-    [tensor([2.])]
-    """
-
-    def __init__(self, batches: int) -> None:
-        self.batches = batches
-        self._held: list[Sequence[Tensor]] = []
-
-    def add(self, gradients: Sequence[Tensor], last: bool) -> Sequence[Tensor] | None:
-        """Return the mean gradients if it is time for a step; of what there is, at the end."""
-        if self.batches == 1:
-            return gradients
-        self._held.append(gradients)
-        if len(self._held) < self.batches and not last:
-            return None
-        means = [torch.stack(parts).mean(0) for parts in zip(*self._held, strict=True)]
-        self._held = []
-        return means
 
 
 def precision(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:

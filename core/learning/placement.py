@@ -12,18 +12,6 @@ from ..tasks.errors import TaskError
 def chosen_device(name: str) -> torch.device:
     """Return the device that a run or a node asks for.
 
-    Parameters
-    ----------
-    name : str
-        ``auto`` takes a GPU if there is one; else ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-
-    Raises
-    ------
-    TaskError
-        If there is no such device here.
-
-    Examples
-    --------
     >>> chosen_device("cpu")
     device(type='cpu')
     >>> chosen_device("gpu")

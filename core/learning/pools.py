@@ -34,8 +34,6 @@ _STACK_NUMBERS = 2**24  # parameters of all clients in a stack
 class Pool:
     """The samples of some clients, those of the first client first.
 
-    Examples
-    --------
     >>> pool = Pool([4, 2], np.array([1, 2]), torch.arange(3.0).view(3, 1), torch.zeros(3))
     >>> [rows.tolist() for rows in pool.cut(np.arange(3))]
     [[0], [1, 2]]

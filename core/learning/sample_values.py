@@ -9,9 +9,8 @@ the weights w of the samples, and its derivative by w is every sample's projecti
 only normalised values need, take every sample's own gradient.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +24,11 @@ from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
 from .model_arrays import load_arrays
 from .placement import device_of
-from .pools import Pool, of_same_model, pools
+from .pools import Arrays, Pool, of_same_model, pools, stack_limit, stackable, stacked_parameters
+from .stack import chain_forward
 
 Floats = NDArray[np.float32]
+Seen = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 _BATCH = 1024
 
@@ -58,27 +59,31 @@ def looked_at_all(
     model: nn.Module,
     config: RunConfig,
     problem: Problem | None,
-    arrays: Sequence[Mapping[str, NDArray[Any]]],
+    arrays: Sequence[Arrays],
     data: Sequence[Samples],
     directions: Sequence[Floats | None],
 ) -> list[Looked]:
     """Look at the samples of each client with its model and direction, as one by one.
 
-    Small clients with the same model and direction (the same objects) are looked at together, if
-    it is the last layer that counts. The model is left with the arrays of one of them.
+    Where the last layer counts, small clients are looked at together: those with the same model and
+    direction (the same objects), and all if the model is a chain of linear layers. The model is
+    left with the arrays of one of them.
     """
     look = valuation(model, config, problem)
-    together = isinstance(look, HeadValuation)
-    alike = list(zip(of_same_model(model, arrays), map(id, directions), strict=True))
-    keys: Sequence[Hashable] = alike if together else range(len(data))
+    keys: Sequence[Hashable] = range(len(data))
+    most = len(data)
+    if isinstance(look, HeadValuation):
+        if stackable(model, data):
+            keys, most = [each is None for each in directions], stack_limit(model)
+        else:
+            keys = list(zip(of_same_model(model, arrays), map(id, directions), strict=True))
     found: dict[int, Looked] = {}
-    for pool in pools(keys, data):
-        first = pool if isinstance(pool, int) else pool.clients[0]
-        load_arrays(model, arrays[first])
+    for pool in pools(keys, data, most):
         if isinstance(pool, int):
+            load_arrays(model, arrays[pool])
             found[pool] = look.look(data[pool].x, data[pool].y, directions[pool])
         elif isinstance(look, HeadValuation):
-            found |= zip(pool.clients, look.look_at_pool(pool, directions[first]), strict=True)
+            found |= zip(pool.clients, look.look_at_pool(pool, arrays, directions), strict=True)
     return [found[client] for client in range(len(data))]
 
 
@@ -90,15 +95,6 @@ def _ends_linearly(model: nn.Module) -> bool:
 class HeadValuation:
     """By the gradients of the last layer.
 
-    Parameters
-    ----------
-    model : nn.Module
-        With a linear last layer; its present weights are used.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
     >>> _ = nn.init.zeros_(model[1].weight), nn.init.zeros_(model[1].bias)
     >>> looked = HeadValuation(model).look(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), None)
@@ -107,7 +103,7 @@ class HeadValuation:
     """
 
     def __init__(self, model: nn.Module, problem: Problem | None = None) -> None:
-        self.problem = problem or Classification()
+        self.model, self.problem = model, problem or Classification()
         self.device = device_of(model)
         self.body, self.head = split_at_head(model)
         self.size = self.head.out_features * (1 + self.head.in_features)
@@ -121,7 +117,8 @@ class HeadValuation:
         total = torch.zeros(self.head.out_features, 1 + self.head.in_features, device=self.device)
         for start in range(0, len(y), _BATCH):
             part = slice(start, start + _BATCH)
-            each, difference, features = self._seen(x[part], y[part], target)
+            features, outputs, aims = self._seen(x[part], target)
+            each, difference = self._judged(features, outputs, y[part], aims)
             for column, found in zip(columns, each, strict=False):  # values may be missing
                 column.append(found)
             total[:, 0] += difference.sum(0)
@@ -131,10 +128,20 @@ class HeadValuation:
         return Looked(losses, norms, None if target is None else values, mean)
 
     @torch.no_grad()
-    def look_at_pool(self, pool: Pool, direction: Floats | None) -> list[Looked]:
-        """Look at the samples of many clients in one pass."""
-        target = self._rows(direction)
-        each, difference, features = self._seen(pool.x, pool.y, target)
+    def look_at_pool(
+        self, pool: Pool, arrays: Sequence[Arrays], directions: Sequence[Floats | None]
+    ) -> list[Looked]:
+        """Look at the samples of many clients in one pass; all have a direction, or none has."""
+        first = pool.clients[0]
+        if all(
+            arrays[client] is arrays[first] and directions[client] is directions[first]
+            for client in pool.clients
+        ):
+            load_arrays(self.model, arrays[first])
+            features, outputs, aims = self._seen(pool.x, self._rows(directions[first]))
+        else:
+            features, outputs, aims = self._seen_apart(pool, arrays, directions)
+        each, difference = self._judged(features, outputs, pool.y, aims)
         behind, given = pool.padded(difference).mT, pool.padded(features)
         totals = torch.cat([behind.sum(2, keepdim=True), torch.bmm(behind, given)], 2).flatten(1)
         means = totals.cpu().numpy() / pool.sizes.astype(np.float32)[:, None]
@@ -148,43 +155,55 @@ class HeadValuation:
             return None
         return torch.from_numpy(direction).to(self.device).view(self.head.out_features, -1)
 
-    def _seen(
-        self, x: torch.Tensor, y: torch.Tensor, target: torch.Tensor | None
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]:
-        """Return losses, norms and values of samples, their differences d and features h."""
+    def _seen(self, x: torch.Tensor, target: torch.Tensor | None) -> Seen:
+        """Return features h, outputs z and, with a direction G, ``G [1, h]``."""
         features = self.body(x.to(self.device))
-        losses, difference = self.problem.output_gradients(self.head(features), y.to(self.device))
-        norms = difference.norm(dim=1) * (1 + features.square().sum(1)).sqrt()
+        outputs = self.head(features)
         if target is None:
-            return (losses, norms), difference, features
-        projected = torch.addmm(target[:, :1].T, features, target[:, 1:].T)
-        return (losses, norms, (difference * projected).sum(1)), difference, features
+            return features, outputs, None
+        return features, outputs, torch.addmm(target[:, :1].T, features, target[:, 1:].T)
+
+    def _seen_apart(
+        self, pool: Pool, arrays: Sequence[Arrays], directions: Sequence[Floats | None]
+    ) -> Seen:
+        """Return the same of clients with models and directions of their own."""
+        seen = chain_forward(
+            self.model,
+            stacked_parameters(self.model, arrays, pool),
+            pool.padded(pool.x).to(self.device),
+        )
+        used, given = pool.used.to(self.device), seen[-2]
+        targets = [each for client in pool.clients if (each := directions[client]) is not None]
+        aims = None
+        if targets:
+            rows = torch.from_numpy(np.stack(targets)).to(self.device)
+            rows = rows.view(len(targets), self.head.out_features, -1)
+            aims = torch.baddbmm(rows[:, :, :1], rows[:, :, 1:], given).mT[used]
+        return given.mT[used], seen[-1].mT[used], aims
+
+    def _judged(
+        self,
+        features: torch.Tensor,
+        outputs: torch.Tensor,
+        y: torch.Tensor,
+        aims: torch.Tensor | None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Return losses, norms and values of samples, and their differences d."""
+        losses, difference = self.problem.output_gradients(outputs, y.to(self.device))
+        norms = difference.norm(dim=1) * (1 + features.square().sum(1)).sqrt()
+        if aims is None:
+            return (losses, norms), difference
+        return (losses, norms, (difference * aims).sum(1)), difference
 
 
 class LayersValuation:
-    """By the gradients of the last layers together.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Its present weights are used.
-    layers : int
-        How many layers with parameters, counted from the last; 0 for all.
-    norms : bool (default: False)
-        Whether values need the lengths of gradients, which take much longer than they do.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-    """
+    """By the gradients of the last layers together, 0 for all."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        layers: int,
-        norms: bool = False,
-        problem: Problem | None = None,
+        self, model: nn.Module, layers: int, norms: bool = False, problem: Problem | None = None
     ) -> None:
         model.eval()
-        self.model, self.norms = model, norms
+        self.model, self.norms = model, norms  # lengths of gradients, which take much longer
         self.problem, self.device = problem or Classification(), device_of(model)
         modules = [
             name

@@ -13,13 +13,6 @@ from .placement import device_of, moved
 def try_out(task: Task, model: nn.Module) -> None:
     """Refuse a task whose model, loss or metrics do not fit its data, and say which.
 
-    Raises
-    ------
-    TaskError
-        That names the function at fault and what is expected of it.
-
-    Examples
-    --------
     >>> from forager.core.tasks import TaskSpec, load_task
     >>> task = load_task(TaskSpec(task="synthetic"))
     >>> try_out(task, task.build_model())

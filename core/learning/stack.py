@@ -32,6 +32,8 @@ StackGradients = Callable[
 """Of a model, stacked parameters, inputs, targets and sample weights, and a problem."""
 Added = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Of what the head is given: the loss that each sample adds, and its gradient in that."""
+Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+"""Inputs, labels and weights of the clients that have such a batch, and the samples' positions."""
 
 # Elementwise layers and their derivatives, as a function of their output
 _DERIVATIVES: dict[type[nn.Module], Callable[[torch.Tensor], torch.Tensor]] = {
@@ -156,48 +158,64 @@ def _output_gradients(
 class _Batches:
     """The mini-batches of a stack of clients, those with most batches first."""
 
-    def __init__(self, jobs: Sequence[Job], settings: TrainSettings, device: torch.device) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain, device: torch.device
+    ) -> None:
         lengths = [job.data.y.shape[0] for job in jobs]
         seeds = [job.seed for job in jobs]
         plans = batch_plans(lengths, settings.batch_size, settings.epochs, settings.steps, seeds)
-        weighted = any(job.weights is not None for job in jobs)
-        alike = not weighted and min(lengths) == max(lengths)
-        used = (plans[:1] if alike else plans) != UNUSED  # one stands for all that are alike
-        steps = np.broadcast_to(used.any(2).sum(1), len(jobs))
-        self.order = np.arange(len(jobs)) if alike else np.argsort(-steps, kind="stable")
+        self._weighted = any(job.weights is not None for job in jobs)
+        self._alike = not self._weighted and min(lengths) == max(lengths)
+        steps = np.broadcast_to(self._used(plans).any(2).sum(1), len(jobs))
+        self.order = np.arange(len(jobs)) if self._alike else np.argsort(-steps, kind="stable")
         self.sizes, self.steps = np.array(lengths)[self.order], steps[self.order]
-        self.jobs = ordered = jobs if alike else [jobs[i] for i in self.order.tolist()]
-        self.x = torch.cat([job.data.x for job in ordered]).to(device)
-        self.y = torch.cat([job.data.y for job in ordered]).to(device)
-        offsets = np.cumsum(self.sizes) - self.sizes
-        positions = np.maximum(plans[self.order], 0) + offsets[:, None, None]
-        weights = used if alike else used[self.order]
-        if weighted:
-            weights = weights * self._sample_weights(ordered, positions)
-        totals = weights.sum(2, keepdims=True)
-        weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
-        # By steps, so that a step's are next to each other
-        self._positions = torch.from_numpy(np.ascontiguousarray(positions.swapaxes(0, 1)))
-        self._weights = torch.from_numpy(weights.swapaxes(0, 1).astype(np.float32, order="C"))
-        self._positions, self._weights = self._positions.to(device), self._weights.to(device)
-        self._weights = self._weights.expand(-1, len(jobs), -1)
+        self.jobs = jobs if self._alike else [jobs[i] for i in self.order.tolist()]
+        self.x = torch.cat([job.data.x for job in self.jobs]).to(device)
+        self.y = torch.cat([job.data.y for job in self.jobs]).to(device)
+        self._places = self._placed(plans, device)
+        first = objective.first_plans(jobs, plans)
+        self._first = None if first is None else self._placed(first, device)
         # The clients that have such a batch
         self._active = (self.steps > np.arange(self.steps[0])[:, None]).sum(1).tolist()
 
-    @staticmethod
-    def _sample_weights(jobs: Sequence[Job], positions: NDArray[np.int64]) -> NDArray[Any]:
-        own = [np.ones(len(job.data)) if job.weights is None else job.weights for job in jobs]
-        weights: NDArray[Any] = np.concatenate(own)[positions]
-        return weights
+    def _used(self, plans: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which places of batches hold a sample; one stands for all that are alike."""
+        used: NDArray[np.bool_] = (plans[:1] if self._alike else plans) != UNUSED
+        return used
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield inputs, labels, sample weights and positions of the clients with such a batch."""
+    def _placed(
+        self, plans: NDArray[np.int64], device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return positions in all clients' samples, and weights, both (steps, clients, batch)."""
+        offsets = np.cumsum(self.sizes) - self.sizes
+        positions = np.maximum(plans[self.order], 0) + offsets[:, None, None]
+        used = self._used(plans)
+        weights: NDArray[Any] = used if self._alike else used[self.order]
+        if self._weighted:
+            own = [
+                np.ones(len(job.data)) if job.weights is None else job.weights for job in self.jobs
+            ]
+            weights = weights * np.concatenate(own)[positions]
+        totals = weights.sum(2, keepdims=True)
+        weights = np.divide(weights, totals, out=np.zeros(weights.shape), where=totals > 0)
+        # By steps, so that a step's are next to each other
+        by_step = torch.from_numpy(weights.swapaxes(0, 1).astype(np.float32, order="C")).to(device)
+        return (
+            torch.from_numpy(np.ascontiguousarray(positions.swapaxes(0, 1))).to(device),
+            by_step.expand(-1, len(self.jobs), -1),
+        )
+
+    def __iter__(self) -> Iterator[tuple[Step, Step | None]]:
+        """Yield a step's batches, and those on which its objective takes another step first."""
         for number, active in enumerate(self._active):
-            weights = self._weights[number, :active]
-            rows = self._positions[number, :active].view(-1)
-            x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
-            shape = weights.shape
-            yield x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights, rows
+            first = None if self._first is None else self._step(self._first, number, active)
+            yield self._step(self._places, number, active), first
+
+    def _step(self, placed: tuple[torch.Tensor, torch.Tensor], number: int, active: int) -> Step:
+        positions, weights = (tensor[number, :active] for tensor in placed)
+        rows, shape = positions.reshape(-1), weights.shape
+        x, y = self.x.index_select(0, rows), self.y.index_select(0, rows)
+        return x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights, rows
 
 
 def train_stack(
@@ -225,7 +243,7 @@ def _train_stack(
     gradients_of: StackGradients,
 ) -> Outcomes:
     device = device_of(model)
-    batches = _Batches(jobs, settings, device)
+    batches = _Batches(jobs, settings, objective, device)
     names = list(jobs[0].arrays)
     start = stacks([job.arrays for job in batches.jobs], names, device)
     # Memory of its own: models that are the same for all are one in ``start``
@@ -238,7 +256,7 @@ def _train_stack(
     known = objective.per_sample(model, batches.jobs)
     losses = torch.zeros(len(jobs), device=device)
     active = -1
-    for x, y, weights, rows in batches:
+    for (x, y, weights, rows), first in batches:
         if len(weights) != active:
             active = len(weights)
             parameters, begun, momentum = (_first(active, t) for t in (current, start, momenta))
@@ -247,7 +265,11 @@ def _train_stack(
             summed = losses[:active]
         if known is not None:
             gradients_of = partial(stacked_gradients, added=partial(objective.added, known[rows]))
-        step_losses, found = gradients_of(model, by_name, x, y, weights, problem)
+        at = by_name
+        if first is not None:
+            _, slopes = gradients_of(model, by_name, *first[:3], problem)
+            at = {n: p.sub(slopes[n], alpha=objective.first_rate) for n, p in by_name.items()}
+        step_losses, found = gradients_of(model, at, x, y, weights, problem)
         gradients = [found[name] for name in names]
         objective.adjust(gradients, parameters, begun, brought)
         sgd_(parameters, gradients, momentum, settings)

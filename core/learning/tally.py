@@ -1,7 +1,7 @@
 """The metrics of a task, from outputs and targets that come batch by batch."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,7 @@ Columns = NDArray[Any]
 
 
 class Tally:
-    """What is added up batch by batch to find the metrics.
-
-    Parameters
-    ----------
-    problem : Problem
-        Whose loss it is.
-    metrics : sequence of Metric
-        What to find.
-
-    Examples
-    --------
-    >>> from forager.core.tasks.metrics import ACCURACY
-    >>> from forager.core.tasks.problems import Classification
-    >>> tally = Tally(Classification(), [ACCURACY])
-    >>> tally.add(torch.eye(2), torch.tensor([0, 0])).found()["accuracy"]
-    0.5
-    """
+    """What is added up batch by batch to find the metrics."""
 
     def __init__(self, problem: Problem, metrics: Sequence[Metric]) -> None:
         self.problem, self.metrics = problem, metrics
@@ -74,9 +58,14 @@ class Tally:
                 found["perplexity"] = math.exp(min(loss, 700.0))
             elif metric.name.startswith(RECALL):
                 found[metric.name] = _recall(int(metric.name.removeprefix(RECALL)), *joined)
+            elif metric.name == "mae":
+                found["mae"] = float(np.abs(joined[0] - joined[2]).mean())
+            elif metric.name == "rmse":
+                squares = np.square(joined[0] - joined[2], dtype=np.float64)
+                found["rmse"] = float(np.sqrt(squares.mean()))
             elif metric.name != "loss":
                 with optional_packages(f"metrics = {metric.name!r}"):
-                    found[metric.name] = _COMPUTED[metric.name](*joined)
+                    found[metric.name] = _by_sklearn(metric.name, *joined)
         return found | {"loss": loss}
 
 
@@ -98,66 +87,26 @@ def _own(metric: Metric, raw: Sequence[tuple[Tensor, Tensor]]) -> float:
         ) from error
 
 
-# ---- By scikit-learn, imported when asked for: on a device every message is a new process
+def _by_sklearn(name: str, prediction: Columns, scores: Columns, truth: Columns) -> float:
+    # Imported when asked for: on a device every message is a new process
+    from sklearn import metrics
 
-
-def _macro_f1(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(truth, prediction, average="macro", zero_division=0))
-
-
-def _balanced_accuracy(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    from sklearn.metrics import recall_score
-
-    # The mean recall of the classes that there are; scikit-learn's own warns about the others.
-    present = np.unique(truth)
-    recalls = recall_score(truth, prediction, labels=present, average="macro", zero_division=0)
-    return float(recalls)
-
-
-def _mean_iou(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    from sklearn.metrics import jaccard_score
-
-    present = np.union1d(truth, prediction)
-    return float(jaccard_score(truth, prediction, labels=present, average="macro", zero_division=0))
-
-
-def _auc(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    """Return the mean area under the ROC curve, each class against the others.
-
-    Classes that all or none of the samples have are left out: they have no curve.
-    """
-    from sklearn.metrics import roc_auc_score
-
+    if name == "macro-f1":
+        return float(metrics.f1_score(truth, prediction, average="macro", zero_division=0))
+    if name == "balanced-accuracy":
+        # The mean recall of the classes that there are; scikit-learn's own warns about the others.
+        recall, present = metrics.recall_score, np.unique(truth)
+        return float(recall(truth, prediction, labels=present, average="macro", zero_division=0))
+    if name == "mean-iou":
+        iou, present = metrics.jaccard_score, np.union1d(truth, prediction)
+        return float(iou(truth, prediction, labels=present, average="macro", zero_division=0))
+    if name == "r2":
+        return float(metrics.r2_score(truth, prediction)) if len(truth) > 1 else math.nan
+    # The mean area under the ROC curve, each class against the others; classes that all or none of
+    # the samples have are left out: they have no curve.
     if truth.ndim == 1:
         truth = truth[:, None] == np.arange(scores.shape[1])
     mixed = truth.any(0) & ~truth.all(0)
     if not mixed.any():
         return math.nan
-    return float(roc_auc_score(truth[:, mixed], scores[:, mixed], average="macro"))
-
-
-def _mae(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    return float(np.abs(prediction - truth).mean())
-
-
-def _rmse(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    return float(np.sqrt(np.square(prediction - truth, dtype=np.float64).mean()))
-
-
-def _r2(prediction: Columns, scores: Columns, truth: Columns) -> float:
-    from sklearn.metrics import r2_score
-
-    return float(r2_score(truth, prediction)) if len(truth) > 1 else math.nan
-
-
-_COMPUTED: dict[str, Callable[[Columns, Columns, Columns], float]] = {
-    "macro-f1": _macro_f1,
-    "balanced-accuracy": _balanced_accuracy,
-    "auc": _auc,
-    "mean-iou": _mean_iou,
-    "mae": _mae,
-    "rmse": _rmse,
-    "r2": _r2,
-}
+    return float(metrics.roc_auc_score(truth[:, mixed], scores[:, mixed], average="macro"))

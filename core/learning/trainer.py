@@ -3,12 +3,12 @@
 import copy
 import logging
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from threading import local as thread_local
-from time import perf_counter
 
 import torch
 from torch import nn
@@ -17,12 +17,11 @@ from ..tasks import Split
 from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
-from .fastest import Fastest
 from .fused_model import fused_model
-from .job import Job, Outcome
+from .job import Job, Outcome, Outcomes
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
-from .optimisers import Accumulated, precision, stepper
+from .optimisers import precision, stepper
 from .placement import device_of, moved
 from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
@@ -41,27 +40,13 @@ _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd,)
 class Trainer:
     """Trains jobs of one model in the fastest way that gives the same result.
 
-    Parameters
-    ----------
-    model : nn.Module
-        The architecture; its weights are overwritten by those of the jobs.
-    mode : str (default: "auto")
-        "stack" trains all jobs in one batched computation, "threads" one job per core, "serial" one
-        after the other. "auto" stacks chains of linear layers and models with little work per
-        step, and takes threads for the others: a rule, so that a run can be repeated to the last
-        bit. "measured" gives each way its turns in the first rounds and stays with the fastest.
-    threads : int (default: 0)
-        Threads to use, 0 for as many as there are cores.
-    problem : Problem, optional
-        Whose loss is minimised; classification by default.
+    "stack" trains all jobs in one batched computation, "threads" one job per core, "serial" one
+    after the other. "auto" stacks chains of linear layers and models with little work per step, and
+    takes threads for the others: a rule, so that a run can be repeated to the last bit.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        mode: str = "auto",
-        threads: int = 0,
-        problem: Problem | None = None,
+        self, model: nn.Module, mode: str = "auto", threads: int = 0, problem: Problem | None = None
     ) -> None:
         self.model = model
         self.problem = problem or Classification()
@@ -75,7 +60,6 @@ class Trainer:
         self._own = thread_local()
         self._pool: ThreadPoolExecutor | None = None
         self._trial: Trial | None = None
-        self._measured: dict[Hashable, Fastest] = {}
 
     @cached_property
     def frozen(self) -> str:
@@ -103,26 +87,13 @@ class Trainer:
             return "serial"
         if mode == "auto" and self._by_hand:
             return "stack"
-        if mode in ("auto", "measured") and not stackable:
+        if mode == "auto" and not stackable:
             return "threads" if self._threadable and self.threads > 1 else "serial"
         return mode
 
-    def train(
-        self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> Sequence[Outcome]:
+    def train(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> Outcomes:
         """Train every job from its own arrays; outcomes in the order of the jobs."""
-        way = self._apart(jobs)
-        if self.mode not in ("threads", "serial") and self._stackable(jobs, settings, objective):
-            if self.mode == "measured" and len(jobs) > 1:
-                return self._train_measured(jobs, settings, objective, ["stack", way])
-            if self.mode == "stack" or self._light(jobs, settings):
-                way = "stack"
-        return self._train(way, jobs, settings, objective)
-
-    def _train(
-        self, way: str, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> Sequence[Outcome]:
-        if way == "stack":
+        if self._stacks(jobs, settings, objective):
             try:
                 return self._train_stacked(jobs, settings, objective)
             except Exception as error:  # a user's model may do with some data what vmap cannot
@@ -130,22 +101,23 @@ class Trainer:
                     raise
                 self._trial = Trial(f"{type(error).__name__}: {one_line(error)}")
                 _log.warning("clients are trained one by one from now on: %s", self._trial.reason)
-                way = self._apart(jobs)
-        if way == "threads":
-            return self._train_by_threads(jobs, settings, objective)
-        return [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
+        if self._threadable and len(jobs) > 1 and self.threads > 1 and self.mode != "serial":
+            return Outcomes.of(self._train_by_threads(jobs, settings, objective))
+        return Outcomes.of(
+            [train_one(self._quick, job, settings, objective, self.problem) for job in jobs]
+        )
 
-    def _apart(self, jobs: Sequence[Job]) -> str:
-        """Return how jobs are trained that are not stacked."""
-        side_by_side = self._threadable and len(jobs) > 1 and self.threads > 1
-        return "threads" if side_by_side and self.mode != "serial" else "serial"
-
-    def _stackable(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
-        in_memory = all(isinstance(job.data, Split) for job in jobs)
+    def _stacks(self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain) -> bool:
+        """Return whether jobs are stacked: where that is possible, and of use."""
         few = self.mode == "auto" and len(jobs) < _MANY
-        if few or not (objective.stacks(self._by_hand) and settings.stackable and in_memory):
+        if self.mode in ("threads", "serial") or few or not settings.stackable:
             return False
-        return self._by_hand or not self._tried(jobs).reason
+        in_memory = all(isinstance(job.data, Split) for job in jobs)
+        if not (objective.stacks(self._by_hand) and in_memory):
+            return False
+        if not self._by_hand and self._tried(jobs).reason:
+            return False
+        return self.mode == "stack" or self._light(jobs, settings)
 
     def _tried(self, jobs: Sequence[Job]) -> Trial:
         """Return what came of trying the model out, which is done once."""
@@ -163,25 +135,9 @@ class Trainer:
         batch = min(settings.batch_size, max(len(job.data) for job in jobs))
         return batch * self._tried(jobs).saved + _parameter_bytes(self.model) <= _LIGHT
 
-    def _train_measured(
-        self,
-        jobs: Sequence[Job],
-        settings: TrainSettings,
-        objective: Plain,
-        ways: Sequence[str],
-    ) -> Sequence[Outcome]:
-        kind = (type(objective), settings.epochs, settings.steps, settings.batch_size)
-        choice = self._measured.setdefault(kind, Fastest(ways))
-        was_decided, way, started = choice.decided, choice.way, perf_counter()
-        outcomes = self._train(way, jobs, settings, objective)
-        choice.took(way, perf_counter() - started, sum(len(job.data) for job in jobs))
-        if choice.decided and not was_decided:
-            _log.info("local.trainer = 'measured': clients are trained by %s from now on", choice)
-        return outcomes
-
     def _train_stacked(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
-    ) -> Sequence[Outcome]:
+    ) -> Outcomes:
         saved = 0.0
         gradients: StackGradients = stacked_gradients
         if not self._by_hand:
@@ -192,7 +148,7 @@ class Trainer:
             train_stack(self.model, part, settings, objective, self.problem, gradients)
             for part in _parts(jobs, self.model, saved)
         ]
-        return trained[0] if len(trained) == 1 else [each for part in trained for each in part]
+        return Outcomes.of(trained[0] if len(trained) == 1 else list(chain.from_iterable(trained)))
 
     def _train_by_threads(
         self, jobs: Sequence[Job], settings: TrainSettings, objective: Plain
@@ -246,21 +202,7 @@ def train_one(
     objective: Plain,
     problem: Problem | None = None,
 ) -> Outcome:
-    """Train one client in mini-batches; the optimiser is reset every round.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The architecture, on the device to train on; it is left with the trained weights.
-    job : Job
-        Weights to begin with, and data.
-    settings : TrainSettings
-        How long, and by which optimiser.
-    objective : Plain
-        What is added to the loss, or to its gradients.
-    problem : Problem, optional
-        Whose loss it is; classification by default.
-    """
+    """Train one client in mini-batches; the optimiser is reset every round."""
     problem = objective.minimised(problem or Classification())
     load_arrays(model, job.arrays)
     training_mode(model)
@@ -281,7 +223,7 @@ def train_one(
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
         rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
-    pending = Accumulated(settings.accumulate)
+    pending: list[Sequence[torch.Tensor]] = []  # gradients, until there are enough for a step
     with _seeded_layers(model, job.seed):
         for number, (positions, (x, y)) in enumerate(
             zip(rows, job.data.follow(rows), strict=True), 1
@@ -291,10 +233,14 @@ def train_one(
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
-                mean = pending.add(gradients, last=number == len(rows))
-                if mean is not None:
+                pending.append(gradients)
+                if len(pending) == settings.accumulate or number == len(rows):
+                    mean: Sequence[torch.Tensor] = gradients
+                    if len(pending) > 1:
+                        mean = [torch.stack(parts).mean(0) for parts in zip(*pending, strict=True)]
                     objective.adjust(mean, parameters, start, carried)
                     step(mean)
+                    pending = []
     steps = -(-len(rows) // settings.accumulate)
     return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
 

@@ -22,7 +22,7 @@ Numbers = Sequence[Number]
 EVENTS: dict[str, type["Event"]] = {}  # every kind by its name
 
 
-class Record(BaseModel):
+class LogRecord(BaseModel):
     """What a log holds, under names with dashes."""
 
     model_config = ConfigDict(
@@ -35,7 +35,7 @@ class Record(BaseModel):
     )
 
 
-class Event(Record):
+class Event(LogRecord):
     """Something that happened, in a round and perhaps in one cohort."""
 
     name: ClassVar[str] = ""
@@ -75,7 +75,7 @@ class Event(Record):
         return {"event": self.name, **fields}
 
 
-class JudgedBy(Record):
+class JudgedBy(LogRecord):
     """A metric of the run: its name, which way is better, whether it reads as a percentage."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
@@ -92,7 +92,7 @@ class ReplySeconds(BaseModel):
     slowest: dict[str, float] = {}
 
 
-class Spread(Record):
+class Spread(LogRecord):
     """How a metric differs between clients; the worst tenth is that of the worst clients."""
 
     mean: Number = None

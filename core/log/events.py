@@ -1,7 +1,7 @@
 """What happens in a run, as records: ``events.jsonl`` holds one per line.
 
-Writers and readers of an event use the same class, so that a log has one meaning. A
-line of another version, or a damaged one, is read as far as it makes sense: see :func:`read_event`.
+Writers and readers use the same class: a log has one meaning. A line of another version, or a
+damaged one, is read as far as it makes sense: see :func:`read_event`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -385,9 +385,7 @@ def read_event(fields: Mapping[str, Any]) -> Event | None:
     """
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        return None
-    return _read(kind, kind.upgraded(fields))
+    return None if kind is None else _read(kind, kind.upgraded(fields))
 
 
 def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:

@@ -4,8 +4,6 @@
 def shorten(text: str, length: int) -> str:
     r"""Cut a text that strangers wrote to one line of a length, unprintable characters replaced.
 
-    Examples
-    --------
     >>> shorten("0123456789", 6), shorten("a\x00b", 6)
     ('01234…', 'a�b')
     """

@@ -61,17 +61,6 @@ def write_atomically(path: Path, data: bytes) -> None:
 def set_aside(path: Path, why: str, *, companions: Sequence[str] = ()) -> Path:
     """Move a useless file out of the way, where it stays; return where it is now.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    why : str
-        One word that becomes part of the new name.
-    companions : sequence of str
-        Endings of further files that belong to it and go where it goes.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "state")

@@ -64,10 +64,6 @@ class LiveArray(Array):
         """Return a writable copy, as ``Array.numpy`` does: some strategies compute in place."""
         return self.__dict__["_live"].copy()  # type: ignore[no-any-return]
 
-    def view(self) -> NDArray[Any]:
-        """Return the array itself, for reading only."""
-        return self.__dict__["_live"]  # type: ignore[no-any-return]
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Array, (self.dtype, self.shape, self.stype, self.data)
 

@@ -20,19 +20,6 @@ class Envelope:
     They begin with four letters and a version (u8). Numbers follow, then the body, and the CRC-32
     of all that precedes.
 
-    Parameters
-    ----------
-    what : str
-        What such a message is called in errors.
-    magic : bytes
-        The four letters.
-    version : int
-        The only one that is read.
-    numbers : str
-        Their sizes, as :mod:`struct` writes them.
-
-    Examples
-    --------
     >>> kind = Envelope("demo", b"DEMO", 1, "IH")
     >>> numbers, body = kind.open(kind.seal((7, 2), b"bo", b"dy"))
     >>> numbers, bytes(body)

@@ -15,33 +15,15 @@ from flwr.app import Context, Message
 
 if TYPE_CHECKING:
     # What Grid.get_nodes returns, and what Grid.run does: for signatures only.
-    from flwr.proto.node_pb2 import NodeInfo
-    from flwr.supercore.run import Run
+    from flwr.proto.node_pb2 import NodeInfo as NodeInfo
+    from flwr.supercore.run import Run as Run
 else:
     NodeInfo = Run = Any
-
-__all__ = [
-    "NodeInfo",
-    "Run",
-    "TaskIdentity",
-    "by_wire",
-    "context_from_bytes",
-    "context_to_bytes",
-    "empty_run",
-    "in_simulation",
-    "is_remote",
-    "is_simulation",
-    "message_from_bytes",
-    "message_to_bytes",
-    "needed",
-    "node_connection",
-    "parse_config_args",
-]
 
 _PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
 
 try:  # Message(...) refuses to work in a process that is no task of Flower's
-    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.supercore.task_identity import TaskIdentity as TaskIdentity
 except ImportError:  # a version that asks for none
 
     class TaskIdentity:  # type: ignore[no-redef]
@@ -86,13 +68,7 @@ def message_from_bytes(data: bytes) -> Message:
 
 
 def context_to_bytes(context: Context) -> bytes:
-    """Return a context as bytes.
-
-    >>> from flwr.app import RecordDict
-    >>> context = Context(1, 2, {"client-id": "camera-7"}, RecordDict(), {})
-    >>> context_from_bytes(context_to_bytes(context)).node_config
-    {'client-id': 'camera-7'}
-    """
+    """Return a context as bytes."""
     return bytes(_serde("context_to_proto")(context).SerializeToString())
 
 

@@ -17,7 +17,7 @@ from .arrays import checked_arrays, from_record, to_record
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
 from .message_table import MessageTable
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
-from .sizes import name_bytes, record_bytes, value_bytes
+from .sizes import record_bytes, sizes_of, value_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -25,31 +25,7 @@ _OURS = (CONTROL, ESTIMATE, TARGETS)  # array records that are not the model
 
 
 class Replies(MessageTable):
-    """What clients answer, one row a client.
-
-    Attributes
-    ----------
-    nodes : list of int
-        Who answered.
-    asked : list of str
-        The messages that they answer, by id.
-    clients : list of str
-        What they call themselves; empty where they did not say.
-    metrics : dict of str to list
-        A number, or a list of numbers, per row; None in a row that has none.
-    stacks : dict of str to dict of str to array
-        Array records by name; the first axis of each array is the row.
-    records : dict of str to list
-        All other records, and arrays that were not looked at yet; None in a row that has none.
-    faults : dict of int to str
-        Rows that are no sound reply whatever is asked, and why.
-    assignments : list
-        What each row answers (see :mod:`strategies.federation.ledger`); empty where nobody said.
-    arrived : float or None
-        When, by the clock of a runtime that says so.
-    nonces : list of str
-        The random number of the message that each row answers; empty where nothing travelled.
-    """
+    """What clients answer, one row a client."""
 
     def __init__(
         self,
@@ -66,15 +42,15 @@ class Replies(MessageTable):
     ) -> None:
         super().__init__()
         self.nodes = list(nodes)
-        self.asked = list(asked)
-        self.clients = list(clients)
-        self.metrics = dict(metrics)
-        self.stacks = dict(stacks or {})
-        self.records = dict(records or {})
-        self.faults: dict[int, str] = {}
-        self.assignments: list[Any] = []
-        self.arrived: float | None = None
-        self.nonces = list(nonces)
+        self.asked = list(asked)  # the messages that they answer, by id
+        self.clients = list(clients)  # what they call themselves; empty where they did not say
+        self.metrics = dict(metrics)  # a number or a list per row; None in a row that has none
+        self.stacks = dict(stacks or {})  # array records; the first axis of each array is the row
+        self.records = dict(records or {})  # all others, and arrays not looked at yet; or None
+        self.faults: dict[int, str] = {}  # rows that are no sound reply whatever is asked
+        self.assignments: list[Any] = []  # what each row answers, see the ledger; or empty
+        self.arrived: float | None = None  # by the clock of a runtime that says so
+        self.nonces = list(nonces)  # random numbers of the messages; empty if nothing travelled
         self.note = note
         self._envelope = envelope  # a message that one of them answers
         self._came: list[Message] = []  # as messages, where they came as such
@@ -277,7 +253,7 @@ class Replies(MessageTable):
     def name_bytes(self) -> int:
         """Return the most bytes of all names in a row: a client may fill them."""
         if self._came:
-            return max(name_bytes(reply.content) for reply in self._came)
+            return max(sizes_of(reply.content)[1] for reply in self._came)
         names = sum(len(n) + sum(map(len, stack)) for n, stack in self.stacks.items())
         names += sum(map(len, self.metrics)) + len(METRICS)
         for name, column in self.records.items():
@@ -326,12 +302,7 @@ class Replies(MessageTable):
 
 
 class Row:
-    """What one client answered: a row of :class:`Replies`, for what is naturally read one by one.
-
-    >>> both = Replies([7, 8], ["", ""], ["", ""], {"loss": [0.5, None]})
-    >>> [row.metrics for row in both.rows()]
-    [{'loss': 0.5}, {}]
-    """
+    """What one client answered: a row of :class:`Replies`, for what is read one by one."""
 
     __slots__ = ("place", "table")
 
@@ -398,33 +369,6 @@ def tables_in(replies: Iterable[Message]) -> Iterable[Replies]:
     if isinstance(replies, Replies):
         return [replies]
     return (Replies.of(reply) for reply in replies if not reply.has_error())
-
-
-class Arrivals(Iterable[Message]):
-    """What a runtime has for messages that were sent: tables of replies, and errors.
-
-    >>> list(Arrivals([], []))
-    []
-    """
-
-    def __init__(self, tables: list[Replies], errors: list[Message]) -> None:
-        self.tables = tables
-        self.errors = errors
-
-    @classmethod
-    def of(cls, messages: Iterable[Message]) -> "Arrivals":
-        """Return messages, as any of Flower's grids hands them out, as arrivals."""
-        if isinstance(messages, Arrivals):
-            return messages
-        if isinstance(messages, Replies):
-            return cls([messages], [])
-        replies = list(messages)
-        tables = [Replies.of(reply) for reply in replies if not reply.has_error()]
-        return cls(tables, [reply for reply in replies if reply.has_error()])
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from (message for table in self.tables for message in table)
-        yield from self.errors
 
 
 def _end_to_end(

@@ -16,28 +16,7 @@ _NONCE = 16  # bytes
 
 
 class Requests(MessageTable):
-    """What clients are sent.
-
-    Parameters
-    ----------
-    message : Message
-        What all are sent, and its envelope; it becomes a part of this.
-    nodes : sequence of int
-        The clients.
-    own : mapping of str to list, optional
-        Records in which they differ, one per client; None where a client gets none.
-
-    Examples
-    --------
-    >>> from .flower_private import TaskIdentity
-    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    >>> sent = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
-    >>> sent.put("plan", ConfigRecord({"label": 3}), rows=[1])
-    >>> len(sent), sent.kind, sent.record("plan", 0), sent.record("plan", 1)
-    (2, 'train', None, {'label': 3})
-    >>> [(m.metadata.dst_node_id, list(m.content)) for m in sent]
-    [(7, []), (8, ['plan'])]
-    """
+    """What clients are sent."""
 
     def __init__(
         self,
@@ -46,9 +25,9 @@ class Requests(MessageTable):
         own: Mapping[str, list[Record | None]] | None = None,
     ) -> None:
         super().__init__()
-        self.message = message
+        self.message = message  # what all are sent, and its envelope
         self.nodes = nodes
-        self.own = dict(own or {})
+        self.own = dict(own or {})  # one record per client; None where a client gets none
         self.ids: list[str] = []  # of the messages, once they have been sent
         self.nonces: list[str] = []  # what only the node that is asked knows of its message
 

@@ -14,23 +14,13 @@ from .subsets import (
     MAX_SIZE,
     Content,
     Indices,
-    MalformedUpdate,
     Message,
     open_message,
     pack_index_rows,
     seal,
     unpack_index_rows,
 )
-
-__all__ = [
-    "MAX_UNASKED_SIZE",
-    "MalformedUpdate",
-    "decode",
-    "decode_pairs",
-    "decode_rows",
-    "encode",
-    "encode_rows",
-]
+from .subsets import MalformedUpdate as MalformedUpdate
 
 MAX_UNASKED_SIZE = 2**28
 """Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""
@@ -172,14 +162,6 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
 
     Takes memory in proportion to the message, whatever size it claims. As no index comes twice,
     an update is added in place by ``reference[indices] += values``.
-
-    Examples
-    --------
-    >>> reference = np.ones(4, dtype=np.float32)
-    >>> _, indices, values = decode_pairs(encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2), size=4)
-    >>> reference[indices] += values
-    >>> reference
-    array([ 1., -2.,  1.,  3.], dtype=float32)
     """
     message = open_message(data, size)
     (indices,), (values,) = _read_pairs([message])

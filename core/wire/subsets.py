@@ -59,8 +59,6 @@ class Message(NamedTuple):
 def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
     """Encode a strictly increasing array of indices below ``size``.
 
-    Examples
-    --------
     >>> data = encode_subset(np.array([2, 3, 7]), size=10)
     >>> decode_subset(data, size=10)
     array([2, 3, 7])

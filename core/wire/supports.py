@@ -43,17 +43,6 @@ def model_tag(shapes: Mapping[str, Sequence[int]], version: str = "") -> int:
 def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> bytes:
     """Encode a support of a model.
 
-    Parameters
-    ----------
-    indices : array of int
-        One or more, strictly increasing.
-    size : int
-        Number of parameters of the model; all indices are below it.
-    tag : int
-        From :func:`model_tag`.
-
-    Examples
-    --------
     >>> data = encode_support(np.array([2, 3, 7]), size=10, tag=5)
     >>> decode_support(data, size=10, tag=5)
     array([2, 3, 7])
@@ -82,15 +71,6 @@ def encode_signed_support(
 ) -> bytes:
     """Encode a support of a model with the sign of the change at each index.
 
-    Parameters
-    ----------
-    indices, size, tag
-        As for :func:`encode_support`.
-    signs : array of -1 or 1
-        One per index.
-
-    Examples
-    --------
     >>> data = encode_signed_support(np.array([2, 3, 7]), np.array([1, -1, 1]), size=10, tag=5)
     >>> decode_signed_support(data, size=10, tag=5)
     (array([2, 3, 7]), array([ 1, -1,  1], dtype=int8))
@@ -105,12 +85,7 @@ def encode_signed_support(
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
     """Decode a support of the model with ``size`` parameters and this tag, as increasing int64.
 
-    Raises
-    ------
-    OtherModel
-        If the support is of a model with another tag or number of parameters.
-    MalformedSupport
-        If the bytes are not a support at all.
+    One of another model raises :class:`OtherModel`, other bytes :class:`MalformedSupport`.
     """
     return decode_supports([data], size, tag)[0]
 
@@ -130,15 +105,7 @@ def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indi
 
 
 def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:
-    """Decode a signed support: increasing indices as int64, and -1 or 1 for each as int8.
-
-    Raises
-    ------
-    OtherModel
-        If the support is of a model with another tag or number of parameters.
-    MalformedSupport
-        If the bytes are not a signed support at all.
-    """
+    """Decode a signed support: increasing indices as int64, and -1 or 1 for each as int8."""
     k, body = _opened(_SIGNED, data, size, tag)
     length = -(-k // 8)
     if len(body) <= length:

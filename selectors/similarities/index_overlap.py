@@ -258,7 +258,8 @@ def checked_support(support: ArrayLike, name: str = "support") -> Indices:
 def _largest(rows: NDArray[np.floating], counts: Indices) -> NDArray[np.bool_]:
     """Return which are the largest values of each row, so many; of equals, the first ones."""
     cuts = np.minimum(rows.shape[1] - counts, rows.shape[1] - 1)
-    ordered = np.partition(rows, cuts if len(cuts) == 1 else np.unique(cuts), axis=1)
+    one = len(set(cuts.tolist())) == 1  # to sort is faster than to cut at many places
+    ordered = np.partition(rows, cuts[0], axis=1) if one else np.sort(rows, axis=1)
     thresholds = ordered[np.arange(len(rows)), cuts][:, None]
     kept = rows >= thresholds
     torn = np.flatnonzero(np.count_nonzero(kept, axis=1) > counts)  # ties, or nothing is wanted

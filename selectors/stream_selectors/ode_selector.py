@@ -49,7 +49,7 @@ class OdeSelector(StreamSelector):
     def __init__(self, capacity: int, seed: int = 0, quota: ArrayLike | None = None) -> None:
         super().__init__(capacity, seed)
         self._by_lot = True
-        self._stores = self._empty_stores(quota)
+        self._stores = {k: ValueStore(n) for k, n in self._places(quota).items()}
 
     @property
     def values(self) -> Floats:
@@ -64,12 +64,10 @@ class OdeSelector(StreamSelector):
 
     def assign(self, quota: ArrayLike | None) -> Ints:
         """Follow another plan; return the keys of what it leaves no place for."""
-        new = self._empty_stores(quota)
-        if {k: s.capacity for k, s in new.items()} == {
-            k: s.capacity for k, s in self._stores.items()
-        }:
+        places = self._places(quota)
+        if places == {label: store.capacity for label, store in self._stores.items()}:
             return np.empty(0, dtype=np.int64)
-        old, self._stores = self._stores, new
+        old, self._stores = self._stores, {k: ValueStore(n) for k, n in places.items()}
         for key, label in self._labels.items():
             store = self._stores.get(label, self._stores.get(_ANY))
             if store is not None:
@@ -117,15 +115,16 @@ class OdeSelector(StreamSelector):
         """Return the queue of a label of which something is stored."""
         return self._stores[label if label in self._stores else _ANY]
 
-    def _empty_stores(self, quota: ArrayLike | None) -> dict[int, ValueStore]:
+    def _places(self, quota: ArrayLike | None) -> dict[int, int]:
+        """Return the capacity of each label's queue."""
         if quota is None:
-            return {_ANY: ValueStore(self.capacity)}
+            return {_ANY: self.capacity}
         places = np.asarray(quota)
         if places.ndim != 1 or (places.size and (places.dtype.kind not in "iu" or min(places) < 0)):
             raise ValueError(f"quota: expected whole numbers of 0 or more, got {quota!r}")
         if places.sum() > self.capacity:
             raise ValueError(f"quota: {places.sum()} places, but the capacity is {self.capacity}")
-        return {label: ValueStore(int(n)) for label, n in enumerate(places.tolist()) if n}
+        return {label: n for label, n in enumerate(places.tolist()) if n}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the plan, what is stored with its values, and the generator."""
@@ -143,8 +142,8 @@ class OdeSelector(StreamSelector):
         self._by_lot = bool(state["by-lot"])
         entries: dict[int, list[Any]] = {int(label): [] for label, _, _ in state["stores"]}
         columns = (state[name].tolist() for name in ("values", "arrivals", "keys", "labels"))
-        for *entry, label in zip(*columns, strict=True):
-            entries[label if label in entries else _ANY].append(tuple(entry))
+        for value, arrival, key, label in zip(*columns, strict=True):
+            entries[label if label in entries else _ANY].append((value, arrival, key))
         self._stores, free = {}, self.capacity
         for label, places, clock in state["stores"]:
             store = self._stores[int(label)] = ValueStore(min(int(places), free))

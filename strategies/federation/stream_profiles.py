@@ -5,7 +5,6 @@ over a client's reports. A client that is away keeps its profile for some rounds
 is empty is asked again less and less often.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,6 +47,7 @@ class StreamProfiles:
     def __init__(self) -> None:
         self.told: dict[str, Profile] = {}
         self._smooth: dict[str, list[float]] = {}
+        self._ordered: dict[str, None] = {}  # its keys, as they are sorted
         self._reports: dict[str, int] = {}
         self._seen: dict[str, int] = {}  # the round in which each was last here
         self._empty: dict[str, list[int]] = {}  # times that nothing had come, when to ask again
@@ -117,18 +117,20 @@ class StreamProfiles:
     def velocities(self) -> dict[str, list[float]]:
         """Return how fast labels come to clients where some do, in the order of the keys.
 
+        The lists are for reading only.
+
         A device that really sees most of the data counts for as much. One whose claims proved wrong
         counts for at most some times the usual: it could otherwise steer the plan, the weights of
         the classes and the estimate by itself.
         """
-        known = sorted((key for key, row in self._smooth.items() if sum(row) > 0), key=key_order)
-        rows = {key: self._smooth[key] for key in known}
-        totals = [sum(row) for row in rows.values()]
-        most = _MOST_TIMES * float(np.median(totals)) if len(totals) >= 3 else math.inf
-        return {
-            key: [v * min(1.0, most / sum(row)) for v in row] if key in self._wrong else list(row)
-            for key, row in rows.items()
-        }
+        if self._ordered.keys() != self._smooth.keys():
+            self._ordered = dict.fromkeys(sorted(self._smooth, key=key_order))
+        rows = {key: row for key in self._ordered if any(row := self._smooth[key])}
+        if len(rows) >= 3 and self._wrong:
+            most = _MOST_TIMES * float(np.median([sum(row) for row in rows.values()]))
+            for key in self._wrong & rows.keys():
+                rows[key] = [v * min(1.0, most / sum(rows[key])) for v in rows[key]]
+        return rows
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is remembered."""

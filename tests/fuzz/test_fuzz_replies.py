@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.client_app import app
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.core.wire import keys as names
 from forager.core.wire.arrays import to_record
 from forager.tools.engine.local import run_local
@@ -123,7 +123,7 @@ def changed(reply: Message, change: dict[str, Any]) -> Message:
 
 
 def lying(honest: app.Handler, change: dict[str, Any]) -> app.Handler:
-    def handle(batch: Batch) -> list[Message]:
+    def handle(batch: ClientBatch) -> list[Message]:
         replies = list(honest(batch))
         return [
             changed(reply, change) if key == BAD and reply.has_content() else reply

@@ -14,8 +14,8 @@ import pytest
 from flwr.app import Message, MetricRecord
 from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.core.wire.replies import Arrivals
 from forager.server_app.loop import RunFailed
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
@@ -284,7 +284,7 @@ def poison(monkeypatch, spoil):
         for i, context in enumerate(contexts):
             if requests.kind == "train" and context.node_config["partition-id"] == 0:
                 replies[i] = spoil(replies[i], requests[i])
-        return Arrivals.of(replies)
+        return Delivery.of(replies)
 
     monkeypatch.setattr(local_grid, "answer", answer)
 

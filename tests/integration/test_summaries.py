@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.client_app import app
-from forager.client_app.handlers import summaries
+from forager.client_app.device import held_models
 from forager.core.methods.catalogue import methods
 from forager.server_app.short_messages import ShortForm
 from forager.strategies.federation.survey import Survey
@@ -101,13 +101,13 @@ def test_who_holds_the_last_model_is_sent_only_what_changed(small, monkeypatch, 
 def test_who_has_lost_the_last_model_is_sent_it_whole(small, monkeypatch):
     settings = {**small, "strategy": "cosage"}
     honest = run_local(settings)
-    hold = summaries.hold
+    hold = held_models.hold
 
     def forgetful(model, context):
         if context.node_config["partition-id"] != 3:
             hold(model, context)
 
-    monkeypatch.setattr(summaries, "hold", forgetful)
+    monkeypatch.setattr(held_models, "hold", forgetful)
     result = run_local(settings)
     assert [e["chosen"] for e in events(result, "selected")] == [
         e["chosen"] for e in events(honest, "selected")

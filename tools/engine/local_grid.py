@@ -12,13 +12,14 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from ...client_app.app import answer
-from ...client_app.clients import Clients, VirtualContext
+from ...client_app.clients import VirtualClients, VirtualContext
 from ...client_app.device.context_memory import recall_all, remember_all
 from ...core.config.reading import SharedConfig
 from ...core.wire.changes import TAG
+from ...core.wire.delivery import Delivery
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, SECONDS
-from ...core.wire.replies import Arrivals, Replies
+from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ...core.wire.sizes import record_bytes
 from ...strategies.federation.clock import ClockedGrid
@@ -180,10 +181,10 @@ class LocalGrid(ClockedGrid):
             self.transport.carry(sent, self._answered(waiting, all_of_it=True))
         return self.transport.arrived(ids)
 
-    def _answered(self, waiting: list[str], *, all_of_it: bool = False) -> Arrivals:
+    def _answered(self, waiting: list[str], *, all_of_it: bool = False) -> Delivery:
         """Let clients answer messages of one table, the first that there is."""
         if not waiting:
-            return Arrivals([], [])
+            return Delivery([], [])
         table = self._pending[waiting[0]][0]
         rows = [row for of, row in map(self._pending.__getitem__, waiting) if of is table]
         rows = rows if all_of_it else rows[: max(1, _PULL_BYTES // self._answer_bytes(table))]
@@ -203,14 +204,14 @@ class LocalGrid(ClockedGrid):
             return max(1, self._model_bytes)
         return max(1, self._model_bytes) if TAG in requests.config else 1
 
-    def _answers(self, requests: Requests) -> Arrivals:
+    def _answers(self, requests: Requests) -> Delivery:
         """Let clients answer messages of one kind."""
-        arrivals = answer(requests, Clients(requests.nodes, _FIRST_NODE, self.contexts))
+        arrivals = answer(requests, VirtualClients(requests.nodes, _FIRST_NODE, self.contexts))
         for table in arrivals.tables:
             _put_seconds(table)
         if not self.check_wire:
             return arrivals
-        return Arrivals.of([by_wire(reply) for reply in arrivals])
+        return Delivery.of([by_wire(reply) for reply in arrivals])
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -220,12 +221,12 @@ class LocalGrid(ClockedGrid):
         tables: list[Replies] = []
         errors: list[Message] = []
         while sum(map(len, tables)) + len(errors) < len(ids):
-            arrivals = Arrivals.of(self.pull_messages(ids))
+            arrivals = Delivery.of(self.pull_messages(ids))
             tables += arrivals.tables
             errors += arrivals.errors
             if self.devices is not None:
                 self.clock.wait(float("inf"))
-        return Arrivals(tables, errors)
+        return Delivery(tables, errors)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the clients that keep any, and what is on its way.

@@ -17,6 +17,7 @@ from ...core.config import read_config
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import Summary
+from ...core.wire.delivery import Delivery
 from ...core.wire.flower_private import message_from_bytes, message_to_bytes
 from ...core.wire.keys import (
     ARRAYS,
@@ -32,7 +33,7 @@ from ...core.wire.keys import (
     WANTS,
 )
 from ...core.wire.records import answered_id
-from ...core.wire.replies import Arrivals, Replies
+from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ...strategies.federation.clock import Clock
 from .simulated_devices import SimulatedDevices
@@ -95,7 +96,7 @@ class SimulatedTransport:
         self._answers: dict[str, Replies | Message] = {}
         self._carried = 0
 
-    def carry(self, sent: Requests, answers: Arrivals) -> None:
+    def carry(self, sent: Requests, answers: Delivery) -> None:
         """Take the answers to what was sent, each of which arrives when its time has come."""
         rows = {message_id: row for row, message_id in enumerate(sent.ids)}
         down = sent.row_bytes()
@@ -126,7 +127,7 @@ class SimulatedTransport:
         now = self.devices.clock
         return next((when for when, _, _ in self._coming if when > now), None)
 
-    def arrived(self, message_ids: Iterable[str]) -> Arrivals:
+    def arrived(self, message_ids: Iterable[str]) -> Delivery:
         """Return the answers to messages that have arrived by now, in that order."""
         wanted = set(message_ids)
         now = self.devices.clock
@@ -141,7 +142,7 @@ class SimulatedTransport:
         for _, _, oldest in self._coming[: max(0, unread)]:
             del self._answers[oldest]
         self._coming = self._coming[max(0, unread) :]
-        return Arrivals(
+        return Delivery(
             [reply for reply in found if isinstance(reply, Replies)],
             [reply for reply in found if isinstance(reply, Message)],
         )

@@ -4,15 +4,19 @@
 Approach*, in its first-order form: the Hessian is left out.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...config import RunConfig
 from ...methods.objectives import PerFedAvgSettings
 from ...tasks.problems import Problem
+from ..batches import UNUSED
 from ..job import Job
 from ..placement import device_of, moved
 from .plain import BatchLoss, Plain, sample_weights
@@ -27,35 +31,51 @@ class PerFedAvg(Plain):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.inner_rate = config[PerFedAvgSettings].inner_rate
+        self.first_rate = config[PerFedAvgSettings].inner_rate
 
-    def stacks(self, chain: bool) -> bool:
-        """Return False: every client draws other batches of its own."""
-        return False
+    def first_plans(self, jobs: Sequence[Job], plans: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the other batch of every step."""
+        clients, steps, width = plans.shape
+        found = np.full((clients, steps, max(2, width)), UNUSED)
+        counts = (plans != UNUSED).sum(2)
+        for own, job, sizes in zip(found, jobs, counts.tolist(), strict=True):
+            draws = _draws(job)
+            for row, size in zip(own, sizes, strict=True):
+                if size:
+                    other = _other_batch(job, size, draws).numpy()
+                    row[: len(other)] = other
+        return found
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch after a step on another one."""
         device = device_of(model)
         weights = sample_weights(job, device)
-        # Not the seed itself, which decides the mini-batches.
-        draws = torch.Generator().manual_seed((job.seed + 1) % 2**63)
+        draws = _draws(job)
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
 
         def weights_of(positions: Tensor) -> Tensor | None:
             return None if weights is None else weights[positions]
 
         def outer(positions: Tensor, x: Any, y: Tensor) -> Tensor:
-            # At least two where there are as many: batch normalisation cannot take a lone sample.
-            count = max(2, len(positions))
-            other = torch.randperm(len(job.data), generator=draws)[:count]
+            other = _other_batch(job, len(positions), draws)
             inputs, targets = moved(next(iter(job.data.follow([other]))), device)
             first = problem.mean_loss(model(inputs), targets, weights_of(other.to(device)))
             steps = torch.autograd.grad(first, list(named.values()), materialize_grads=True)
             adapted = {
-                name: parameter - self.inner_rate * step
+                name: parameter - self.first_rate * step
                 for (name, parameter), step in zip(named.items(), steps, strict=True)
             }
             outputs = functional_call(model, adapted, (x,))
             return problem.mean_loss(outputs, y, weights_of(positions))
 
         return outer
+
+
+def _draws(job: Job) -> torch.Generator:
+    # Not the seed itself, which decides the mini-batches
+    return torch.Generator().manual_seed((job.seed + 1) % 2**63)
+
+
+def _other_batch(job: Job, size: int, draws: torch.Generator) -> Tensor:
+    """Draw as many samples, two where there are as many: batch normalisation needs them."""
+    return torch.randperm(len(job.data), generator=draws)[: max(2, size)]

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ...config import RunConfig
@@ -12,6 +14,7 @@ from ..job import Job
 from ..placement import device_of
 
 Tensors = Sequence[torch.Tensor]
+Carried = Mapping[str, Tensors]
 BatchLoss = Callable[[torch.Tensor, Any, torch.Tensor], torch.Tensor]
 """Of a mini-batch: its positions in the job's data, its inputs and its targets."""
 
@@ -28,6 +31,7 @@ class Plain:
     """
 
     carries: Sequence[str] = ()  # what :meth:`adjust` is given of what jobs carry, by name
+    first_rate = 0.0  # learning rate of the steps of :meth:`first_plans`
 
     def stacks(self, chain: bool) -> bool:
         """Return whether clients can be stacked, whose model is a chain of layers or any other."""
@@ -41,11 +45,7 @@ class Plain:
         return problem
 
     def adjust(
-        self,
-        gradients: Tensors,
-        parameters: Tensors,
-        start: Tensors,
-        carried: Mapping[str, Tensors],
+        self, gradients: Tensors, parameters: Tensors, start: Tensors, carried: Carried
     ) -> None:
         """Change gradients in place.
 
@@ -67,6 +67,16 @@ class Plain:
         ``z`` what the head is given, (clients, features, batch).
         """
         raise NotImplementedError
+
+    def first_plans(
+        self, jobs: Sequence[Job], plans: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Return positions of samples on which each step takes a step of its own first, if any.
+
+        Gradients are then those after that step, and are applied before it. Positions are those of
+        each job's data, like ``plans``, the mini-batches: (jobs, steps, batch).
+        """
+        return None
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions, inputs and targets."""

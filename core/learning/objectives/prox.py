@@ -1,10 +1,8 @@
 """FedProx: stay near the global model (Li et al., 2020, eq. 2)."""
 
-from collections.abc import Mapping
-
 from ...config import RunConfig
 from ...methods.objectives import ProxSettings
-from .plain import Plain, Tensors
+from .plain import Carried, Plain, Tensors
 
 
 class Prox(Plain):
@@ -14,11 +12,7 @@ class Prox(Plain):
         self.mu = config[ProxSettings].mu
 
     def adjust(
-        self,
-        gradients: Tensors,
-        parameters: Tensors,
-        start: Tensors,
-        carried: Mapping[str, Tensors],
+        self, gradients: Tensors, parameters: Tensors, start: Tensors, carried: Carried
     ) -> None:
         """Add the pull towards the global model."""
         for gradient, parameter, origin in zip(gradients, parameters, start, strict=True):

@@ -17,7 +17,7 @@ from forager.benchmarks.unreliable import (
     forgetful_clients,
 )
 from forager.client_app import app
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.client_app.device.state import ClientState
 from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
@@ -97,7 +97,7 @@ def test_planted_groups_are_one_row_per_kind_with_all_methods_side_by_side() -> 
 def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
-    def train(batch: Batch) -> list[Message]:
+    def train(batch: ClientBatch) -> list[Message]:
         seen.extend(RECORDS in ClientState(context) for context in batch.contexts)
         return []
 
@@ -109,7 +109,7 @@ def test_forgetful_clients_come_without_their_records(monkeypatch: pytest.Monkey
         state.save()
     with forgetful_clients(0.2, seed=0):
         message = Message(RecordDict(), dst_node_id=1, message_type="train")
-        app.HANDLERS["train"](Batch(Requests(message, range(200)), contexts))
+        app.HANDLERS["train"](ClientBatch(Requests(message, range(200)), contexts))
     assert 0.1 < seen.count(False) / 200 < 0.3
     assert app.HANDLERS["train"] is train
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.client_app.clients import VirtualContext
 from forager.client_app.hooks.auxo import AffinityRecords
 from forager.core.config import read_config
@@ -32,7 +32,7 @@ class Client:
         message = Message(content, dst_node_id=2, message_type="train")
         requests = Requests.of([message])
         assert requests is not None
-        batch = Batch(requests, [self.context])
+        batch = ClientBatch(requests, [self.context])
         PART.before(batch)
         PART.after(batch, Outcomes({}, [0.0], [1], [1]))
         batch.close()
@@ -74,7 +74,7 @@ def test_simulated_clients_lose_their_records_and_what_they_were_just_told() -> 
         message = Message(RecordDict(content), dst_node_id=2, message_type=kind)
         requests = Requests.of([message])
         assert requests is not None
-        batch = Batch(requests, [context], kind=kind)
+        batch = ClientBatch(requests, [context], kind=kind)
         part.before_one(batch.rows[0])
         part.request(batch.rows[0])
         said = batch.records[AFFINITY][0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message
 from forager.client_app import app
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.core.methods.catalogue import presets
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
@@ -38,7 +38,7 @@ def fell_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def watched(handle: Any) -> Any:
-        def answer(batch: Batch) -> Any:
+        def answer(batch: ClientBatch) -> Any:
             try:
                 return handle(batch)
             except Exception as error:
@@ -65,6 +65,23 @@ def test_the_work_on_several_clients_does_not_fail_as_a_whole(
     assert fell_apart == []
 
 
+def test_a_batch_that_fails_as_a_whole_is_logged_and_its_clients_are_tried_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, said: list[str]
+) -> None:
+    train = app.HANDLERS["train"]
+
+    def alone_only(batch: ClientBatch) -> Any:
+        if len(batch) > 1:
+            raise ValueError("not together")
+        return train(batch)
+
+    monkeypatch.setitem(app.HANDLERS, "train", alone_only)
+    app._warn_once.cache_clear()
+    assert run_local(settings_of("fedavg", tmp_path)).reason == "completed"
+    faults = [line for line in said if "each is tried alone: ValueError: not together" in line]
+    assert len(faults) == 1, "once, however many rounds"
+
+
 @pytest.mark.parametrize("name", ["scaffold", "moon", "gcfl", "ode", "ios", "cosage", "auxo"])
 def test_together_is_as_one_by_one(
     name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +95,7 @@ def test_together_is_as_one_by_one(
         replies: list[Message] = []
         for row in range(len(requests)):
             replies += whole(requests.select([row]), [contexts[row]])
-        return local_grid.Arrivals.of(replies)
+        return local_grid.Delivery.of(replies)
 
     monkeypatch.setattr(local_grid, "answer", apart)
     single = last_model(run_local(settings_of(name, tmp_path / "apart")))
@@ -96,7 +113,7 @@ def test_a_row_that_is_closed_saves_and_the_others_do_not() -> None:
     grid = local_grid.LocalGrid(3, {"strategy": "moon"})
     contexts = [grid.contexts[node] for node in grid.contexts]
     message = Message(local_grid.RecordDict(), dst_node_id=1, message_type="train")
-    batch = Batch(local_grid.Requests(message, list(grid.contexts)), contexts)
+    batch = ClientBatch(local_grid.Requests(message, list(grid.contexts)), contexts)
     for row in batch.rows:
         row.state["mine"] = {"number": row.place}
     batch.rows[1].close()
@@ -112,7 +129,7 @@ def test_models_that_are_one_record_are_one_dict() -> None:
     requests = local_grid.Requests(message, [1, 2, 3])
     requests.put("arrays", record)
     requests.put("arrays", ArrayRecord({"w": _array()}), rows=[2])
-    batch = Batch(requests, [])
+    batch = ClientBatch(requests, [])
     assert batch.models[0] is batch.models[1] is not batch.models[2]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.client_app.clients import VirtualContext
 from forager.client_app.hooks.coresets import ChosenCoreset
 from forager.client_app.hooks.skyline import CleanOnly
@@ -58,7 +58,7 @@ class Client:
         content: dict[str, Any] = {CONFIG: ConfigRecord({ROUND: number})}
         content |= {TARGETS: told} if guided else {}
         message = Message(RecordDict(content), dst_node_id=7, message_type=kind)
-        batch = Batch(Requests(message, [7]), [self.context], self)
+        batch = ClientBatch(Requests(message, [7]), [self.context], self)
         batch.models, batch.data, batch.keys = [self.arrays], [self.data], ["0"]
         batch.holdings = [SimpleNamespace(clean=self.clean)]
         batch.rows[0].state = self.state

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.client_app.device.held_models import received_models, with_held_models
 from forager.core.wire.arrays import to_record
 from forager.core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, encode_shortest, tag_of
@@ -35,13 +35,13 @@ def change(**other: Any) -> Message:
     return message(**{**said, **other})
 
 
-def batch_of(messages: list[Message], contexts: list[Context]) -> Batch:
+def batch_of(messages: list[Message], contexts: list[Context]) -> ClientBatch:
     requests = Requests.of(messages)
     assert requests is not None
-    return Batch(requests, contexts)
+    return ClientBatch(requests, contexts)
 
 
-def trained(batch: Batch) -> Replies:
+def trained(batch: ClientBatch) -> Replies:
     """Answer with the tag of the model that came."""
     batch.records[CONFIG] = [ConfigRecord({"got": tag_of(model)}) for model in batch.models]
     return batch.replies()
@@ -125,7 +125,7 @@ def test_a_message_that_fails_leaves_the_held_model() -> None:
     mine = context()
     asked(mine, message(OLD, **{TAG: tag_of(OLD)}))
 
-    def broken(batch: Batch) -> list[Message]:
+    def broken(batch: ClientBatch) -> list[Message]:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
@@ -134,7 +134,7 @@ def test_a_message_that_fails_leaves_the_held_model() -> None:
 
 
 def test_a_message_without_model_and_name_is_for_the_handler_to_refuse() -> None:
-    def refusing(batch: Batch) -> list[Message]:
+    def refusing(batch: ClientBatch) -> list[Message]:
         return [Message(Error(2, "no model"), reply_to=each) for each in batch.requests]
 
     (reply,) = with_held_models(refusing)(batch_of([message()], [context()]))

@@ -14,7 +14,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import _answer_one, answer_one
-from forager.client_app.batch import Batch, ClientRow
+from forager.client_app.batch import ClientBatch, ClientRow
 from forager.client_app.device.file_lock import Claim, StateInUseError, hold
 from forager.client_app.device.state import ClientState, state_path
 from forager.core.config import default_config, read_config
@@ -407,7 +407,7 @@ def test_a_damaged_note_of_the_owner_is_in_nobodys_way(tmp_path: Path, content: 
 def row_of(device: Device, kind: str = "train") -> ClientRow:
     requests = Requests.of([Message(RecordDict(), dst_node_id=7, message_type=kind)])
     assert requests is not None
-    return Batch(requests, [device.context]).rows[0]
+    return ClientBatch(requests, [device.context]).rows[0]
 
 
 def test_an_unclosed_request_is_in_nobodys_way(tmp_path: Path) -> None:

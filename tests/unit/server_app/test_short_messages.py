@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes import FakeGrid, Notes, exchanged, failing, honest, never, small_model
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from forager.client_app.batch import Batch
+from forager.client_app.batch import ClientBatch
 from forager.client_app.device.held_models import with_held_models
 from forager.core.log.events import Exchanged
 from forager.core.wire.arrays import from_record, to_record
@@ -39,7 +39,7 @@ class Keepers:
         self.got: list[tuple[str, str]] = []
 
     def __call__(self, message: Message, key: str, look: int = 0) -> list[Message]:
-        def handle(batch: Batch) -> list[Message]:
+        def handle(batch: ClientBatch) -> list[Message]:
             self.got.append((key, tag_of(batch.models[0])))
             whole = copy.copy(batch.requests[0])
             attach(whole, ARRAYS, to_record(batch.models[0]))
@@ -47,7 +47,7 @@ class Keepers:
 
         requests = Requests.of([message])
         assert requests is not None
-        return list(with_held_models(handle)(Batch(requests, [self.contexts[key]])))
+        return list(with_held_models(handle)(ClientBatch(requests, [self.contexts[key]])))
 
 
 class Scene:

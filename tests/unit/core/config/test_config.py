@@ -164,7 +164,7 @@ def test_out_of_range_names_key_value_and_bound(key: str, value: Any) -> None:
     [
         ("schedule.kind", "linear", ["constant", "step", "cosine"]),
         ("top-k.values", "float64", ["float32", "float16"]),
-        ("local.trainer", "gpu", ["auto", "stack", "threads", "serial", "measured"]),
+        ("local.trainer", "gpu", ["auto", "stack", "threads", "serial"]),
     ],
 )
 def test_a_choice_names_what_is_allowed(key: str, value: str, allowed: list[str]) -> None:

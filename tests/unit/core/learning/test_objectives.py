@@ -13,7 +13,7 @@ from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.per_fedavg import PerFedAvg
 from forager.core.learning.objectives.plain import Plain
-from forager.core.learning.objectives.scaffold import Scaffold
+from forager.core.learning.objectives.scaffold import ScaffoldObjective
 from forager.core.learning.stack import sgd_
 from forager.core.learning.train_settings import TrainSettings
 from forager.core.learning.trainer import Trainer
@@ -52,7 +52,7 @@ def other_arrays(model, seed):
 
 
 def test_a_stack_gives_what_one_by_one_gives_with_weights_and_carried_arrays():
-    model, rule = mlp(), Scaffold(read_config({}))
+    model, rule = mlp(), ScaffoldObjective(read_config({}))
     jobs = [
         job_of(model, n, i, {"control": other_arrays(model, i)}, weighted=i != 1)
         for i, n in enumerate([7, 1, 12, 9])
@@ -250,6 +250,20 @@ def test_per_fedavg_takes_the_gradient_after_an_inner_step_and_applies_it_before
     gradient = gradient_at(model, adapted, job.data, torch.from_numpy(outer))
     for name, array in outcome.arrays.items():
         np.testing.assert_allclose(array, job.arrays[name] - 0.1 * gradient[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model", [mlp(), nn.Sequential(nn.LayerNorm(6), mlp())], ids=["chain", "vmap"]
+)
+def test_stacked_clients_of_per_fedavg_learn_what_each_learns_alone(model):
+    jobs = [job_of(model, n, seed, {}, weighted=n == 9) for seed, n in enumerate((9, 1, 5, 12))]
+    stacked, alone = (
+        Trainer(model, mode).train(jobs, SETTINGS, per_fedavg(0.1)) for mode in ("stack", "serial")
+    )
+    for one, other in zip(stacked, alone, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-4)
+        for name, array in one.arrays.items():
+            np.testing.assert_allclose(array, other.arrays[name], atol=1e-5)
 
 
 def test_per_fedavg_repeats_and_is_plain_sgd_without_an_inner_step():

@@ -11,12 +11,10 @@ from forager.core.learning.evaluation import (
     evaluate,
     evaluate_all,
     mean_losses,
-    root_mean_square_loss,
     root_mean_square_losses,
 )
 from forager.core.learning.features import features_of, features_of_all
-from forager.core.learning.fisher import fisher_diagonal
-from forager.core.learning.fisher_diagonals import fisher_diagonals
+from forager.core.learning.fisher import fisher_diagonal, fisher_diagonals
 from forager.core.learning.gradient_rows import (
     rows_and_rivals,
     rows_and_rivals_of_all,
@@ -121,7 +119,8 @@ def test_losses_and_metrics_are_those_one_by_one(kind, way):
     )
     full = [one for one in each if len(one[1])]
     assert root_mean_square_losses(model, *zip(*full, strict=True), problem) == pytest.approx(
-        [root_mean_square_loss(model, *one, problem) for one in full], 1e-6
+        [root_mean_square_losses(model, *([each] for each in one), problem)[0] for one in full],
+        1e-6,
     )
 
 
@@ -192,15 +191,17 @@ def test_gradient_rows_without_classes():
 
 @every_way
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("aims", [True, False])
+@pytest.mark.parametrize("aims", ["same", "own", "none"])
 def test_values_of_samples_are_those_one_by_one(way, layers, aims):
     model, data, problem = chain(), clients(), Classification()
     config = read_config({"strategy": "ode-balanced", "ode.layers": layers})
     arrays, size = models_of(model, way, len(data)), valuation(model, config).size
-    direction = np.random.default_rng(2).normal(size=size).astype(np.float32) if aims else None
-    directions = [direction] * len(data)
+    drawn = np.random.default_rng(2).normal(size=(len(data), size)).astype(np.float32)
+    directions = {"same": [drawn[0]] * len(data), "own": list(drawn), "none": [None] * len(data)}[
+        aims
+    ]
     found = looked_at_all(model, config, problem, arrays, data, directions)
-    for own, samples, looked in zip(arrays, data, found, strict=True):
+    for own, samples, direction, looked in zip(arrays, data, directions, found, strict=True):
         load_arrays(model, own)
         one = valuation(model, config, problem).look(samples.x, samples.y, direction)
         for name in ("losses", "norms", "values", "mean_gradient"):

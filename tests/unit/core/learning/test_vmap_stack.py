@@ -5,13 +5,12 @@ import pytest
 import torch
 from forager.core.config import read_config
 from forager.core.learning import trainer as trainer_module
-from forager.core.learning.fastest import Fastest
 from forager.core.learning.job import Job
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.prox import Prox
-from forager.core.learning.objectives.scaffold import Scaffold
+from forager.core.learning.objectives.scaffold import ScaffoldObjective
 from forager.core.learning.train_settings import TrainSettings
 from forager.core.learning.trainer import Trainer
 from forager.core.learning.vmap_stack import tried
@@ -146,10 +145,10 @@ def stacks(monkeypatch):
     [
         (convolutional, Plain, "", False, 0),
         (convolutional, Prox, "", True, 3),
-        (convolutional, Scaffold, "control", True, 0),
+        (convolutional, ScaffoldObjective, "control", True, 0),
         (frozen_first, Plain, "", False, 0),
         (Attention, Plain, "", False, 0),
-        (Attention, Scaffold, "control", True, 3),
+        (Attention, ScaffoldObjective, "control", True, 3),
     ],
 )
 def test_a_stack_gives_what_one_by_one_gives(
@@ -219,25 +218,3 @@ def test_a_stack_has_bounded_memory(stacks, monkeypatch):
     assert len(stacks) > 1
     assert sum(stacks) == 6
     assert_close(stacked, Trainer(model, "serial", 1).train(jobs, SETTINGS, PLAIN))
-
-
-def test_measured_gives_each_way_its_turns_and_keeps_the_fastest(stacks, monkeypatch):
-    model = seeded(convolutional)
-    jobs = jobs_for(model)
-    clock = iter([0, 9, 10, 12, 20, 21, 30, 33])  # begin and end of: stack, serial, stack, serial
-    monkeypatch.setattr(trainer_module, "perf_counter", lambda: next(clock, 99))
-    trainer = Trainer(model, "measured", 1)
-    reference = Trainer(model, "serial", 1).train(jobs, SETTINGS, PLAIN)
-    counts = []
-    for _ in range(6):
-        assert_close(trainer.train(jobs, SETTINGS, PLAIN), reference)
-        counts.append(len(stacks))
-    assert counts == [1, 1, 2, 2, 3, 4]
-
-
-def test_what_is_slow_only_at_first_can_still_be_chosen():
-    choice = Fastest(["a", "b"])
-    for seconds in (50.0, 2.0, 1.0, 2.0):
-        choice.took(choice.way, seconds, 10)
-    assert choice.way == "a"
-    assert str(choice) == "a (ms per sample: a 100, b 200)"

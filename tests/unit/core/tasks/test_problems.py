@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from forager.core.learning.evaluation import evaluate, root_mean_square_loss
+from forager.core.learning.evaluation import evaluate, root_mean_square_losses
 from forager.core.learning.gradient_rows import last_layer_gradients
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import Split, TaskError, TaskSpec, load_task
@@ -145,7 +145,7 @@ def test_oorts_number() -> None:
     data, arrays = Split(torch.eye(2), torch.tensor([0, 0])), {"unused": np.zeros(1, np.float32)}
     losses = Classification().loss(data.x, data.y)
     expected = float(losses.square().mean().sqrt())
-    found = root_mean_square_loss(Fixed(), arrays, data, Classification())
+    (found,) = root_mean_square_losses(Fixed(), [arrays], [data], Classification())
     assert found == pytest.approx(expected)
 
 

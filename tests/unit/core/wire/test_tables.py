@@ -7,10 +7,11 @@ import pytest
 from fakes import answer, by_superlink
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, METRICS, NOTE
-from forager.core.wire.replies import Arrivals, Replies, ReplyStream, tables_in
+from forager.core.wire.replies import Replies, ReplyStream, tables_in
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import name_bytes, sizes_of
+from forager.core.wire.sizes import sizes_of
 
 NODES = [7, 8, 9]
 LIKE = {"w": np.zeros((2, 3), np.float32), "n": np.array(0, np.int64)}
@@ -180,7 +181,7 @@ def test_names_count_whatever_bears_them() -> None:
         {METRICS: MetricRecord({"loss": 1.0}), ARRAYS: to_record({long: np.zeros(1)})},
     ):
         reply = answer(message(message_id="a"), content)
-        assert Replies.of(reply).name_bytes() == name_bytes(reply.content) > 1000
+        assert Replies.of(reply).name_bytes() == sizes_of(reply.content)[1] > 1000
     wide = replies(stacks={ARRAYS: {long: np.zeros((3, 1))}})
     assert wide.name_bytes() > 1000
 
@@ -329,13 +330,13 @@ def test_a_stream_is_read_once_and_as_it_comes() -> None:
 
 def test_whatever_a_grid_hands_out_is_tables_and_errors() -> None:
     error, reply = by_superlink(message(message_id="e")), replies()[0]
-    arrived = Arrivals.of([reply, error])
+    arrived = Delivery.of([reply, error])
     assert [part.messages() for part in arrived.tables] == [[reply]]
     assert arrived.errors == [error]
     assert list(arrived) == [reply, error]
-    assert Arrivals.of(arrived) is arrived
+    assert Delivery.of(arrived) is arrived
     whole = replies()
-    assert Arrivals.of(whole).tables == [whole]
+    assert Delivery.of(whole).tables == [whole]
     assert [part.nodes for part in tables_in([error, reply])] == [[7]]
     assert tables_in(whole) == [whole]
     stream = ReplyStream([whole])

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from forager.client_app import app
-from forager.client_app.batch import Batch
-from forager.client_app.clients import Clients
+from forager.client_app.batch import ClientBatch
+from forager.client_app.clients import VirtualClients
 from forager.client_app.identity import client_keys
 from forager.core.config import default_config, read_config
 from forager.core.log.events import Quarantined
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
-from forager.core.wire.replies import Arrivals, Replies, ReplyStream
+from forager.core.wire.replies import Replies, ReplyStream
 from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import sizes_of
 from forager.server_app.app import build_loop
@@ -40,8 +41,8 @@ def sent_to_all(grid: LocalGrid) -> Requests:
     return Requests(Message(content, dst_node_id=nodes[0], message_type="train"), nodes)
 
 
-def replies_of(grid: LocalGrid, sent: Iterable[Message]) -> Arrivals:
-    return Arrivals.of(grid.pull_messages(list(grid.push_messages(sent))))
+def replies_of(grid: LocalGrid, sent: Iterable[Message]) -> Delivery:
+    return Delivery.of(grid.pull_messages(list(grid.push_messages(sent))))
 
 
 def table_of() -> Replies:
@@ -244,8 +245,8 @@ def test_a_handler_that_changes_a_reply_is_heard(
 ) -> None:
     honest = app.HANDLERS["train"]
 
-    def lying(batch: Batch) -> Arrivals:
-        arrivals = Arrivals.of(honest(batch))
+    def lying(batch: ClientBatch) -> Delivery:
+        arrivals = Delivery.of(honest(batch))
         (replies,) = arrivals.tables
         replies.set_metric(NUM_EXAMPLES, [0, *replies.metrics[NUM_EXAMPLES][1:]])
         return arrivals
@@ -265,11 +266,11 @@ def test_plain_training_looks_at_one_context_only() -> None:
 def test_virtual_clients_are_their_contexts() -> None:
     grid = LocalGrid(6, read_config(KEYS).flat())
     nodes = list(grid.get_node_ids())
-    some = Clients([nodes[4], nodes[1]], nodes[0], grid.contexts)
+    some = VirtualClients([nodes[4], nodes[1]], nodes[0], grid.contexts)
     assert (some.numbers, some.total) == ([4, 1], 6)
     assert not grid.contexts._made
     assert [context.node_config["partition-id"] for context in some] == some.numbers
-    assert some[1] is grid.contexts[nodes[1]] is some[:2][1]
+    assert some[1] is grid.contexts[nodes[1]]
     assert list(grid.contexts._made) == [nodes[4], nodes[1]]
     assert some.select([1]).numbers == [1]
     assert client_keys(some) == client_keys(list(some)) == ["4", "1"]

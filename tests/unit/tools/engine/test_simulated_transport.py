@@ -9,9 +9,10 @@ from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from forager.core.config import default_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.flower_private import TaskIdentity
 from forager.core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES, SECONDS
-from forager.core.wire.replies import Arrivals, Replies
+from forager.core.wire.replies import Replies
 from forager.core.wire.requests import Requests
 from forager.tools.engine import simulated_transport
 from forager.tools.engine.availability import Availability
@@ -42,14 +43,14 @@ def sent(names: str, kind: str = "train") -> Requests:
     return requests
 
 
-def answers(requests: Requests) -> Arrivals:
+def answers(requests: Requests) -> Delivery:
     """Every client's answer, after a training on one sample."""
     many = len(requests)
     metrics = {NUM_EXAMPLES: [1] * many, SECONDS: [0.0] * many}
     stack = {"w": np.arange(2 * many, dtype=np.float32).reshape(many, 2)}
     nodes, ids = requests.nodes, requests.ids
     table = Replies(nodes, ids, [""] * many, metrics, {ARRAYS: stack}, envelope=requests.message)
-    return Arrivals([table], [])
+    return Delivery([table], [])
 
 
 def carry(carrier: SimulatedTransport, names: str) -> None:
@@ -57,7 +58,7 @@ def carry(carrier: SimulatedTransport, names: str) -> None:
     carrier.carry(requests, answers(requests))
 
 
-def ids(arrived: Arrivals) -> list[str]:
+def ids(arrived: Delivery) -> list[str]:
     return [name for table in arrived.tables for name in table.asked]
 
 
@@ -128,7 +129,7 @@ def test_who_leaves_before_it_is_done_answers_with_an_error_when_it_leaves() -> 
 def test_an_error_takes_no_training() -> None:
     carrier, requests = transport(5.0), sent("a")
     broken = Message(Error(2, "it broke"), reply_to=requests[0])
-    carrier.carry(requests, Arrivals([], [broken]))
+    carrier.carry(requests, Delivery([], [broken]))
     carrier.clock.wait(1e-9)
     assert carrier.arrived("a").errors == [broken]
 
@@ -184,5 +185,5 @@ def test_what_a_question_takes_depends_on_what_it_asks(kind: str, seconds: float
     )
     if kind == "train":
         reply.content[ARRAYS] = to_record({"w": np.zeros(2, np.float32)})
-    carrier.carry(requests, Arrivals.of([reply]))
+    carrier.carry(requests, Delivery.of([reply]))
     assert carrier.next_arrival() == pytest.approx(seconds)
