@@ -18,7 +18,7 @@ from ...core.wire.replies import tables_in
 from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
-from ..layers.base import Layer
+from ..layers.base import Layer, Outcome
 from .running_mean import mean_of, median_of
 
 _TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
@@ -106,9 +106,7 @@ class FlowerAggregator(Layer):
         requests.put(ARRAYS, arrays)
         return self.federation.assign(server_round, requests)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate float arrays by the strategy, integer arrays by their maximum."""
         if self.mean_like:
             mean = mean_of(tables_in(replies), equal_weights=self.equal_weights)
@@ -123,9 +121,7 @@ class FlowerAggregator(Layer):
         with _quick_collections():
             return self._by_strategy(server_round, uniform(rows))
 
-    def _by_strategy(
-        self, server_round: int, replies: list[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def _by_strategy(self, server_round: int, replies: list[Message]) -> Outcome:
         """Return what the strategy makes of replies, which it sees without integers."""
         counted: dict[str, list[NDArray[Any]]] = {name: [] for name in self._integers}
         if counted:
@@ -137,7 +133,7 @@ class FlowerAggregator(Layer):
         arrays, metrics = super().aggregate_train(server_round, replies)
         return self._restored(arrays, counted), metrics
 
-    def _of_mean(self, mean: Message) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def _of_mean(self, mean: Message) -> Outcome:
         """Return what FedAvg makes of a mean that is its only reply: the same, at some length."""
         arrays = records_of(mean.content, ArrayRecord)[0]
         metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))

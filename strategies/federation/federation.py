@@ -27,12 +27,11 @@ from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
 from .admission import Admission
 from .client_memory import ClientMemory
-from .grids import GridWrapper, as_sequence
+from .grids import GridWrapper, Route, as_sequence, question
 from .held_models import HeldModels
 from .ledger import Ledger
 from .observations import Reader
 from .punctuality import ResponseTimes
-from .questions import Route, question
 from .releases import Releases
 from .roster import Roster
 
@@ -73,7 +72,7 @@ class Federation:
     keep_models : bool (default: False)
         Whether clients are to keep the model of every message, so that the next can be a change.
     route : str (default: "query")
-        How questions reach clients: see :mod:`strategies.federation.questions`.
+        How questions reach clients: see :func:`~strategies.federation.grids.question`.
     settings : str (default: "")
         The run config as JSON, for clients of another app, which have none.
     """

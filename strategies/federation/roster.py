@@ -18,8 +18,7 @@ from ...core.wire.records import record_at
 from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import differences
-from .grids import all_node_ids, as_sequence
-from .questions import Route, question
+from .grids import Route, all_node_ids, as_sequence, question
 from .virtual_nodes import NumberedNodes
 
 _log = logging.getLogger("forager")
@@ -55,7 +54,7 @@ class Roster:
     Parameters
     ----------
     route : str (default: "query")
-        How questions reach clients: see :mod:`strategies.federation.questions`.
+        How questions reach clients: see :func:`~strategies.federation.grids.question`.
     """
 
     def __init__(self, route: Route = "query") -> None:

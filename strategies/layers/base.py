@@ -20,6 +20,7 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ..federation.federation import Federation
 
 Models = dict[str, tuple[ArrayRecord, float]]
+Outcome = tuple[ArrayRecord | None, MetricRecord | None]  # a new model and the metrics of a round
 
 
 class Layer(Strategy):
@@ -49,9 +50,7 @@ class Layer(Strategy):
             return messages
         return self.federation.assign(server_round, messages)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Return the new model and the metrics of a round; replies may be a stream, read once."""
         if type(self).take is not Layer.take:
             stream = ReplyStream(tables_in(replies))

@@ -29,7 +29,7 @@ from ..cohorts.cohort_models import CohortModels, Trained
 from ..cohorts.shared_body import head_names
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
-from .base import Layer, Models
+from .base import Layer, Models, Outcome
 
 _log = logging.getLogger("forager")
 
@@ -171,9 +171,7 @@ class Cohorts(Layer):
         self.rule.guide(requests, self.federation.keys(requests.nodes))
         return requests
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Replies]] = defaultdict(list)
         trained: dict[str, list[Trained]] = defaultdict(list)

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence
 from ..checks import validation_data
-from .base import Layer
+from .base import Layer, Outcome
 
 Targets = Callable[[ArrayRecord], ArrayRecord]
 
@@ -125,9 +125,7 @@ class Coresets(Layer):
         chosen = self._chosen.get(key, 0)
         return not chosen or server_round - chosen >= self.every
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, and log what clients trained on."""
         self._told = []
         try:

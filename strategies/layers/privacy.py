@@ -20,7 +20,7 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
 from ..aggregation.running_mean import mean_of
 from ..federation.accountant import gaussian_epsilon
-from .base import Layer
+from .base import Layer, Outcome
 
 _EVERYONE = ("",)  # whom a noisy mean is charged to
 
@@ -129,9 +129,7 @@ class CentralNoise(Layer):
         dp = config[Dp]
         return cls(inner, clip=dp.clip, multiplier=dp.noise_multiplier, seed=config.seed)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the noisy mean of clipped updates."""
         tables = ReplyStream(tables_in(replies)).through(self._clipped).tables
         mean = mean_of(tables, equal_weights=True)

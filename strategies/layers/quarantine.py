@@ -18,7 +18,7 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
-from .base import Layer
+from .base import Layer, Outcome
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
@@ -97,9 +97,7 @@ class Quarantine(Layer):
             min_replies=config.round.min_replies,
         )
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the sound replies, if there are enough.
 
         :class:`MostlyOutliers` if most replies are far from what was usual before: then either the
@@ -117,7 +115,7 @@ class Quarantine(Layer):
             sound = [Replies.joined(passed)] if any(map(len, passed)) else []
         rest = (self._accepted(server_round, *measured) for measured in tables)
         enough, sound = _peeked(filter(len, chain(sound, rest)), self.min_replies)
-        result: tuple[ArrayRecord | None, MetricRecord | None] = None, None
+        result: Outcome = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
         if 2 * self._outliers > self._judged:

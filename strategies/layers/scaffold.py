@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from ...core.wire.keys import CONTROL
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ..federation.plausibility import UsualSize
-from .base import Layer
+from .base import Layer, Outcome
 
 _UNKNOWN = 100.0  # times the model's norm that a change may have until some are known
 _WIDER = 10.0  # times the limit of updates: the first change of a client is long, later ones short
@@ -71,9 +71,7 @@ class Scaffold(Layer):
             requests.put(CONTROL, to_record(self.control))
         return requests
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the models, and the changes of the variates."""
         # In double precision, so that the order of arrival hardly matters
         self._sums = {n: np.zeros(a.shape) for n, a in self._model.items()}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ...core.wire.schemas import BadReply
 from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
 from ..federation.ledger import Assignment
-from .base import Layer
+from .base import Layer, Outcome
 
 Floats = NDArray[Any]
 
@@ -61,9 +61,7 @@ class SparseUplink(Layer):
         config[VALUES] = self.values
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
         self._sparse = self._dense = 0
         try:

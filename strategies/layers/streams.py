@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..checks import check_room
 from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
-from .base import Layer
+from .base import Layer, Outcome
 
 _ABSURD = 1e9  # the norm of a gradient, until some are known
 _MOST_DRAWN = 100  # clients whose part of a plan is logged
@@ -303,9 +303,7 @@ class Streams(Layer):
             told["quota"] = self.plan.quota[key]
         return filled(ConfigRecord, told)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, and take in what clients say of their streams."""
         self._estimates = {}
         result = super().aggregate_train(server_round, replies)

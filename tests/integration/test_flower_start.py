@@ -20,6 +20,7 @@ from forager.strategies.build import build_strategy
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.update_sketches import signal_of
 from forager.strategies.layers.base import Layer
+from forager.strategies.layers.candidates import Participation
 from forager.strategies.layers.cohorts import Cohorts
 from forager.strategies.layers.quarantine import Quarantine
 from forager.strategies.layers.selection import Selection
@@ -105,7 +106,7 @@ class Run:
 
 def test_cosage_chooses_around_fedavg() -> None:
     def make(config: RunConfig) -> Layer:
-        return Selection(fedavg(), CosAge(), count=3, fraction_evaluate=0.5)
+        return Selection(fedavg(), CosAge(), Participation(count=3, fraction_evaluate=0.5))
 
     run = Run({"client-selector": "cosage", "clients-per-round": 3}, make)
     run.check_that_it_learned(trained=2 * 3)
@@ -146,7 +147,7 @@ def test_what_comes_by_the_sparse_uplink_is_sparse() -> None:
 def test_cohorts_of_auxo_train() -> None:
     def make(config: RunConfig) -> Layer:
         return Cohorts(
-            lambda: Selection(fedavg(), CosAge(), fraction_evaluate=1.0),
+            lambda: Selection(fedavg(), CosAge(), Participation(fraction_evaluate=1.0)),
             AuxoRule(config),
             signal_of(config),
         )
