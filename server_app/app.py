@@ -44,11 +44,12 @@ from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
-from .loop import Evaluate, Loop, Plan
+from .loop import Evaluate, Loop
 from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import check_same_run, restore
+from .retries import RunPlan
 from .run_folder import RunFolder
 from .title import run_title
 
@@ -161,8 +162,8 @@ def _federation(
     )
 
 
-def _plan(config: RunConfig, frozen: str) -> Plan:
-    return Plan(
+def _plan(config: RunConfig, frozen: str) -> RunPlan:
+    return RunPlan(
         num_rounds=config.num_server_rounds,
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,

@@ -9,8 +9,9 @@ from ..core.tasks import Task
 from ..core.tasks.scaling import check_inputs
 from ..core.tasks.spec import FEWEST_TO_SCALE, FOUND, NONE
 from ..strategies.federation.input_scaling import ask_for_scaling
-from .loop import Loop, RunFailed
+from .loop import Loop
 from .post import Post
+from .retries import RunFailed
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before clients are asked again

@@ -5,15 +5,15 @@ import logging
 
 import numpy as np
 import pytest
-from forager.server_app import loop as loop_module
-from forager.server_app.loop import RunFailed
+from forager.server_app import retries
+from forager.server_app.retries import RunFailed
 from forager.strategies.layers.scaffold import Scaffold
 from forager.tools.engine.local import run_local
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop_module, "_PAUSE", 0.0)
+    monkeypatch.setattr(retries, "_PAUSE", 0.0)
     return {
         "output-dir": str(tmp_path / "runs"),
         "run-name": "one",
