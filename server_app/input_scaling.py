@@ -51,10 +51,7 @@ def known_scale(config: Mapping[str, object]) -> str:
 def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
     """Ask clients until enough have answered; return the setting that says it in numbers.
 
-    Raises
-    ------
-    RunFailed
-        If too few answer for as long as the run waits for anything.
+    RunFailed if too few answer for as long as the run waits for anything.
     """
     started, hopeless, least = time.monotonic(), 0, config.round.min_replies
     _wait_for_clients(loop.grid)

@@ -18,14 +18,8 @@ _GB = 2**30
 def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
     """Raise an error that says what a run would need, if there is less.
 
-    Parameters
-    ----------
-    config : RunConfig
-        Its methods say how many models they hold for every client, as measured.
-    model_bytes : int
-        Of the arrays that travel.
-    grid : Grid
-        Who is connected, and whether clients are simulated in this process.
+    Methods say how many models they hold for every client, as measured; ``model_bytes`` are those
+    of the arrays that travel.
     """
     clients = len(list(grid.get_node_ids())) or config.num_clients
     count, share = config.participation()

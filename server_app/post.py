@@ -38,20 +38,9 @@ _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
 class Post(GridWrapper):
     """A grid that waits no longer than it must.
 
-    Parameters
-    ----------
-    grid : Grid
-        The runtime's grid.
-    federation : Federation
-        Names for the clients that fail, the ledger of what is under way, and where events go.
-    deadline : float (default: 600.0)
-        Seconds that clients have to answer. A message carries them as its time to live, one of
-        training twice that.
-    poll : float (default: 0.2)
-        Seconds between checks for replies.
-    buffer : int (default: 0)
-        Training replies that end a round, of its own messages or of earlier ones; clients that
-        still train are busy. 0 for rounds that end when all have answered.
+    A message carries the deadline as its time to live, one of training twice that. With a buffer,
+    as many training replies end a round, of its own messages or of earlier ones; clients that still
+    train are busy.
     """
 
     def __init__(
@@ -103,16 +92,8 @@ class Post(GridWrapper):
     ) -> Iterator[Replies]:
         """Yield replies with content as they arrive.
 
-        Parameters
-        ----------
-        requests : Requests, optional
-            What to send; nothing if only what is open already is waited for.
-        deadline : float, optional
-            Seconds to wait, at most the post's own.
-        enough : int, optional
-            Replies after which the others need not be waited for; all by default.
-        quorum : float (default: 1.0)
-            Share of replies after which the others are waited for only as long again.
+        Nothing is sent if only what is open already is waited for. After ``enough`` replies,
+        the others are not waited for; after a ``quorum``, a share of them, only as long again.
         """
         buffered = self.buffer > 0 and (requests is None or requests.kind == "train")
         if requests is None and not buffered:

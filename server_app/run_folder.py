@@ -40,11 +40,8 @@ class RunFolderError(ValueError):
 class RunFolder:
     """One run's folder, `<output-dir>/<run>/`.
 
-    Parameters
-    ----------
-    path : str or Path
-        The folder. Nothing is read or written until a method is called; `create` and `open` make
-        sure that the folder can be used.
+    Nothing is read or written until a method is called; `create` and `open` make sure that the
+    folder can be used.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,17 +54,8 @@ class RunFolder:
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
         """Make the folder of a new run.
 
-        Parameters
-        ----------
-        output_dir : str or Path
-            Where run folders are; made if missing.
-        name : str
-            Name of the run; by default the time in UTC and a random suffix.
-
-        Raises
-        ------
-        RunFolderError
-            If the folder exists already or cannot be written.
+        It is named by the time and a random suffix if by nothing else. An error says if it exists
+        already or cannot be written.
         """
         if name != Path(name).name or name == ".." or "\0" in name:
             raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
@@ -83,13 +71,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the folder of an earlier run, to continue it.
-
-        Raises
-        ------
-        RunFolderError
-            If there is no such folder or it cannot be written.
-        """
+        """Open the folder of an earlier run, to continue it."""
         if not Path(path).is_dir():
             raise RunFolderError(
                 f"path = {str(path)!r} is not a run folder: the folder of an earlier run is needed"
@@ -219,11 +201,8 @@ class RunFolder:
     def append_event(self, event: Mapping[str, Any]) -> bool:
         """Add one line to `events.jsonl`; a line is on its way to the disk when this returns.
 
-        Returns
-        -------
-        bool
-            False if the line could not be written (a full disk, say). The first time a warning
-            is logged; the run is worth more than its log.
+        False if the line could not be written (a full disk, say). The first time a warning is
+        logged; the run is worth more than its log.
         """
         self.check_lease()
         try:

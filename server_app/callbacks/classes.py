@@ -9,15 +9,7 @@ from .base import Callback
 
 
 class ClassesOfClients(Callback):
-    """After the first round: Flower's simulation starts the ServerApp before its clients.
-
-    Parameters
-    ----------
-    grid : Grid
-        The runtime's own grid.
-    task : Task
-        The run's task.
-    """
+    """After the first round: Flower's simulation starts the ServerApp before its clients."""
 
     def __init__(self, grid: Grid, task: Task) -> None:
         self.grid, self.task = grid, task

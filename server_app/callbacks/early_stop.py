@@ -11,14 +11,7 @@ from .base import Callback
 class EarlyStop(Callback):
     """Stop at a target, or when the main metric has not improved for some evaluations.
 
-    Parameters
-    ----------
-    patience : int
-        Evaluations without a better value that end the run; 0 for never.
-    target : float
-        Value that is good enough; 0 for none.
-    metric : Metric (default: accuracy)
-        What is looked at, and which way is better.
+    With a patience or a target of 0 it never does.
     """
 
     def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:

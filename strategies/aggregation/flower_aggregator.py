@@ -38,18 +38,8 @@ class FlowerAggregator(Layer):
     - The model keeps its dtypes; FedAdam and q-FedAvg would otherwise turn float32 into float64 and
       double every message.
 
-    Parameters
-    ----------
-    inner : Strategy
-        One of Flower's.
-    mean_like : bool
-        Whether the strategy needs only the mean.
-    needs : sequence of str (default: none)
-        Metrics, not negative, without which the strategy cannot aggregate a reply.
-    equal_weights : bool (default: False)
-        Whether clients count the same, however much data they have.
-    federation : Federation, optional
-        The clients.
+    ``mean_like`` says whether the strategy needs only the mean; ``needs`` names metrics, not
+    negative, without which it cannot aggregate a reply.
     """
 
     def __init__(

@@ -40,34 +40,19 @@ class Ask(Protocol):
 class Scene:
     """What a rule sees when it places clients.
 
-    Parameters
-    ----------
-    round : int
-        The server's round.
-    keys : list of str
-        The clients to place.
-    models : dict
-        The cohorts there are, with their models.
-    rounds : dict
-        How many rounds each cohort has trained.
-    training : bool
-        Whether clients are about to train, so that trying another cohort makes sense.
-    ask : callable
-        ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and
-        returns what ``read`` makes of the reply of each that answered in time. Replies that it
-        refuses by a ValueError are set aside. ``records`` are sent to all by their names, or say
-        what each client is sent; those that are sent the same get the same object.
-    note : callable
-        Writes an event.
+    ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and returns
+    what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
+    ValueError are set aside. ``records`` are sent to all by their names, or say what each client is
+    sent; those that are sent the same get the same object.
     """
 
-    round: int
-    keys: list[str]
-    models: Mapping[str, ArrayRecord]
-    rounds: Mapping[str, int]
-    training: bool
+    round: int  # the server's
+    keys: list[str]  # the clients to place
+    models: Mapping[str, ArrayRecord]  # of the cohorts there are
+    rounds: Mapping[str, int]  # how many each cohort has trained
+    training: bool  # clients are about to train, so that trying another cohort makes sense
     ask: "Ask"
-    note: Callable[[Event], None] = silent
+    note: Callable[[Event], None] = silent  # writes an event
 
 
 @dataclass(frozen=True)

@@ -34,15 +34,9 @@ class Trained:
 class CohortModels:
     """What each cohort has to itself, by the cohort's name, and what they share.
 
-    Parameters
-    ----------
-    make_inner : callable
-        Returns a new strategy for a cohort. The first one made is that of the first cohort.
-    own_arrays : frozenset of str (default: none)
-        Names of the arrays that each cohort has to itself, its head; all others are shared by all
-        cohorts. None for cohorts with whole models of their own.
-    share_changes : bool (default: False)
-        Whether cohorts learn from each other as far as few of their members take part.
+    The first strategy made is that of the first cohort. ``own_arrays`` are the names of those that
+    each cohort has to itself, its head, if all others are shared by all cohorts. ``share_changes``
+    lets cohorts learn from each other as far as few of their members take part.
     """
 
     def __init__(
@@ -105,14 +99,8 @@ class CohortModels:
     ) -> None:
         """Give cohorts what they have in common: a body, or what all clients learned.
 
-        Parameters
-        ----------
-        before : mapping of str to ArrayRecord
-            Models before the round.
-        weights : mapping of str to float
-            How much each cohort that trained counts.
-        part : float
-            Share of the clients that trained.
+        ``before`` are the models before the round, ``weights`` how much each cohort that trained
+        counts, ``part`` the share of the clients that trained.
         """
         if not any(weights.values()):
             return

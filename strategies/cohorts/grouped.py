@@ -25,14 +25,7 @@ Floats = NDArray[np.float64]
 class GroupedRule(CohortRule):
     """Ask clients for an update from the model that all are compared from.
 
-    Parameters
-    ----------
-    config : RunConfig
-        The run's.
-    core : FlexCfl or FlHc
-        Who is in which group.
-    steps : int
-        Local steps of an update; 0 for as many as in a round.
+    It takes some local steps; 0 for as many as in a round.
     """
 
     def __init__(self, config: RunConfig, core: FlexCfl | FlHc, steps: int) -> None:

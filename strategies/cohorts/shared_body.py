@@ -22,10 +22,7 @@ from ..aggregation.running_mean import RunningMean
 def head_names(config: RunConfig) -> frozenset[str]:
     """Return the arrays that each cohort has to itself; none if it has a whole model.
 
-    Raises
-    ------
-    TaskError
-        If the model has no linear head, or trains nothing else.
+    TaskError if the model has no linear head, or trains nothing else.
     """
     share = config[Cohort].share
     if share != "body":
@@ -49,14 +46,7 @@ def with_common_body(
 ) -> dict[str, ArrayRecord]:
     """Return cohorts' models with one body, the weighted mean of theirs, and their own heads.
 
-    Parameters
-    ----------
-    models : mapping of str to ArrayRecord
-        The model of each cohort.
-    weights : mapping of str to float
-        How much some of them count, at least one above 0; the others take over the mean.
-    own : frozenset of str
-        Names of the arrays that stay each cohort's own.
+    Some of them count, at least one above 0; the others take over the mean.
 
     Examples
     --------

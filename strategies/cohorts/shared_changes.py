@@ -22,14 +22,9 @@ def with_shared_changes(
 ) -> dict[str, ArrayRecord]:
     """Return cohorts' models, moved by their own change and by everybody's.
 
-    Parameters
-    ----------
-    before, after : mapping of str to ArrayRecord
-        The model of each cohort, before and after a round.
-    weights : mapping of str to float
-        How much the change of each cohort that trained counts in everybody's, at least one above 0.
-    own : float
-        Weight of a cohort's own change, from 0 to 1; those that did not train have none.
+    ``weights`` say how much the change of each cohort that trained counts in everybody's, at least
+    one above 0; ``own`` is the weight of a cohort's own change, from 0 to 1. Those that did not
+    train have none.
 
     Examples
     --------

@@ -41,25 +41,11 @@ class SplitTestRule(CohortRule):
         settings: SplitTestSettings,
         seed: int,
         *,
-        participants: int = 10,
-        rounds: int = sys.maxsize,
-        private: bool = False,
+        participants: int = 10,  # per round
+        rounds: int = sys.maxsize,  # of the run
+        private: bool = False,  # whether clients may not be asked for losses
     ) -> None:
-        """Begin with one cohort.
-
-        Parameters
-        ----------
-        settings : SplitTestSettings
-            As in the run config.
-        seed : int
-            Of what is drawn at random.
-        participants : int (default: 10)
-            Clients that train per round.
-        rounds : int (default: not known)
-            Of the run.
-        private : bool (default: False)
-            Whether clients may not be asked for losses.
-        """
+        """Begin with one cohort."""
         self.participants = participants
         self.ask_after = 0 if private else settings.ask_newcomers
         self.core = SplitTest(

@@ -51,18 +51,8 @@ def ask_for_scaling(
 ) -> tuple[Scaling | None, int]:
     """Ask connected clients; return the scaling, None if too few reports fit, and how many do.
 
-    Parameters
-    ----------
-    federation : Federation
-        Sets bad answers aside.
-    grid : Grid
-        How to reach the clients.
-    width : int
-        Number of features or channels.
-    seed : int
-        Decides whom to ask where there are very many.
-    weight_factor : float
-        A client counts for at most this many times the usual number of samples; 0 for no limit.
+    The seed decides whom to ask where there are very many. A client counts for at most
+    ``weight_factor`` times the usual number of samples; 0 for no limit.
     """
     nodes = federation.nodes(grid)
     if len(nodes) > _MOST_ASKED:

@@ -50,11 +50,6 @@ class Roster:
     first, as long as that is connected: who else claims it is known by a digest, so nobody damages
     another's record or takes its turn. When the holder is gone, as after a restart with a new node
     id, the claim is granted.
-
-    Parameters
-    ----------
-    route : str (default: "query")
-        How questions reach clients: see :func:`~strategies.federation.grids.question`.
     """
 
     def __init__(self, route: Route = "query") -> None:
@@ -220,17 +215,9 @@ class Roster:
 
         A seeded choice repeats only over keys that do, and a client is to be called by one name
         from its first round on. Those that do not answer in time go by their public key or node id
-        until a reply says more.
-
-        Parameters
-        ----------
-        grid : Grid
-            How to reach the nodes.
-        timeout : float
-            Seconds to wait for their answers.
-        persist : bool (default: False)
-            Ask those that gave no answer again later, less and less often. Needed where a client
-            takes part only once it is known: no other reply will come from it.
+        until a reply says more. With ``persist`` those that gave no answer are asked again later,
+        less and less often: needed where a client takes part only once it is known, as no other
+        reply will come from it.
         """
         self._numbered = getattr(grid, "numbered", None)
         connected = all_node_ids(grid)

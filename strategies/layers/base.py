@@ -26,12 +26,7 @@ Outcome = tuple[ArrayRecord | None, MetricRecord | None]  # a new model and the 
 class Layer(Strategy):
     """A strategy around a strategy. Delegates all five methods, and what else layers can do.
 
-    Parameters
-    ----------
-    inner : Strategy
-        Any Flower strategy, another layer included.
-    federation : Federation, optional
-        The clients; by default those of the layer inside, or new ones.
+    The clients are by default those of the layer inside, or new ones.
     """
 
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies

@@ -40,31 +40,9 @@ class Cohorts(Layer):
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
     are shared out equally among cohorts, unless everyone takes part. A cohort without clients
     waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
-    delays the others.
-
-    Parameters
-    ----------
-    make_inner : callable
-        Returns a new strategy for a cohort, with a :class:`Selection` in it. The first one made is
-        that of the first cohort, and reports what the others are like.
-    rule : CohortRule
-        Who belongs where.
-    signal : Signal
-        What of a client's reply the rule compares.
-    count : int (default: 0)
-        Clients per round in all cohorts together; 0 uses ``fraction`` instead.
-    fraction : float (default: 1.0)
-        Share of the connected clients that train per round.
-    own_start : bool (default: False)
-        Whether a part of a split cohort starts from the mean of what its own members have just
-        trained instead of the whole cohort's model. Only where models are averaged anyway.
-    own_arrays : frozenset of str (default: none)
-        Names of the arrays that each cohort has to itself, its head; all others are shared by all
-        cohorts. None for cohorts with whole models of their own.
-    equal_weights : bool (default: False)
-        Whether clients count the same in what is shared, however much data they have.
-    share_changes : bool (default: False)
-        Whether cohorts learn from each other as far as few of their members take part.
+    delays the others. ``make_inner`` returns a new strategy for a cohort, with a
+    :class:`Selection` in it; the first is that of the first cohort, and reports what the others are
+    like.
     """
 
     def __init__(
@@ -73,12 +51,12 @@ class Cohorts(Layer):
         rule: CohortRule,
         signal: Signal,
         *,
-        count: int = 0,
-        fraction: float = 1.0,
-        own_start: bool = False,
-        own_arrays: frozenset[str] = frozenset(),
-        equal_weights: bool = False,
-        share_changes: bool = False,
+        count: int = 0,  # clients per round in all cohorts; 0 uses the fraction instead
+        fraction: float = 1.0,  # of the connected clients, that train per round
+        own_start: bool = False,  # parts of a split start from what their members trained
+        own_arrays: frozenset[str] = frozenset(),  # each cohort's head, if they share a body
+        equal_weights: bool = False,  # of clients in what is shared
+        share_changes: bool = False,  # cohorts learn from each other, if few take part
     ) -> None:
         self.cohorts = CohortModels(make_inner, own_arrays=own_arrays, share_changes=share_changes)
         super().__init__(self.cohorts.first)

@@ -42,21 +42,9 @@ class Coresets(Layer):
     A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
     said last, or if it said that its coreset is gone (its data changed, its memory was lost).
     Clients of rules that match nothing of the server's choose by themselves; then this layer only
-    reads what they report.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    targets : callable, optional
-        Returns the gradients to match at a model. Called only in rounds in which somebody needs
-        them.
-    every : int (default: 10)
-        Rounds after which a coreset is chosen again.
-    first_round : int (default: 1)
-        Rounds before the first choice, which clients train on a random subset.
-    num_classes : int (default: 0)
-        How many classes clients may count their samples of.
+    reads what they report. ``targets`` returns the gradients to match at a model; it is called only
+    in rounds in which somebody needs them. Before the first choice, clients train ``first_round``
+    rounds on a random subset.
     """
 
     own_records = (CORESET,)

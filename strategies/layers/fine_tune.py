@@ -25,13 +25,6 @@ class FineTune(Layer):
     """Train on the server's validation set after each aggregation, as a client would.
 
     A reference for methods that use the same set in another way (GCFL, table 1).
-
-    Parameters
-    ----------
-    inner : Strategy
-        Aggregates.
-    config : RunConfig
-        The epochs (``fine-tune.epochs``), the task, and how clients train.
     """
 
     def __init__(self, inner: Strategy, config: RunConfig) -> None:

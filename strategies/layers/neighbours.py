@@ -33,19 +33,9 @@ class Neighbours(Layer):
     """Send every client the mixture of its neighbours' models.
 
     The strategy inside chooses clients and makes a global model of their replies, which clients
-    start from that have not trained yet.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Chooses and aggregates.
-    similarity : ClientSimilarity
-        What makes clients neighbours.
-    count : int (default: 8)
-        Neighbours of each client, itself not counted.
-    first, every : int (default: 2, 5)
-        In round ``first``, and every ``every`` rounds after it, the similarities are logged,
-        and supports are fetched where clients send only signatures.
+    start from that have not trained yet. Each has ``count`` neighbours, itself not counted. In
+    round ``first``, and every ``every`` rounds after it, the similarities are logged, and supports
+    are fetched where clients send only signatures.
     """
 
     own_records = (SUPPORT,)

@@ -55,17 +55,6 @@ class Quarantine(Layer):
     than ``norm_factor`` times the median of what all clients sent in the rounds before (in the
     first: of all its replies); likewise example counts above ``count_factor`` times the usual. Each
     is written to the journal and counted against its client.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets the sound replies.
-    norm_factor, count_factor : float
-        How many times the usual size, or number of samples, is absurd.
-    weight_factor : float (default: 0.0)
-        A client counts for at most this many times the usual number of samples; 0 for no limit.
-    min_replies : int (default: 1)
-        With fewer sound replies nothing is aggregated.
     """
 
     def __init__(
@@ -74,8 +63,8 @@ class Quarantine(Layer):
         *,
         norm_factor: float = 5.0,
         count_factor: float = 100.0,
-        weight_factor: float = 0.0,
-        min_replies: int = 1,
+        weight_factor: float = 0.0,  # times the usual samples that a client counts for; 0: any
+        min_replies: int = 1,  # sound ones, without which nothing is aggregated
     ) -> None:
         super().__init__(inner)
         self.weight_factor = weight_factor

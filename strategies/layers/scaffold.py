@@ -31,14 +31,8 @@ class Scaffold(Layer):
     with N the number of connected clients: this layer stands outside selection. A reply whose
     change does not fit the model, is not finite or far longer than the usual, is set aside as
     :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others are clipped to
-    ``norm_factor`` times the usual: ``c`` is not averaged by any robust aggregator.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    norm_factor : float (default: 5.0)
-        How many times the usual norm a change counts for at most; ten times that is absurd.
+    ``norm_factor`` times the usual: ``c`` is not averaged by any robust aggregator. Ten times that
+    is absurd.
     """
 
     own_records = (CONTROL,)

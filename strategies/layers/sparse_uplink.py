@@ -30,16 +30,8 @@ class SparseUplink(Layer):
     It stands outside all layers that look at replies, so that any aggregator, robust or adaptive,
     works on what it decodes. Replies are decoded one by one as they are read, so that only one need
     be dense at a time. One that cannot be decoded is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets dense replies.
-    density : float (default: 0.1)
-        Share of the entries that a client sends.
-    values : str (default: "float32")
-        Type of the sent values, or "float16".
+    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. Clients send the share
+    ``density`` of the entries, with values of a type, float32 or float16.
     """
 
     def __init__(self, inner: Strategy, *, density: float = 0.1, values: str = "float32") -> None:

@@ -26,10 +26,7 @@ from ...selectors.similarities.signed_overlap import signed_codes
 class SupportReader:
     """Reads supports out of replies.
 
-    Parameters
-    ----------
-    shapes : mapping of str to sequence of int
-        Shapes of the model's parameters, in their order.
+    Shapes are those of the model's parameters, in their order.
     """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:

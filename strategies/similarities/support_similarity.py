@@ -34,10 +34,7 @@ from .support_reader import SignedSupportReader, SupportReader, parameter_shapes
 class SupportSimilarity(ClientSimilarity):
     """The overlap of supports, in one of several ways.
 
-    Parameters
-    ----------
-    reader : SupportReader
-        Knows the model that supports must be of.
+    The reader knows the model that supports must be of.
     """
 
     question = ASK_SUPPORT
@@ -133,13 +130,6 @@ class SignatureSimilarity(ClientSimilarity):
     Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
     are candidates, and their supports are fetched; the overlaps of all supports held are exact.
     All others are estimated from the signatures.
-
-    Parameters
-    ----------
-    exact : SupportSimilarity
-        What the overlap of supports is, and how they are read.
-    hashes, bands : int
-        Length of a signature, and how many bands it is cut into.
     """
 
     question = ASK_SUPPORT

@@ -25,7 +25,7 @@ from forager.strategies.build import build_strategy
 from forager.strategies.federation.stream_profiles import StreamProfiles
 from forager.strategies.layers.quarantine import Quarantine
 from forager.strategies.layers.streams import Streams
-from test_streams_layer import Device
+from test_streams_layer import BALANCED, Device
 
 KEYS = [str(i) for i in range(8)]
 MODEL = small_model()
@@ -71,7 +71,7 @@ def test_a_change_of_the_control_variate_that_drowns_all_others_is_set_aside() -
 
 def streams(**settings: Any):
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    layer = Streams(inner, 3, 4, **settings)
+    layer = Streams(inner, 3, 4, BALANCED, **settings)
     return layer, listening_to(layer)
 
 
