@@ -263,10 +263,7 @@ def _callbacks(
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
-    callbacks: list[Callback] = [
-        EarlyStop(stop.patience, stop.target, metric),
-        Progress(),
-    ]
+    callbacks: list[Callback] = [EarlyStop(stop.patience, stop.target, metric), Progress()]
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

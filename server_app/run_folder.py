@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,6 +48,18 @@ class RunFolder:
         self._warned = False
         self._generation = 0  # of the lease, once it was taken
         self._lease_file: tuple[int, int] | None = None  # that said so when it was last read
+        self.config_path = self.path / "config.json"  # the resolved run config
+        self.events_path = self.path / "events.jsonl"  # the log: one event per line
+        # The account of privacy, which outlives what is resumed or rolled back
+        self.releases_path = self.path / "releases.jsonl"
+        self.rounds_path = self.path / "rounds.csv"  # the table with one row per round
+        self.report_path = self.path / "report.html"
+        self.model_path = self.path / "model.safetensors"  # the final one
+        # What clients sent of the indices that matter to them
+        self.supports_path = self.path / "supports.safetensors"
+        self.checkpoints = self.path / "checkpoints"
+        # As text, because every event needs them: to join paths takes longer than to ask the system
+        self._lease_name, self._events_name = str(self.path / _LEASE), str(self.events_path)
 
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
@@ -125,55 +136,6 @@ class RunFolder:
             return int((self.path / _LEASE).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return 0
-
-    # As text, because every event needs them: to join paths takes longer than to ask the system.
-    @cached_property
-    def _lease_name(self) -> str:
-        return str(self.path / _LEASE)
-
-    @cached_property
-    def _events_name(self) -> str:
-        return str(self.events_path)
-
-    @property
-    def config_path(self) -> Path:
-        """The resolved run config."""
-        return self.path / "config.json"
-
-    @property
-    def events_path(self) -> Path:
-        """The log: one event per line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def releases_path(self) -> Path:
-        """The account of privacy, which outlives what is resumed or rolled back."""
-        return self.path / "releases.jsonl"
-
-    @property
-    def rounds_path(self) -> Path:
-        """The table with one row per round."""
-        return self.path / "rounds.csv"
-
-    @property
-    def report_path(self) -> Path:
-        """The page for a browser."""
-        return self.path / "report.html"
-
-    @property
-    def model_path(self) -> Path:
-        """The final model."""
-        return self.path / "model.safetensors"
-
-    @property
-    def supports_path(self) -> Path:
-        """What clients sent of the indices that matter to them."""
-        return self.path / "supports.safetensors"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file of the folder whole or not at all, and return its path."""

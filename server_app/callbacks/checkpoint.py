@@ -30,11 +30,7 @@ class Checkpoints(Callback):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        every: int,
-        keep: int,
-        may_write: Callable[[], None] = lambda: None,
+        self, folder: Path, every: int, keep: int, may_write: Callable[[], None] = lambda: None
     ) -> None:
         self.folder = folder
         self.may_write = may_write

@@ -1,8 +1,8 @@
 """What the :class:`~forager.strategies.layers.cohorts.Cohorts` layer asks of a rule."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -152,6 +152,35 @@ class CohortRule:
         """Take back what :meth:`state_dict` returned."""
 
 
+class _Core(Protocol):
+    """What an algorithm of ``selectors.cohorts`` can do."""
+
+    def leaves(self) -> list[str]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+C = TypeVar("C", bound=_Core)
+
+
+class CoreRule(CohortRule, Generic[C]):
+    """A rule around an algorithm, which knows the cohorts and remembers what must be."""
+
+    core: C
+
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.core.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the algorithm remembers."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.core.load_state_dict(state)
+
+
 def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
     """Ask clients for the loss of every cohort's model; those that do not answer are left out.
 
@@ -168,11 +197,19 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
     return scene.ask(keys, ASK_LOSSES, dict(scene.models), {}, read) if keys else {}
 
 
-def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:
-    """Return the regrouping that replaces one cohort by children that start from its model.
+def split_into(cohorts: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Regrouping | None:
+    """Return the regrouping that replaces some cohorts by parts that start from their models.
 
-    >>> split_into({"0.0": 1, "0.1": 1}, "0.1", ["0.1.0", "0.1.1"])
+    None if there are no parts.
+
+    >>> split_into(["0.0", "0.1"], {"0.1": ["0.1.0", "0.1.1"]})
     {'0.0': {'0.0': 1.0}, '0.1.0': {'0.1': 1.0}, '0.1.1': {'0.1': 1.0}}
     """
-    kept = {name: {name: 1.0} for name in cohorts if name != leaf}
-    return kept | {child: {leaf: 1.0} for child in children}
+    kept = {name: {name: 1.0} for name in cohorts if name not in parts}
+    new = {part: {name: 1.0} for name, own in parts.items() for part in own}
+    return kept | new if parts else None
+
+
+def by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the cohort of each member."""
+    return {key: leaf for leaf, keys in groups.items() for key in keys}

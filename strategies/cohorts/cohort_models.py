@@ -16,8 +16,7 @@ from ...core.wire.replies import ReplyStream
 from ..aggregation.running_mean import RunningMean
 from ..layers.base import Layer, load_strategy_state, strategy_state, unchanged_on_failure
 from .base import Regrouping
-from .shared_body import forget_model, with_common_body
-from .shared_changes import with_shared_changes
+from .sharing import forget_model, with_common_body, with_shared_changes
 
 _log = logging.getLogger("forager")
 

@@ -14,7 +14,7 @@ from ...core.wire.keys import SUPPORT
 from ...core.wire.replies import Replies
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.signed_overlap import split_codes
-from ..similarities.support_reader import SignedSupportReader, SupportReader, parameter_shapes
+from ..similarities.support_similarity import SignedSupportReader, SupportReader, parameter_shapes
 from .base import CohortSignals
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -26,7 +26,7 @@ from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
 from ..cohorts.cohort_models import CohortModels, Trained
-from ..cohorts.shared_body import head_names
+from ..cohorts.sharing import head_names
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
 from .base import Layer, Models, Outcome

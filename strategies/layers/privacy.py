@@ -92,14 +92,7 @@ class CentralNoise(Layer):
     else it is unpredictable.
     """
 
-    def __init__(
-        self,
-        inner: Strategy,
-        *,
-        clip: float,
-        multiplier: float,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, inner: Strategy, *, clip: float, multiplier: float, seed: int = 0) -> None:
         super().__init__(inner)
         self.clip = clip
         self.multiplier = multiplier

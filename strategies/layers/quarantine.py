@@ -259,10 +259,7 @@ def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterab
 
 
 def unsound_metrics(
-    table: Replies,
-    needs: Sequence[str] = (),
-    skip: Container[int] = (),
-    whole: bool = True,
+    table: Replies, needs: Sequence[str] = (), skip: Container[int] = (), whole: bool = True
 ) -> dict[int, str]:
     """Return the rows whose example count or metrics are not sound, and why.
 

@@ -67,7 +67,7 @@ class OddAndEven(CohortRule):
         if server_round != 2:
             return None
         self.cohorts = ["0.0", "0.1"]
-        return split_into({"0": None}, "0", self.cohorts)
+        return split_into(["0"], {"0": self.cohorts})
 
     def state_dict(self) -> dict[str, Any]:
         return {"cohorts": self.cohorts}
