@@ -39,7 +39,7 @@ from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.classes import ClassesOfClients
-from .callbacks.early_stop import EarlyStop
+from .callbacks.early_stop import EarlyStopCallback
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
 from .constant_baseline import baseline
@@ -263,7 +263,7 @@ def _callbacks(
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
-    callbacks: list[Callback] = [EarlyStop(stop.patience, stop.target, metric), Progress()]
+    callbacks: list[Callback] = [EarlyStopCallback(stop.patience, stop.target, metric), Progress()]
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

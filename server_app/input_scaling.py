@@ -22,9 +22,9 @@ from ..core.tasks import Task
 from ..core.tasks.scaling import Scaling, check_inputs
 from ..core.tasks.spec import FEWEST_TO_SCALE, FOUND, NONE
 from ..core.tasks.splits import generator
-from ..core.wire.keys import ASK_MOMENTS, CONFIG, MEAN, SPREAD
+from ..core.wire.keys import ASK_MOMENTS, CONFIG
 from ..core.wire.replies import Row
-from ..core.wire.schemas import BadReply, MomentsTold
+from ..core.wire.schemas import MomentsTold
 from ..strategies.federation.federation import Federation
 from .loop import Loop
 from .post import Post
@@ -160,10 +160,7 @@ def ask_for_scaling(
 
 def read_moments(row: Row, width: int) -> Moments:
     """Return what a client reports; :class:`BadReply` if it cannot be true of any data."""
-    told = MomentsTold.read(row.metrics, "moments of the inputs")
-    for name, values in ((MEAN, told.mean), (SPREAD, told.spread)):
-        if len(values) != width:
-            raise BadReply(f"{name} of the inputs is not a list of {width} numbers")
+    told = MomentsTold.read(row.metrics, "moments of the inputs", mean=width, spread=width)
     return Moments(told.count, np.asarray(told.mean), np.asarray(told.spread))
 
 

@@ -331,7 +331,7 @@ class Loop:
             "arrays": from_record(self.arrays),
             "strategy": self.strategy.state_dict(),
             "clients": self.grid.clients_state(),
-            "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks},
+            "callbacks": {_name(c): c.state_dict() for c in self.callbacks},
             "scores": self.scores,
             "evaluated-round": self.evaluated_round,
         }
@@ -343,9 +343,14 @@ class Loop:
         self.strategy.load_state_dict(state["strategy"])
         self.grid.load_clients_state(state["clients"])
         for callback in self.callbacks:
-            callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
+            callback.load_state_dict(state["callbacks"].get(_name(callback), {}))
         self.scores = dict(state["scores"] if "scores" in state else _old_scores(state))
         self.evaluated_round = int(state["evaluated-round"])
+
+
+def _name(callback: Callback) -> str:
+    """Return what a callback's state is called in checkpoints."""
+    return type(callback).__name__.removesuffix("Callback")
 
 
 def _old_scores(state: dict[str, Any]) -> dict[str, float]:

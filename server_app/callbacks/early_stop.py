@@ -8,7 +8,7 @@ from ..loop import Loop
 from .base import Callback
 
 
-class EarlyStop(Callback):
+class EarlyStopCallback(Callback):
     """Stop at a target, or when the main metric has not improved for some evaluations.
 
     With a patience or a target of 0 it never does.

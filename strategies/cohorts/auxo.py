@@ -19,13 +19,11 @@ from ...core.wire.keys import AFFINITY, ASK_AFFINITY
 from ...core.wire.records import filled
 from ...core.wire.replies import Row
 from ...core.wire.requests import Requests
-from ...core.wire.schemas import BadReply
+from ...core.wire.schemas import AffinityTold
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
 from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
-
-_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
 
 
 class AuxoRule(CoreRule[Auxo]):
@@ -127,15 +125,10 @@ class AuxoRule(CoreRule[Auxo]):
 
 
 def _request_in(row: Row) -> Affinity | None:
-    """Return the records in a reply, if there are any."""
+    """Return the records in a reply, if there are any; ValueError if they make no sense."""
     if not row.has(AFFINITY):
         return None
-    try:
-        claimed = dict(row.config(AFFINITY) or {})
-        if len(claimed["cohorts"]) > _MOST_RECORDS:
-            raise BadReply(f"{len(claimed['cohorts'])} cohorts")
-        request = Affinity()
-        request.load_state_dict(claimed)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadReply(f"affinity records that cannot be read: {error}") from error
+    request = Affinity()
+    told = AffinityTold.read(row.config(AFFINITY), "affinity records")
+    request.load_state_dict(told.model_dump())
     return request

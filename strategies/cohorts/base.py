@@ -6,14 +6,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ...core.log.events import Event
-from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ...core.wire.keys import ASK_LOSSES, CONFIG
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
-from ...core.wire.schemas import BadReply
-from ..federation.federation import silent
+from ...core.wire.schemas import LossesTold
+from ..federation.federation import Federation, silent
 
 ONLY = "0"  # the cohort that everyone starts in
 MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
@@ -34,6 +35,35 @@ class Ask(Protocol):
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
         """Return what clients answer, by their keys."""
+
+
+def asking(federation: Federation, grid: Grid, server_round: int, nodes: Mapping[str, int]) -> Ask:
+    """Return how a rule asks clients, who are at these nodes."""
+
+    def ask(
+        keys: Sequence[str],
+        kind: str,
+        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
+        settings: Mapping[str, int | str],
+        read: Callable[[str, Row], Any],
+    ) -> dict[str, Any]:
+        # Most clients are sent the same as others. What was given is kept: its id tells them apart.
+        contents: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+        def content(node: int) -> dict[str, Any]:
+            own = records(federation.key(node)) if callable(records) else records
+            return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
+
+        asked = [nodes[key] for key in keys]
+        answers = federation.ask(grid, server_round, kind, asked, content)
+
+        def read_row(row: Row) -> Any:
+            return read(federation.key(row.node), row)
+
+        found = federation.readable(server_round, answers, read_row)
+        return {federation.key(node): value for node, value in found.items()}
+
+    return ask
 
 
 @dataclass(frozen=True)
@@ -189,10 +219,8 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
     names = sorted(scene.models)
 
     def read(key: str, row: Row) -> dict[str, float]:
-        losses = row.metrics.get(LOSSES)
-        if not isinstance(losses, list) or len(losses) != len(names):
-            raise BadReply(f"{LOSSES} of other than {len(names)} models")
-        return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
+        told = LossesTold.read(row.metrics, "losses of models", losses=len(names))
+        return dict(zip(names, told.losses, strict=True))
 
     return scene.ask(keys, ASK_LOSSES, dict(scene.models), {}, read) if keys else {}
 

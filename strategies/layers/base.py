@@ -90,7 +90,8 @@ class Layer(Strategy):
 
     def describe(self) -> str:
         """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
-        return f"{type(self).__name__}({describe(self.inner)})"
+        name = type(self).__name__.removesuffix("Layer") or "Layer"
+        return f"{name}({describe(self.inner)})"
 
     def replies_wanted(self) -> int | None:
         """Return how many replies of the round just configured are enough; None for all."""

@@ -3,7 +3,6 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,14 +16,14 @@ from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
-from ...core.wire.keys import CONFIG, NUM_EXAMPLES
+from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.records import entries, filled
-from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
+from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
 from ...selectors.cohorts.matching import equal_shares, proportional_shares
 from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean
-from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
+from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene, asking
 from ..cohorts.cohort_models import CohortModels, Trained
 from ..cohorts.sharing import head_names
 from ..cohorts.update_sketches import Signal, signal_of
@@ -79,17 +78,17 @@ class Cohorts(Layer):
         count, fraction = config.participation()
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
-        own_start = plain and config.cohorts == "split-test"
-        own_start = own_start and not config[Aggregation].learning_rate
+        given = config[Aggregation]
+        shared = config[Cohort].shared(config.cohorts, config.similarity, given.buffer)
         return cls(
             make_inner,
             rule,
             signal_of(config),
             count=count,
             fraction=fraction,
-            own_start=own_start,
+            own_start=plain and config.cohorts == "split-test" and not given.learning_rate,
             own_arrays=head_names(config),
-            share_changes=_shares_changes(config),
+            share_changes=shared == "changes",
             equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
         )
 
@@ -318,36 +317,9 @@ class Cohorts(Layer):
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
     ) -> Scene:
         keys = list(self.federation.keys(nodes))
-        ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
+        ask = asking(self.federation, grid, server_round, dict(zip(keys, nodes, strict=True)))
         models, note = self.leaf_models, self.federation.note
         return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note)
-
-    def _ask(
-        self,
-        grid: Grid,
-        nodes: Mapping[str, int],
-        server_round: int,
-        keys: Sequence[str],
-        kind: str,
-        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
-        settings: Mapping[str, int | str],
-        read: Callable[[str, Row], Any],
-    ) -> dict[str, Any]:
-        # Most clients are sent the same as others. What was given is kept: its id tells them apart.
-        contents: dict[int, tuple[Any, dict[str, Any]]] = {}
-
-        def content(node: int) -> dict[str, Any]:
-            own = records(self.federation.key(node)) if callable(records) else records
-            return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
-
-        asked = [nodes[key] for key in keys]
-        answers = self.federation.ask(grid, server_round, kind, asked, content)
-
-        def by_key(row: Row) -> Any:
-            return read(self.federation.key(row.node), row)
-
-        found = self.federation.readable(server_round, answers, by_key)
-        return {self.federation.key(node): value for node, value in found.items()}
 
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
         views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
@@ -400,8 +372,3 @@ class Cohorts(Layer):
             )
         self.cohorts.load(state["cohorts"])
         self.members = dict(state["members"])
-
-
-def _shares_changes(config: RunConfig) -> bool:
-    buffer = config[Aggregation].buffer
-    return config[Cohort].shared(config.cohorts, config.similarity, buffer) == "changes"

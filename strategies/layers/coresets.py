@@ -119,7 +119,7 @@ class Coresets(Layer):
         try:
             return super().aggregate_train(server_round, replies)
         finally:
-            self.federation.note(self._summary(server_round, self._told))
+            self.federation.note(self._used(server_round, self._told))
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Take out what clients say of their coresets.
@@ -147,7 +147,7 @@ class Coresets(Layer):
         sound.take(CORESET)
         return sound
 
-    def _summary(self, server_round: int, told: list[CoresetTold]) -> CoresetsUsed:
+    def _used(self, server_round: int, told: list[CoresetTold]) -> CoresetsUsed:
         known = [t for t in told if t.clean is not None]
         samples = sum(t.size for t in known)
         clean = sum(t.size * t.clean for t in known if t.clean is not None)

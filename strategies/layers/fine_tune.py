@@ -21,7 +21,7 @@ from ..checks import validation_data
 from .base import Layer, Outcome
 
 
-class FineTune(Layer):
+class FineTuneLayer(Layer):
     """Train on the server's validation set after each aggregation, as a client would.
 
     A reference for methods that use the same set in another way (GCFL, table 1).

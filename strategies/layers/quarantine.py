@@ -46,7 +46,7 @@ class SentModel:
         self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
 
 
-class Quarantine(Layer):
+class QuarantineLayer(Layer):
     """Check every reply against what its client was sent.
 
     Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
@@ -75,7 +75,7 @@ class Quarantine(Layer):
         self._judged, self._outliers = 0, 0  # replies of this round
 
     @classmethod
-    def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "QuarantineLayer":
         """Return the layer that a config describes."""
         vary = math.prod(method.norms_vary for method in chosen(config.axes()))
         return cls(

@@ -24,15 +24,14 @@ _WIDER = 10.0  # times the limit of updates: the first change of a client is lon
 Arrays = dict[str, NDArray[Any]]
 
 
-class Scaffold(Layer):
+class ScaffoldLayer(Layer):
     """Send ``c`` with the model and move it by the changes that clients report.
 
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
-    change does not fit the model, is not finite or far longer than the usual, is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others are clipped to
-    ``norm_factor`` times the usual: ``c`` is not averaged by any robust aggregator. Ten times that
-    is absurd.
+    change does not fit the model, is not finite or far longer than the usual, is set aside as by
+    quarantine. All others are clipped to ``norm_factor`` times the usual: ``c`` is not averaged by
+    any robust aggregator. Ten times that is absurd.
     """
 
     own_records = (CONTROL,)
@@ -47,7 +46,7 @@ class Scaffold(Layer):
         self._sums: Arrays = {}  # of the changes of this round
 
     @classmethod
-    def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "ScaffoldLayer":
         """Return the layer that a config describes."""
         return cls(inner, config.quarantine.norm_factor)
 

@@ -13,9 +13,9 @@ from ...core.config import RunConfig
 from ...core.log.events import SparseUplinkUsed
 from ...core.methods.top_k import TopK
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
+from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
-from ...core.wire.schemas import BadReply
+from ...core.wire.schemas import BadReply, SparseTold
 from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
 from ..federation.ledger import Assignment
@@ -30,7 +30,7 @@ class SparseUplink(Layer):
     It stands outside all layers that look at replies, so that any aggregator, robust or adaptive,
     works on what it decodes. Replies are decoded one by one as they are read, so that only one need
     be dense at a time. One that cannot be decoded is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. Clients send the share
+    :class:`~forager.strategies.layers.quarantine.QuarantineLayer` does it. Clients send the share
     ``density`` of the entries, with values of a type, float32 or float16.
     """
 
@@ -86,7 +86,8 @@ class SparseUplink(Layer):
         wrong: dict[int, str] = {}
         for row, record in enumerate(replies.take(SPARSE)):
             try:
-                payloads[row] = _payload(record)
+                told = record if type(record) is ConfigRecord else None
+                payloads[row] = SparseTold.read(told, "malformed update").payload
                 sent[row] = self._model(assigned[row], models)
             except ValueError as error:
                 wrong[row] = str(error)
@@ -109,13 +110,6 @@ class SparseUplink(Layer):
         if id(record) not in models:
             models[id(record)] = _FlatModel(record)
         return models[id(record)]
-
-
-def _payload(record: Any) -> bytes:
-    payload = record.get(PAYLOAD) if type(record) is ConfigRecord else None
-    if not isinstance(payload, bytes):
-        raise BadReply("malformed update: no sparse update that was asked for")
-    return payload
 
 
 def _plus(

@@ -173,7 +173,9 @@ class Streams(Layer):
                 raise BadReply(f"estimate: {error}") from error
         if said is None and self.federation.key(row.node) in self.profiles.told:
             return _Told(None, estimate)
-        return _Told(_checked_profile(said, self.num_classes), estimate)
+        n = self.num_classes
+        told = StreamTold.read(said, "stream profile", velocity=n, stored=n)
+        return _Told(told.model_dump(), estimate)
 
     def _learn(
         self, told: Mapping[int, _Told], estimates: dict[str, NDArray[np.float32]]
@@ -308,12 +310,3 @@ class Streams(Layer):
         self._shares = dict(state["shares"])
         self._sizes.load(state["sizes"])
         self._speeds.load(state.get("speeds", {}))
-
-
-def _checked_profile(told: Mapping[str, Any] | None, num_classes: int) -> dict[str, Any]:
-    """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
-    profile = StreamTold.read(told, "stream profile")
-    for name in ("velocity", "stored"):
-        if len(getattr(profile, name)) != num_classes:
-            raise BadReply(f"stream profile: {name} of other than {num_classes} labels")
-    return profile.model_dump()

@@ -23,7 +23,7 @@ from forager.server_app.callbacks.checkpoint import Checkpoints
 from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.stream_profiles import StreamProfiles
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import QuarantineLayer
 from forager.strategies.layers.streams import Streams
 from test_streams_layer import BALANCED, Device
 
@@ -137,7 +137,7 @@ def test_absurd_velocities_are_not_believed() -> None:
 def test_early_estimates_of_nothing_set_nobody_aside_also_after_a_save(size: float) -> None:
     devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
     devices |= {key: Device([1.0, 1.0, 0.0], size, 0, 0, 0) for key in EARLY}
-    layer, resumed = Quarantine(streams()[0]), Quarantine(streams()[0])
+    layer, resumed = QuarantineLayer(streams()[0]), QuarantineLayer(streams()[0])
     notes, later = listening_to(layer), listening_to(resumed)
     one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices))
     resumed.load_state_dict(layer.state_dict())
