@@ -38,10 +38,8 @@ from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
-from .callbacks.classes import ClassesOfClients
-from .callbacks.early_stop import EarlyStopCallback
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
-from .callbacks.progress import Progress
+from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
 from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop

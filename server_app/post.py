@@ -24,8 +24,7 @@ from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
 from ..strategies.federation.ledger import Assignment
-from .exchange import Exchange, Lessons, most_bytes, too_large
-from .late_replies import LateReplies
+from .exchange import Exchange, LateReplies, Lessons, most_bytes, too_large
 from .short_messages import ShortForm
 
 _LONGEST_REASON = 1000  # characters; a client could fill the log

@@ -4,7 +4,7 @@ from typing import Any, cast
 import pytest
 from forager.core.storage import tree
 from forager.core.tasks.metrics import Metric
-from forager.server_app.callbacks.early_stop import EarlyStopCallback
+from forager.server_app.callbacks.standard import EarlyStopCallback
 from forager.server_app.loop import Loop
 
 
