@@ -25,10 +25,12 @@ def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
     count, share = config.participation()
     asked = max(1, min(count or round(share * clients), clients))
     simulated = clients if isinstance(grid, ClockedGrid) else 0
-    held = {
-        str(method): asked * method.models_per_reply + simulated * method.models_per_virtual_client
-        for method in chosen(config.axes())
-    }
+    held = {}
+    for method in chosen(config.axes()):
+        per_reply = method.models_per_reply
+        per_reply += method.models_per_simulated_reply if simulated else 0.0
+        own = simulated * method.models_per_virtual_client
+        held[str(method)] = asked * per_reply + own
     held["downlink = 'changes'"] = simulated if config.downlink == "changes" else 0
     need, limit = _PROGRAM + model_bytes * (_MODELS + sum(held.values())), memory_limit()
     if limit and need > limit:
