@@ -109,7 +109,7 @@ class FlowerAggregator(Layer):
         if self.mean_like:
             arrays, metrics = self._of_mean(server_round, tables, counted)
         else:
-            rows = (reply for table in tables for reply in table)
+            rows: Iterable[Message] = (reply for table in tables for reply in table)
             if self.equal_weights:
                 rows = map(_counting_once, rows)
             if counted:
