@@ -81,7 +81,7 @@ class Participation:
         return kept_nodes(eligible, ~often)
 
 
-class Claims:
+class CheckedClaims:
     """What clients say of themselves: judged against what all say, then remembered."""
 
     def __init__(self, federation: Federation, needs: frozenset[str], questions: Questions) -> None:
@@ -166,7 +166,7 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Pool:
+class CandidatePool:
     """Candidates and the nodes they are."""
 
     nodes: Sequence[int]
@@ -189,12 +189,12 @@ class Pools:
         self._questions = questions
         self._rng = rng
         self._wanted = [name for name in ASKED if name in selector.needs]
-        self.claims = Claims(federation, selector.needs, questions)
+        self.claims = CheckedClaims(federation, selector.needs, questions)
         self.update: dict[str, NDArray[Any]] | None = None  # the last change of the global model
 
     def gathered(
         self, nodes: Sequence[int], count: int, server_round: int, arrays: ArrayRecord, grid: Grid
-    ) -> Pool:
+    ) -> CandidatePool:
         """Return those to choose from: all, or those on the rule's shortlist who answer."""
         everyone = self._pool(nodes)
         if not self._wanted:
@@ -230,7 +230,7 @@ class Pools:
             )
         return self.claims.take_answers(server_round, wants, answers)
 
-    def _pool(self, nodes: Sequence[int], was_asked: bool = False) -> Pool:
+    def _pool(self, nodes: Sequence[int], was_asked: bool = False) -> CandidatePool:
         keys = self._federation.keys(nodes)
         observations = self._federation.memory.observations(keys, self._selector.needs)
         if self._questions.ride:
@@ -240,7 +240,7 @@ class Pools:
             if LOSS in observations:
                 known = observations[LOSS][np.isfinite(observations[LOSS])]
                 np.nan_to_num(observations[LOSS], copy=False, nan=known.max(initial=0.0))
-        return Pool(nodes, Candidates(keys, observations), was_asked)
+        return CandidatePool(nodes, Candidates(keys, observations), was_asked)
 
     def filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
         """Add those not chosen for longest where a question left too few to choose from.

@@ -27,7 +27,7 @@ from ..federation.client_memory import ClientMemory
 from ..federation.grids import GridView, all_node_ids
 from ..federation.questions import Questions, encode_update
 from .base import Layer, Outcome
-from .candidates import Participation, Pool, Pools
+from .candidates import CandidatePool, Participation, Pools
 
 _log = logging.getLogger("forager")
 _MOST_PASSED_OVER = 200  # clients that were not chosen, in an event
@@ -238,7 +238,7 @@ class Selection(Layer):
                 available,
             )
 
-    def _passed_over(self, pool: Pool, chosen: list[str]) -> list[str] | None:
+    def _passed_over(self, pool: CandidatePool, chosen: list[str]) -> list[str] | None:
         """Return who was compared with the chosen by similarity, for the report; None if many."""
         many = len(pool.candidates) > len(chosen) + _MOST_PASSED_OVER
         if many or SIMILARITY not in self.selector.needs or self.pools.update is None:
