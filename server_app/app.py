@@ -38,17 +38,16 @@ from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
-from .callbacks.classes import ClassesOfClients
-from .callbacks.early_stop import EarlyStop
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
-from .callbacks.progress import Progress
+from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
 from .constant_baseline import baseline
 from .input_scaling import check_scale, find_scaling, known_scale
-from .loop import Evaluate, Loop, Plan
+from .loop import Evaluate, Loop
 from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import check_same_run, restore
+from .retries import RunPlan
 from .run_folder import RunFolder
 from .title import run_title
 
@@ -161,8 +160,8 @@ def _federation(
     )
 
 
-def _plan(config: RunConfig, frozen: str) -> Plan:
-    return Plan(
+def _plan(config: RunConfig, frozen: str) -> RunPlan:
+    return RunPlan(
         num_rounds=config.num_server_rounds,
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
@@ -262,10 +261,7 @@ def _callbacks(
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
-    callbacks: list[Callback] = [
-        EarlyStop(stop.patience, stop.target, metric),
-        Progress(),
-    ]
+    callbacks: list[Callback] = [EarlyStopCallback(stop.patience, stop.target, metric), Progress()]
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

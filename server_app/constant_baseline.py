@@ -1,17 +1,11 @@
-"""What the server knows before the first round, for the report to compare with."""
+"""What a model reaches that always says the same, for the report to compare with."""
 
-import numpy as np
 import torch
-from flwr.serverapp import Grid
 from torch import nn
 
 from ..core.learning.evaluation import evaluate
-from ..core.log.events import Baseline, ClassesSpread
+from ..core.log.events import Baseline
 from ..core.tasks import Classification, Regression, Split, Task
-from ..core.wire.flower_private import is_simulation
-
-_MOST_CLIENTS = 200  # rows of a picture that can still be told apart
-_MOST_CLASSES = 100
 
 
 class _Always(nn.Module):
@@ -47,19 +41,3 @@ def baseline(task: Task) -> Baseline | None:
     known = [m for m in task.metrics if m.compute is None and m.name not in ("loss", "perplexity")]
     found = evaluate(_Always(answer), {}, test, task.problem, known)
     return Baseline(what=what, metrics={metric.name: found[metric.name] for metric in known})
-
-
-def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
-    """Return how many samples of each class clients hold, in simulation; None on devices.
-
-    Nobody is asked: in simulation, the data are the experimenter's own.
-    """
-    clients = int(getattr(grid, "num_partitions", 0))
-    if is_simulation(grid):
-        clients = len(list(grid.get_node_ids()))
-    if not clients or not task.problem.has_classes or task.num_classes > _MOST_CLASSES:
-        return None
-    counts = task.class_counts(clients, at_most=_MOST_CLIENTS)
-    if counts is None:
-        return None
-    return ClassesSpread(clients=clients, counts=np.asarray(counts).tolist())

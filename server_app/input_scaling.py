@@ -1,22 +1,45 @@
-"""Before round 1 of a run with ``data.scale``: find out what to scale by."""
+"""Before round 1 of a run with ``data.scale``: mean and spread of the inputs of all clients.
+
+Nobody sees a single sample. Each client reports how many samples it holds and the mean and spread
+of each feature (of each channel, for images). Together they give those of all data, as if it were
+in one place. Nobody can ruin them alone: a client whose numbers are far from everybody else's is
+set aside, what is left of a deviation is bounded, and no client counts for many others.
+"""
 
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from ..core.config import ConfigError, RunConfig
+from ..core.log.events import InputsScaled
 from ..core.tasks import Task
-from ..core.tasks.scaling import check_inputs
+from ..core.tasks.scaling import Scaling, check_inputs
 from ..core.tasks.spec import FEWEST_TO_SCALE, FOUND, NONE
-from ..strategies.federation.input_scaling import ask_for_scaling
-from .loop import Loop, RunFailed
+from ..core.tasks.splits import generator
+from ..core.wire.keys import ASK_MOMENTS, CONFIG
+from ..core.wire.replies import Row
+from ..core.wire.schemas import MomentsTold
+from ..strategies.federation.federation import Federation
+from .loop import Loop
 from .post import Post
+from .retries import RunFailed
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before clients are asked again
 _SETTLE = 1.0  # seconds in which no client appears
 _HOPELESS = 3  # times in a row that every client asked answered with an error
 _MOST_FEATURES = 50_000  # of which clients report mean and spread in one message
+_MOST_ASKED = 1000  # clients are enough to know the scale of a feature
+_FAR = 100.0  # times the usual deviation: another unit, or a lie
+_BOUND = 10.0  # times the usual deviation that a client may count for
+
+Numbers = NDArray[np.float64]
 
 
 def check_scale(config: RunConfig, task: Task) -> None:
@@ -50,10 +73,7 @@ def known_scale(config: Mapping[str, object]) -> str:
 def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
     """Ask clients until enough have answered; return the setting that says it in numbers.
 
-    Raises
-    ------
-    RunFailed
-        If too few answer for as long as the run waits for anything.
+    RunFailed if too few answer for as long as the run waits for anything.
     """
     started, hopeless, least = time.monotonic(), 0, config.round.min_replies
     _wait_for_clients(loop.grid)
@@ -92,3 +112,122 @@ def _wait_for_clients(grid: Post) -> None:
     while before < (now := len(list(grid.get_node_ids()))):
         before = now
         time.sleep(_SETTLE)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What one client reports of its inputs."""
+
+    count: float
+    mean: Numbers
+    spread: Numbers
+
+
+class Implausible(NamedTuple):
+    """Why a client's report is set aside."""
+
+    client: int
+    reason: str
+
+
+def ask_for_scaling(
+    federation: Federation, grid: Grid, *, width: int, seed: int, weight_factor: float
+) -> tuple[Scaling | None, int]:
+    """Ask connected clients; return the scaling, None if too few reports fit, and how many do.
+
+    The seed decides whom to ask where there are very many. A client counts for at most
+    ``weight_factor`` times the usual number of samples; 0 for no limit.
+    """
+    nodes = federation.nodes(grid)
+    if len(nodes) > _MOST_ASKED:
+        drawn = generator(seed, "scaling").choice(len(nodes), _MOST_ASKED, replace=False)
+        nodes = [nodes[place] for place in np.sort(drawn)]
+    answers = federation.ask(grid, 0, ASK_MOMENTS, nodes, {CONFIG: {}})
+    for key in federation.keys(nodes):  # who cannot say this may train all the same
+        federation.heard(key, 0, answered=True)
+    told = federation.readable(0, answers, lambda row: read_moments(row, width))
+    if len(told) < FEWEST_TO_SCALE:
+        return None, len(told)
+    kept, implausible = plausible(told)
+    for client, reason in implausible:
+        federation.set_aside(0, client, reason)
+    if not kept:
+        return None, 0
+    scaling = Scaling.of_moments(*combined(list(kept.values()), weight_factor))
+    federation.note(InputsScaled(round=0, clients=len(kept), features=width))
+    return scaling, len(kept)
+
+
+def read_moments(row: Row, width: int) -> Moments:
+    """Return what a client reports; :class:`BadReply` if it cannot be true of any data."""
+    told = MomentsTold.read(row.metrics, "moments of the inputs", mean=width, spread=width)
+    return Moments(told.count, np.asarray(told.mean), np.asarray(told.spread))
+
+
+def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:
+    """Return the reports that fit together, and those far from all others with the reason.
+
+    >>> ten = {n: Moments(50, np.array([20.0]), np.array([5.0])) for n in range(10)}
+    >>> kept, others = plausible({**ten, 10: Moments(50, np.array([20e3]), np.array([5e3]))})
+    >>> len(kept), others[0].client, others[0].reason[:46]
+    (10, 10, 'inputs unlike those of other clients: feature ')
+    """
+    middle, usual = _usual(list(told.values()))
+    kept, implausible = {}, []
+    for client, report in told.items():
+        far = _deviation(report, middle) > _FAR * usual
+        if far.any():
+            feature = int(np.argmax(far))
+            implausible.append(
+                Implausible(
+                    client,
+                    f"inputs unlike those of other clients: feature {feature} has mean "
+                    f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
+                    f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. "
+                    "Is it in another unit?",
+                )
+            )
+        else:
+            kept[client] = report
+    return kept, implausible
+
+
+def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Numbers, Numbers]:
+    """Return mean and spread of all data together.
+
+    >>> mean, spread = combined([
+    ...     Moments(2, np.array([1.0]), np.array([1.0])),  # 0 and 2
+    ...     Moments(2, np.array([5.0]), np.array([1.0])),  # 4 and 6
+    ... ])
+    >>> mean, spread.round(3)  # of 0, 2, 4, 6
+    (array([3.]), array([2.236]))
+    """
+    middle, usual = _usual(reports)
+    most = _BOUND * usual
+    counts = np.array([report.count for report in reports])
+    if weight_factor:
+        counts = np.minimum(counts, weight_factor * np.median(counts))
+    weights = (counts / counts.sum())[:, None]
+    apart = np.clip([report.mean - middle for report in reports], -most, most)
+    spreads = np.minimum([report.spread for report in reports], most)
+    shift = (weights * apart).sum(axis=0)
+    squares = (weights * (spreads**2 + (apart - shift) ** 2)).sum(axis=0)
+    return middle + shift, np.sqrt(squares)
+
+
+def _usual(reports: list[Moments]) -> tuple[Numbers, Numbers]:
+    """Return the median of the means, and how far samples usually are from it.
+
+    Where most clients see nothing of a feature, as with rare words, those who do decide.
+    """
+    middle = np.median([report.mean for report in reports], axis=0)
+    deviations = np.array([_deviation(report, middle) for report in reports])
+    seen = np.where(deviations > 0, deviations, np.nan)
+    usual = np.full(len(middle), np.inf)
+    known = (deviations > 0).any(axis=0)
+    usual[known] = np.nanmedian(seen[:, known], axis=0)
+    return middle, usual
+
+
+def _deviation(report: Moments, middle: Numbers) -> Numbers:
+    return np.hypot(report.spread, report.mean - middle)

@@ -8,7 +8,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -21,99 +20,26 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import FROZEN, RUN, SCALE, SETTINGS, TRAIN_LOSS
 from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
-from ..core.wire.versions import why_nobody_connects
 from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import as_layer, unchanged_on_failure
 from .callbacks.base import Callback
+from .exchange import Exchange
 from .interrupt import Interrupted, stop_on_signals
-from .post import Exchange, Post
+from .post import Post
+from .retries import AllRefused, NobodyThere, Patience, RoundFailed, RunFailed, RunPlan
 
 _log = logging.getLogger("forager")
-_PAUSE = 2.0  # seconds before a round is tried again
-_REFUSED = 5  # rounds in a row of which no reply could be used
-_REMEDY = (
-    "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs "
-    "with data.scale = 'standard'"
-)
-_LONELY = 30.0  # seconds without any client after which the log says what to check
-_HOPELESS = 3  # rounds in a row in which every client asked answered with an error
 
 Evaluate = Callable[[ArrayRecord], dict[str, float]]
-
-
-class RunFailed(RuntimeError):
-    """The run cannot go on; the text says why."""
-
-
-class _RoundFailed(Exception):
-    """A round failed and will be tried again."""
-
-
-class _AllRefused(_RoundFailed):
-    """Clients answered, but no reply was usable: what they were sent may be at fault."""
-
-
-class _NobodyThere(_RoundFailed):
-    """No client is connected."""
-
-
-@dataclass
-class Plan:
-    """How long a run goes on, what it puts up with, and what it is called.
-
-    Attributes
-    ----------
-    num_rounds : int
-        The last round.
-    evaluate_every : int
-        Rounds between two evaluations; the last round is always evaluated.
-    min_replies : int
-        A round with fewer is tried again.
-    give_up_after : float
-        Seconds without a successful round that end the run.
-    roll_back_after : int
-        Failures of a round, with every reply set aside, after which the run goes back to an earlier
-        state; 0 for never.
-    title : str
-        What the run is called in the log; its layers by default.
-    config : dict
-        The run config, kept in checkpoints to refuse resuming another run.
-    frozen : str
-        Checksum of the arrays that never travel, for clients to compare with their own.
-    """
-
-    num_rounds: int
-    evaluate_every: int = 1
-    min_replies: int = 1
-    give_up_after: float = 600.0
-    roll_back_after: int = 3
-    title: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    frozen: str = ""
 
 
 class Loop:
     """Rounds of federated learning.
 
-    Parameters
-    ----------
-    strategy : Strategy
-        Any Flower strategy.
-    grid : Post
-        How to reach the clients.
-    arrays : ArrayRecord
-        The initial model.
-    plan : Plan
-        How long, and how patiently.
-    evaluate : callable
-        Returns what a model reaches on the server's test data: the run's metrics, which are those
-        of the grid's federation, and its "loss", by name.
-    callbacks : sequence of Callback
-        Called in this order; those that remember before the one that saves.
-    earlier : callable, optional
-        Returns a saved state from before a round, or None.
-    prepare : callable, optional
-        Called before anything else in a run that is not resumed; may ask clients.
+    ``evaluate`` returns what a model reaches on the server's test data: the metrics of the grid's
+    federation, and its "loss", by name. Callbacks are called in their order: those that remember
+    before the one that saves. ``earlier`` returns a saved state from before a round, or None.
+    ``prepare`` is called before anything else in a run that is not resumed; it may ask clients.
     """
 
     def __init__(
@@ -121,7 +47,7 @@ class Loop:
         strategy: Strategy,
         grid: Post,
         arrays: ArrayRecord,
-        plan: Plan,
+        plan: RunPlan,
         *,
         evaluate: Evaluate,
         callbacks: Sequence[Callback] = (),
@@ -150,7 +76,7 @@ class Loop:
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
         self._snapshot: dict[str, Any] = {}
-        self._told_what_to_check = False
+        self._patience = Patience(plan)
 
     @property
     def num_rounds(self) -> int:
@@ -220,41 +146,18 @@ class Loop:
 
     def _train_until_success(self) -> None:
         """Train and evaluate the next round; after a roll-back that is an earlier one."""
-        since, hopeless, refused = time.monotonic(), 0, 0
+        self._patience.begin()
         while True:
             server_round = self.grid.round = self.round + 1
             try:
                 self._train(server_round)
                 return
-            except _RoundFailed as failure:
-                refused = refused + 1 if isinstance(failure, _AllRefused) else 0
-                if 0 < self.plan.roll_back_after <= refused and self._roll_back(str(failure)):
-                    since, hopeless, refused = time.monotonic(), 0, 0
-                    continue
-                last = self.train_exchange
-                all_failed = last is not None and last.errors == last.sent
-                hopeless = hopeless + 1 if all_failed else 0
-                waited = time.monotonic() - since
-                if refused >= _REFUSED:
-                    raise RunFailed(
-                        f"round {server_round} failed {refused} times: {failure}. {_REMEDY}"
-                    ) from failure
-                if hopeless >= _HOPELESS:
-                    raise RunFailed(
-                        f"round {server_round} failed {hopeless} times at every client: {failure}"
-                    ) from failure
-                lonely = isinstance(failure, _NobodyThere)
-                if waited >= self.plan.give_up_after:
-                    check = f": {why_nobody_connects()}" if lonely else ""
-                    raise RunFailed(
-                        f"round {server_round} failed for {waited:.0f} s "
-                        f"(round.give-up-after = {self.plan.give_up_after:g}): {failure}{check}"
-                    ) from failure
-                if lonely and waited >= _LONELY and not self._told_what_to_check:
-                    self._told_what_to_check = True
-                    _log.warning(why_nobody_connects())
-                _log.warning("round %d is tried again: %s", server_round, failure)
-                time.sleep(min(_PAUSE, self.plan.give_up_after))
+            except RoundFailed as failure:
+                self._patience.count(failure, self.train_exchange)
+                if self._patience.asks_for_earlier_state and self._roll_back(str(failure)):
+                    self._patience.begin()
+                else:
+                    self._patience.wait(server_round, failure)
 
     def _roll_back(self, reason: str) -> bool:
         """Go back to the state before the one that fails; False if there is none.
@@ -290,13 +193,13 @@ class Loop:
             )
         except Exception as error:  # whatever a client did or did not send, the run continues
             _log.exception("round %d could not be prepared", server_round)
-            raise _RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
+            raise RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error
         if requests is None and not self.federation.busy:
             if next(iter(self.grid.get_node_ids()), None) is None:
-                raise _NobodyThere("no client is connected")
+                raise NobodyThere("no client is connected")
             admission = self.federation.admission
             hint = "" if admission.is_open() else f"; the run is only for {admission}"
-            raise _RoundFailed(f"none of the connected clients could be chosen{hint}")
+            raise RoundFailed(f"none of the connected clients could be chosen{hint}")
         tables = iter(self.grid.exchange(requests, enough=self.strategy.replies_wanted()))
         # These are kept before the first is given away; the rest may be summed up one by one.
         kept: list[Replies] = []
@@ -308,7 +211,8 @@ class Loop:
         self.train_exchange = self.grid.last
         received = sum(map(len, kept))
         if received < self.plan.min_replies:
-            raise _RoundFailed(self._what_went_wrong(received))
+            assert self.train_exchange is not None
+            raise RoundFailed(self.train_exchange.shortfall(received, self.plan.min_replies))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
             self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
@@ -323,7 +227,7 @@ class Loop:
         except Exception as error:
             _log.exception("the model of round %d could not be evaluated", server_round)
             reason = f"{type(error).__name__}: {error}"
-            raise _AllRefused(f"the new model cannot be evaluated: {reason}") from error
+            raise AllRefused(f"the new model cannot be evaluated: {reason}") from error
 
     def _hear_late(self, server_round: int) -> None:
         """Let the layers learn from replies of earlier rounds that have come since."""
@@ -341,25 +245,14 @@ class Loop:
         try:
             arrays, metrics = self.strategy.aggregate_train(server_round, replies)
         except Exception as error:  # Flower's strategies raise many kinds for what they cannot use
-            raise _AllRefused(f"aggregation failed: {type(error).__name__}: {error}") from error
+            raise AllRefused(f"aggregation failed: {type(error).__name__}: {error}") from error
         if arrays is None:
-            raise _AllRefused(
+            raise AllRefused(
                 f"no reply could be used, all were set aside; {self.federation.last_refusal}"
             )
         if not all(np.isfinite(array).all() for array in from_record(arrays).values()):
-            raise _AllRefused("the aggregated model is not finite")
+            raise AllRefused("the aggregated model is not finite")
         return arrays, metrics
-
-    def _what_went_wrong(self, received: int) -> str:
-        exchange = self.train_exchange
-        assert exchange is not None
-        text = f"{received} of {exchange.sent} clients answered, {self.plan.min_replies} are needed"
-        if exchange.failed:
-            key, reason = next(iter(exchange.failed.items()))
-            text += f"; {len(exchange.failed)} failed, client {key}: {reason[:300]}"
-        if exchange.late:
-            text += f"; late: {', '.join(exchange.late[:10])}"
-        return text
 
     def _evaluate_on_server(self, server_round: int, arrays: ArrayRecord) -> None:
         """Evaluate the model, or the models of all cohorts: what a client can expect of its own."""
@@ -438,7 +331,7 @@ class Loop:
             "arrays": from_record(self.arrays),
             "strategy": self.strategy.state_dict(),
             "clients": self.grid.clients_state(),
-            "callbacks": {type(c).__name__: c.state_dict() for c in self.callbacks},
+            "callbacks": {_name(c): c.state_dict() for c in self.callbacks},
             "scores": self.scores,
             "evaluated-round": self.evaluated_round,
         }
@@ -450,9 +343,14 @@ class Loop:
         self.strategy.load_state_dict(state["strategy"])
         self.grid.load_clients_state(state["clients"])
         for callback in self.callbacks:
-            callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
+            callback.load_state_dict(state["callbacks"].get(_name(callback), {}))
         self.scores = dict(state["scores"] if "scores" in state else _old_scores(state))
         self.evaluated_round = int(state["evaluated-round"])
+
+
+def _name(callback: Callback) -> str:
+    """Return what a callback's state is called in checkpoints."""
+    return type(callback).__name__.removesuffix("Callback")
 
 
 def _old_scores(state: dict[str, Any]) -> dict[str, float]:

@@ -18,23 +18,19 @@ _GB = 2**30
 def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
     """Raise an error that says what a run would need, if there is less.
 
-    Parameters
-    ----------
-    config : RunConfig
-        Its methods say how many models they hold for every client, as measured.
-    model_bytes : int
-        Of the arrays that travel.
-    grid : Grid
-        Who is connected, and whether clients are simulated in this process.
+    Methods say how many models they hold for every client, as measured; ``model_bytes`` are those
+    of the arrays that travel.
     """
     clients = len(list(grid.get_node_ids())) or config.num_clients
     count, share = config.participation()
     asked = max(1, min(count or round(share * clients), clients))
     simulated = clients if isinstance(grid, ClockedGrid) else 0
-    held = {
-        str(method): asked * method.models_per_reply + simulated * method.models_per_virtual_client
-        for method in chosen(config.axes())
-    }
+    held = {}
+    for method in chosen(config.axes()):
+        per_reply = method.models_per_reply
+        per_reply += method.models_per_simulated_reply if simulated else 0.0
+        own = simulated * method.models_per_virtual_client
+        held[str(method)] = asked * per_reply + own
     held["downlink = 'changes'"] = simulated if config.downlink == "changes" else 0
     need, limit = _PROGRAM + model_bytes * (_MODELS + sum(held.values())), memory_limit()
     if limit and need > limit:

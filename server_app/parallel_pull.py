@@ -21,12 +21,7 @@ _LEAST = 16  # messages per thread, if there are so many: every pull is work for
 class SideBySide(GridWrapper):
     """A grid that pulls replies in several threads.
 
-    Parameters
-    ----------
-    grid : Grid
-        The runtime's grid, whose ``pull_messages`` may be called by several threads.
-    wait : float (default: 0.2)
-        Seconds that a call waits for the first of its threads at most.
+    A call waits for the first of its threads at most ``wait`` seconds.
     """
 
     def __init__(self, grid: Grid, wait: float = 0.2) -> None:

@@ -6,100 +6,41 @@ federation's ledger. Training replies that come after their round are taken in o
 they teach; with a buffer, others than the first k stay open instead and count in a later round.
 """
 
-import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from ..core.log.events import Exchanged, LateReplied, Quarantined, ReplySeconds
+from ..core.log.events import Quarantined
 from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.delivery import Delivery
 from ..core.wire.records import answered_id, sender_of
 from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
-from ..core.wire.sizes import record_bytes
 from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
 from ..strategies.federation.ledger import Assignment
+from .exchange import Exchange, LateReplies, Lessons, most_bytes, too_large
 from .short_messages import ShortForm
 
-_log = logging.getLogger("forager")
-_MUCH_SLOWER, _OFTEN = 4.0, 3  # times the median, in so many rounds: then the log has advice
-_MOST_TOLD = 100  # failures that the log takes; the event log has all
-_SLOWEST = 3  # clients of a round that the log names as slow
 _LONGEST_REASON = 1000  # characters; a client could fill the log
 _SUPERLINK = 1  # the node id that its own errors come from, which no reply of a node can have
 _EXPIRED = 3  # Flower's code for a message whose time to live is over
 _LIVES = 2.0  # times its deadline that a training message lives: what comes in between teaches
 _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
-_MOST_BYTES = 2**28  # of late replies that are kept until the next round begins
-# A reply may be this many times as large as the largest message sent so far (which held a model),
-# and some more: no method answers a model with more than a few arrays of its size.
-_TIMES, _AND_MORE = 4, 2**20
-
-
-@dataclass
-class Exchange:
-    """The outcome of one batch of messages."""
-
-    kind: str
-    sent: int
-    received: int = 0
-    errors: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    late: list[str] = field(default_factory=list)
-    bytes_down: int = 0
-    bytes_up: int = 0
-    resent: int = 0
-    spared: dict[int, int] = field(default_factory=dict)  # bytes that a node was not sent
-    took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
-
-    def reply_seconds(self) -> ReplySeconds | None:
-        """Return how long a reply took in the middle, and those of the slowest clients.
-
-        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds().median
-        2.0
-        """
-        if not self.took:
-            return None
-        slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
-        return ReplySeconds(
-            median=median(self.took.values()),
-            slowest={client: self.took[client] for client in slowest},
-        )
-
-    def fail(self, client: str, reason: str) -> None:
-        """Note a failure; two clients may go by one name."""
-        self.errors += 1
-        self.failed[client] = reason
 
 
 class Post(GridWrapper):
     """A grid that waits no longer than it must.
 
-    Parameters
-    ----------
-    grid : Grid
-        The runtime's grid.
-    federation : Federation
-        Names for the clients that fail, the ledger of what is under way, and where events go.
-    deadline : float (default: 600.0)
-        Seconds that clients have to answer. A message carries them as its time to live, one of
-        training twice that.
-    poll : float (default: 0.2)
-        Seconds between checks for replies.
-    buffer : int (default: 0)
-        Training replies that end a round, of its own messages or of earlier ones; clients that
-        still train are busy. 0 for rounds that end when all have answered.
+    A message carries the deadline as its time to live, one of training twice that. With a buffer,
+    as many training replies end a round, of its own messages or of earlier ones; clients that still
+    train are busy.
     """
 
     def __init__(
@@ -120,14 +61,11 @@ class Post(GridWrapper):
         self.buffer = buffer
         self.round = 0
         self.last: Exchange | None = None
-        self._slow: Counter[str] = Counter()  # rounds that a client alone has drawn out
-        self._told: set[tuple[str, str]] = set()  # failures that are in the log already
+        self._lessons = Lessons(federation)
+        self._late = LateReplies(federation, self.clock)
         self._largest = 0  # bytes of the largest message sent so far
         self._forms: list[ShortForm] = []  # that an open message may be resent from
         self._lacking: list[Assignment] = []  # that are to be sent again, whole
-        self._looked = -math.inf  # when late replies were last looked for
-        self._late: list[Replies] = []  # that have come
-        self._late_bytes = 0
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -154,16 +92,8 @@ class Post(GridWrapper):
     ) -> Iterator[Replies]:
         """Yield replies with content as they arrive.
 
-        Parameters
-        ----------
-        requests : Requests, optional
-            What to send; nothing if only what is open already is waited for.
-        deadline : float, optional
-            Seconds to wait, at most the post's own.
-        enough : int, optional
-            Replies after which the others need not be waited for; all by default.
-        quorum : float (default: 1.0)
-            Share of replies after which the others are waited for only as long again.
+        Nothing is sent if only what is open already is waited for. After ``enough`` replies,
+        the others are not waited for; after a ``quorum``, a share of them, only as long again.
         """
         buffered = self.buffer > 0 and (requests is None or requests.kind == "train")
         if requests is None and not buffered:
@@ -206,33 +136,25 @@ class Post(GridWrapper):
             self._forms, self._lacking = self._forms if waiting and buffered else [], []
             waited = self.clock.now() - began
             if kind == "train" and not buffered:
-                self._learn_times(exchange, waited, in_vain=exchange.received < enough)
+                in_vain = exchange.received < enough
+                self._lessons.learn_times(exchange, self.round, waited, in_vain=in_vain)
                 if enough == exchange.sent:
-                    self._advise(exchange)
+                    self._lessons.advise(exchange)
             elif kind == "evaluate":
                 for key in exchange.late:
                     self.federation.heard(key, self.round, answered=False)
-            self._note(exchange, time.monotonic() - started, self.clock.simulated_since(began))
+            seconds, simulated = time.monotonic() - started, self.clock.simulated_since(began)
+            self._lessons.note(exchange, self.round, seconds, simulated)
 
     def late(self) -> list[Replies]:
         """Return the training replies of earlier rounds that have come since the last call."""
-        expected = self._late_ones(again=True)
+        expected = self._late.expected(again=True)
         if expected:
             exchange = Exchange("train", 0)
             for _ in self._taken(Delivery.of(self.pull_messages(expected)), set(), exchange):
                 pass  # none of them is waited for
             self.ledger.forget_expired(self.clock.now())
-        came, self._late, self._late_bytes = self._late, [], 0
-        return came
-
-    def _late_ones(self, *, again: bool = False) -> list[str]:
-        """Return the late messages to look for now: all of them, but not at every poll."""
-        now = self.clock.now()
-        if now - self._looked < self.clock.between_looks and not again:
-            return []
-        expected = self.ledger.expected()
-        self._looked = now if expected else self._looked
-        return expected
+        return self._late.collected()
 
     def _send(
         self, requests: Requests, exchange: Exchange, ttl: float, tags: list[str]
@@ -265,7 +187,7 @@ class Post(GridWrapper):
         self, waiting: set[str], exchange: Exchange, *, one_by_one: bool
     ) -> Iterator[Replies]:
         """Yield what has arrived; one by one, the rest stays with the runtime."""
-        late = self._late_ones()
+        late = self._late.expected()
         if not one_by_one:
             ids = [i for i in self.ledger.awaited(exchange.kind) if i in waiting]
             yield from self._taken(
@@ -299,7 +221,7 @@ class Post(GridWrapper):
                 elif self.ledger.is_late(message_id):
                     late.append(row)
             for row in late:
-                self._take_late(table.select([row]))
+                self._late.take(table.select([row]), self.round, self._largest)
             if rows:
                 mine = table.select(rows)
                 mine.assignments = assigned
@@ -349,7 +271,7 @@ class Post(GridWrapper):
         now, federation = self.clock.now(), self.federation
         sizes, names = table.row_bytes(), table.name_bytes()
         exchange.bytes_up += sum(sizes)
-        most = _TIMES * self._largest + _AND_MORE
+        most = most_bytes(self._largest)
         lacks = table.metrics.get(LACKS_BASE)
         bad: list[int] = []
         federation.roster.meet(table)
@@ -405,73 +327,6 @@ class Post(GridWrapper):
             self.federation.heard(key, self.round, answered=False)
         return set(overdue)
 
-    def _take_late(self, table: Replies) -> None:
-        """Learn how long a late reply took, and keep it for those who learn from what it says."""
-        assignment = self.ledger.answered(table.asked[0])
-        when = self.clock.now() if table.arrived is None else table.arrived
-        if assignment is None or LACKS_BASE in table.metrics or when > assignment.expires:
-            return
-        federation = self.federation
-        federation.roster.meet(table)
-        key = federation.key(assignment.node)
-        size = table.row_bytes()[0]
-        # A resumed run may have sent nothing yet.
-        model = 0 if assignment.model is None else record_bytes(assignment.model)
-        most = _TIMES * max(self._largest, model) + _AND_MORE
-        if size + table.name_bytes() > most:
-            federation.set_aside(self.round, assignment.node, too_large(size, most))
-            return
-        seconds = when - assignment.sent
-        federation.heard(key, self.round, answered=True)
-        if not federation.held.of(assignment.node):  # else it is known by now
-            # Before it sees the next message, it will have seen all that were sent before.
-            newest = self.ledger.newest(assignment.node) or assignment
-            federation.held.learn([assignment.node], newest.tag)
-        federation.times.came_late(key, seconds, assignment.round)
-        federation.note(
-            LateReplied(
-                round=self.round,
-                cohort=assignment.cohort,
-                client=key,
-                asked_in=assignment.round,
-                seconds=seconds,
-                bytes_up=size,
-            )
-        )
-        self._late_bytes += size
-        if assignment.model is not None and self._late_bytes <= _MOST_BYTES:
-            table.assignments = [assignment]
-            self._late.append(table)
-
-    def _learn_times(self, exchange: Exchange, waited: float, in_vain: bool) -> None:
-        """Learn who took how long; a client that never answers costs the whole deadline."""
-        times = self.federation.times
-        for key, seconds in exchange.took.items():
-            times.replied(key, seconds, self.round)
-        for key in exchange.failed:
-            times.failed(key, self.round)
-        for key in exchange.late:
-            if in_vain:
-                self.federation.heard(key, self.round, answered=False)
-                times.late(key, waited, self.round)
-            else:
-                times.cut_off(key, waited)
-
-    def _advise(self, exchange: Exchange) -> None:
-        """Say once how not to wait for a client that is in time, but long after the others."""
-        seconds = exchange.reply_seconds()
-        if seconds is None or max(self._slow.values(), default=0) >= _OFTEN:
-            return
-        client, longest = next(iter(seconds.slowest.items()))
-        if longest > _MUCH_SLOWER * max(1.0, seconds.median):
-            self._slow[client] += 1
-            if self._slow[client] == _OFTEN:
-                _log.warning(
-                    "%d rounds waited for client %s, %.0f s in the last one, %.0f s for half of "
-                    "the clients: with round.over-commit = 0.1 they need not wait for the slowest",
-                    *(_OFTEN, client, longest, seconds.median),
-                )
-
     def clients_state(self) -> dict[str, Any]:
         """Return what the runtime keeps for its clients, if it does not outlive the process."""
         if not isinstance(self.grid, ClockedGrid):
@@ -485,34 +340,7 @@ class Post(GridWrapper):
         """
         state = dict(state)
         self.ledger.load_state_dict(state.pop(_LEDGER, {}))
-        self._late, self._late_bytes, self._forms = [], 0, []
+        self._late.collected()
+        self._forms = []
         if isinstance(self.grid, ClockedGrid):
             self.grid.load_state_dict(state)
-
-    def _note(self, exchange: Exchange, seconds: float, simulated: float | None) -> None:
-        for client, reason in exchange.failed.items():
-            if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
-                self._told.add((client, reason))
-                _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
-        self.federation.note(
-            Exchanged(
-                round=self.round,
-                kind=exchange.kind,
-                sent=exchange.sent,
-                received=exchange.received,
-                failed=exchange.failed,
-                late=exchange.late,
-                resent=exchange.resent,
-                bytes_spared=sum(exchange.spared.values()),
-                bytes_down=exchange.bytes_down,
-                bytes_up=exchange.bytes_up,
-                seconds=seconds,
-                simulated_seconds=simulated or None,
-                reply_seconds=exchange.reply_seconds(),
-            )
-        )
-
-
-def too_large(size: int, most: int) -> str:
-    """Return why a reply is not read."""
-    return f"a reply of {size:,} bytes: more than {most:,} is not read"

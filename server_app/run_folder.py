@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,11 +39,8 @@ class RunFolderError(ValueError):
 class RunFolder:
     """One run's folder, `<output-dir>/<run>/`.
 
-    Parameters
-    ----------
-    path : str or Path
-        The folder. Nothing is read or written until a method is called; `create` and `open` make
-        sure that the folder can be used.
+    Nothing is read or written until a method is called; `create` and `open` make sure that the
+    folder can be used.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -52,22 +48,25 @@ class RunFolder:
         self._warned = False
         self._generation = 0  # of the lease, once it was taken
         self._lease_file: tuple[int, int] | None = None  # that said so when it was last read
+        self.config_path = self.path / "config.json"  # the resolved run config
+        self.events_path = self.path / "events.jsonl"  # the log: one event per line
+        # The account of privacy, which outlives what is resumed or rolled back
+        self.releases_path = self.path / "releases.jsonl"
+        self.rounds_path = self.path / "rounds.csv"  # the table with one row per round
+        self.report_path = self.path / "report.html"
+        self.model_path = self.path / "model.safetensors"  # the final one
+        # What clients sent of the indices that matter to them
+        self.supports_path = self.path / "supports.safetensors"
+        self.checkpoints = self.path / "checkpoints"
+        # As text, because every event needs them: to join paths takes longer than to ask the system
+        self._lease_name, self._events_name = str(self.path / _LEASE), str(self.events_path)
 
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
         """Make the folder of a new run.
 
-        Parameters
-        ----------
-        output_dir : str or Path
-            Where run folders are; made if missing.
-        name : str
-            Name of the run; by default the time in UTC and a random suffix.
-
-        Raises
-        ------
-        RunFolderError
-            If the folder exists already or cannot be written.
+        It is named by the time and a random suffix if by nothing else. An error says if it exists
+        already or cannot be written.
         """
         if name != Path(name).name or name == ".." or "\0" in name:
             raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
@@ -83,13 +82,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the folder of an earlier run, to continue it.
-
-        Raises
-        ------
-        RunFolderError
-            If there is no such folder or it cannot be written.
-        """
+        """Open the folder of an earlier run, to continue it."""
         if not Path(path).is_dir():
             raise RunFolderError(
                 f"path = {str(path)!r} is not a run folder: the folder of an earlier run is needed"
@@ -144,55 +137,6 @@ class RunFolder:
         except (FileNotFoundError, ValueError):
             return 0
 
-    # As text, because every event needs them: to join paths takes longer than to ask the system.
-    @cached_property
-    def _lease_name(self) -> str:
-        return str(self.path / _LEASE)
-
-    @cached_property
-    def _events_name(self) -> str:
-        return str(self.events_path)
-
-    @property
-    def config_path(self) -> Path:
-        """The resolved run config."""
-        return self.path / "config.json"
-
-    @property
-    def events_path(self) -> Path:
-        """The log: one event per line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def releases_path(self) -> Path:
-        """The account of privacy, which outlives what is resumed or rolled back."""
-        return self.path / "releases.jsonl"
-
-    @property
-    def rounds_path(self) -> Path:
-        """The table with one row per round."""
-        return self.path / "rounds.csv"
-
-    @property
-    def report_path(self) -> Path:
-        """The page for a browser."""
-        return self.path / "report.html"
-
-    @property
-    def model_path(self) -> Path:
-        """The final model."""
-        return self.path / "model.safetensors"
-
-    @property
-    def supports_path(self) -> Path:
-        """What clients sent of the indices that matter to them."""
-        return self.path / "supports.safetensors"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
     def write_text(self, name: str, text: str) -> Path:
         """Write a file of the folder whole or not at all, and return its path."""
         target = self.path / name
@@ -219,11 +163,8 @@ class RunFolder:
     def append_event(self, event: Mapping[str, Any]) -> bool:
         """Add one line to `events.jsonl`; a line is on its way to the disk when this returns.
 
-        Returns
-        -------
-        bool
-            False if the line could not be written (a full disk, say). The first time a warning
-            is logged; the run is worth more than its log.
+        False if the line could not be written (a full disk, say). The first time a warning is
+        logged; the run is worth more than its log.
         """
         self.check_lease()
         try:

@@ -25,21 +25,12 @@ class ShortForm:
     """What to send in place of requests, and what to send to those that lack what it builds on.
 
     Where clients are to keep every model, messages say what it is called.
-
-    Attributes
-    ----------
-    short, whole : Requests
-        Without models where clients hold one, and with all of them.
-    spared : dict of int to int
-        Bytes that a node is not sent; only of nodes whose message is short.
-    tags : list of str
-        What the models are called by clients that keep them; empty if they need not.
     """
 
     def __init__(self, requests: Requests, federation: Federation) -> None:
-        self.short = self.whole = requests
-        self.spared: dict[int, int] = {}
-        self.tags = [""] * len(requests)
+        self.short = self.whole = requests  # without models that clients hold, and with all
+        self.spared: dict[int, int] = {}  # bytes that a node is not sent, if its message is short
+        self.tags = [""] * len(requests)  # what clients call models that they keep, else empty
         held, kind = federation.held, requests.kind
         kept = held.every_message and kind in BRING_A_MODEL
         if kept or (kind == "train" and held.anybody()):

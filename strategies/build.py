@@ -13,8 +13,8 @@ from .checks import check_model, check_personal
 from .federation.federation import Federation
 from .layers.base import Layer
 from .layers.buffer import Buffer
-from .layers.fine_tune import FineTune
-from .layers.quarantine import Quarantine
+from .layers.fine_tune import FineTuneLayer
+from .layers.quarantine import QuarantineLayer
 
 # Axes whose layers stand around the aggregator of each model, innermost first, and around all.
 _EACH_MODEL = ("privacy", "client-selector", "data-selector", "objective")
@@ -39,7 +39,7 @@ def build_strategy(
     make = partial(single or single_model_stack, config, federation)
     cohorts = methods("cohorts")[config.cohorts]
     stack: Layer = load(cohorts.outer)(make, config) if cohorts.outer else make()
-    stack = Quarantine.of_run(stack, config)
+    stack = QuarantineLayer.of_run(stack, config)
     for axis in _WHOLE_RUN:
         method = methods(axis)[axes[axis]]
         stack = load(method.outer)(stack, config) if method.outer else stack
@@ -56,7 +56,7 @@ def single_model_stack(
     if config[Aggregation].buffer:
         stack = Buffer(stack, config[Aggregation].staleness)
     if config.fine_tune.epochs:
-        stack = FineTune(stack, config)
+        stack = FineTuneLayer(stack, config)
     for axis in _EACH_MODEL:
         method = methods(axis)[config.axes()[axis]]
         stack = load(method.layer)(stack, config) if method.layer else stack

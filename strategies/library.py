@@ -134,7 +134,7 @@ def _single_model(
     stack = single_model_stack(config, federation, base)
     for layer in _layers(stack):
         if isinstance(layer, Selection):
-            layer.empty_rounds = _EMPTY_ROUNDS
+            layer.part.empty_rounds = _EMPTY_ROUNDS
             if selector is not None:
                 layer.use(copy.deepcopy(selector))
     return stack

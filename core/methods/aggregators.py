@@ -76,6 +76,8 @@ _ROBUST: dict[str, Any] = {
     "models_per_reply": 3.0,
     "suffers": {("uplink", name): _SPARSE for name in ("top-k", "top-k-plain")},
 }
+# Replies wait on disk, unless they come as one table.
+_BY_ENTRY = _ROBUST | {"models_per_reply": 0.0, "models_per_simulated_reply": 3.0}
 _ADAPTIVE = ("learning-rate", "momentum", "tau")
 
 METHODS = (
@@ -103,8 +105,8 @@ METHODS = (
     _aggregator(
         "qfedavg", "clients with a high loss count more", "q", sends=("loss",), models_per_reply=1.1
     ),
-    _aggregator("median", "the median of each entry", **_ROBUST),
-    _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim", **_ROBUST),
+    _aggregator("median", "the median of each entry", **_BY_ENTRY),
+    _aggregator("trimmed-mean", "the mean without the extremes of each entry", "trim", **_BY_ENTRY),
     # Krum needs n >= 2 f + 3 (Blanchard et al., 2017), Bulyan 4 f + 3 (El Mhamdi et al., 2018).
     _aggregator(
         "krum", "the update nearest to most others", "malicious", per_attacker=2, **_ROBUST

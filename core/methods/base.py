@@ -116,9 +116,10 @@ class Method:
         Values of other axes, as ``(axis, name)``, with which it works but badly, and why.
     norms_vary : float (default: 1.0)
         How many times more than usual the updates of honest clients differ in length with it.
-    models_per_reply, models_per_virtual_client : float (default: 0.0)
+    models_per_reply, models_per_simulated_reply, models_per_virtual_client : float (default: 0.0)
         As measured, how many times the model the server holds at once for each client that is
-        asked, and the local engine for each of its clients.
+        asked, what it holds more where replies come as one table of the local engine, and what
+        that holds for each of its clients.
     """
 
     axis: str
@@ -142,6 +143,7 @@ class Method:
     suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)
     norms_vary: float = 1.0
     models_per_reply: float = 0.0
+    models_per_simulated_reply: float = 0.0
     models_per_virtual_client: float = 0.0
 
     @property

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MOST_SAMPLES = 10**12  # of one client: sums of such counts still are numbers
 # Of a mean or a spread of inputs, 1e15 is the most: its square is still exact enough.
 _MOST_LABELS = 100_000  # entries of one list
+_MOST_COHORTS = 1000  # that one client remembers; nobody can know more
 
 Samples = Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
 Rate = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
@@ -30,8 +31,10 @@ class Told(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
 
     @classmethod
-    def read(cls, values: Mapping[str, Any] | None, what: str) -> Self:
+    def read(cls, values: Mapping[str, Any] | None, what: str, **lengths: int) -> Self:
         """Return a record as declared; :class:`BadReply` if it is missing or makes no sense.
+
+        ``lengths`` are those of lists that depend on the run.
 
         >>> CoresetTold.read({"round": 1, "size": 0, "seconds": 0.1}, "coreset")
         Traceback (most recent call last):
@@ -41,13 +44,19 @@ equal to 1
         if values is None:
             raise BadReply(f"{what}: the reply does not say")
         try:
-            return cls.model_validate(dict(values))
+            told = cls.model_validate(dict(values))
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             name = str(fault["loc"][0]) if fault["loc"] else what
             text = fault["msg"][0].lower() + fault["msg"][1:]
             value = repr(values.get(name))[:80]
             raise BadReply(f"{what}: {name} = {value}: {text}") from error
+        for name, length in lengths.items():
+            if len(getattr(told, name)) != length:
+                raise BadReply(
+                    f"{what}: {name} of {len(getattr(told, name))} entries, not {length}"
+                )
+        return told
 
 
 class CoresetTold(Told):
@@ -79,3 +88,25 @@ class MomentsTold(Told):
     count: Annotated[float, Field(gt=0, le=MOST_SAMPLES, alias="num-examples")]
     mean: Annotated[list[Value], Field(max_length=_MOST_LABELS)]
     spread: Annotated[list[Annotated[float, Field(ge=0, le=1e15)]], Field(max_length=_MOST_LABELS)]
+
+
+class LossesTold(Told):
+    """The loss of every model that a client was sent, in the order of their names."""
+
+    losses: Annotated[list[float], Field(max_length=_MOST_LABELS)]
+
+
+class SparseTold(Told):
+    """The largest changes of a model, encoded."""
+
+    payload: bytes
+
+
+class AffinityTold(Told):
+    """What an Auxo client remembers of cohorts, column by column."""
+
+    cohorts: Annotated[list[str], Field(max_length=_MOST_COHORTS)]
+    rewards: list[float]
+    indices: list[int]
+    known: list[bool]
+    serial: int

@@ -24,16 +24,8 @@ _log = logging.getLogger("forager")
 class Artifacts(Callback):
     """Leave ``model.safetensors``, ``rounds.csv`` and ``report.html`` behind.
 
-    Where clients sent supports, these are left in ``supports.safetensors``.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The run's folder, which already holds the config and the events.
-    report : bool (default: True)
-        Whether to write the report, which takes longer than a short run.
-    frozen : callable, optional
-        Returns the arrays of the model that are not trained and never travel.
+    Where clients sent supports, these are left in ``supports.safetensors``. ``frozen`` returns the
+    arrays of the model that are not trained and never travel.
     """
 
     def __init__(

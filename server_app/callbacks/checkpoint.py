@@ -25,24 +25,12 @@ class CheckpointError(ValueError):
 class Checkpoints(Callback):
     """Write ``round-<n>.safetensors`` every few rounds, when the run is stopped, and at its end.
 
-    Parameters
-    ----------
-    folder : Path
-        Where they go.
-    every : int
-        Rounds between checkpoints; 0 for the last only.
-    keep : int
-        How many to keep; the one before the last is there in case the last is damaged.
-    may_write : callable, optional
-        Raises if another process has resumed this run.
+    Of the last ``keep``, the one before the last is there in case the last is damaged.
+    ``may_write`` raises if another process has resumed this run.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        every: int,
-        keep: int,
-        may_write: Callable[[], None] = lambda: None,
+        self, folder: Path, every: int, keep: int, may_write: Callable[[], None] = lambda: None
     ) -> None:
         self.folder = folder
         self.may_write = may_write

@@ -76,15 +76,7 @@ def _loaded(name: str) -> Make:
 
 
 class OwnCallbacks(Callback):
-    """Calls them all, and survives what they raise.
-
-    Parameters
-    ----------
-    makers : dict
-        What makes each, by its name in the run config.
-    folder : RunFolder
-        The run's folder, which each is given.
-    """
+    """Calls them all, and survives what they raise."""
 
     def __init__(self, makers: dict[str, Make], folder: RunFolder) -> None:
         self.callbacks: dict[str, Callback] = {}

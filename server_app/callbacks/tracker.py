@@ -9,13 +9,7 @@ from .base import Callback
 
 
 class Tracker(Callback):
-    """Opens a run at its start, passes on the numbers of every round, closes it at the end.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The run's folder, whose log the numbers are read from.
-    """
+    """Opens a run at its start, passes on the numbers of every round, closes it at the end."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

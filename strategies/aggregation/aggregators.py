@@ -78,13 +78,14 @@ def qfedavg(config: RunConfig, **common: Any) -> FlowerAggregator:
 
 def median(config: RunConfig, **common: Any) -> FlowerAggregator:
     """Coordinate-wise median (Yin et al., 2018)."""
-    return FlowerAggregator(flower.FedMedian(**_EVERYONE), mean_like=False, **common)
+    inner = flower.FedMedian(**_EVERYONE)
+    return FlowerAggregator(inner, mean_like=False, by_entry=True, **common)
 
 
 def trimmed_mean(config: RunConfig, **common: Any) -> FlowerAggregator:
     """Coordinate-wise mean without the tails (Yin et al., 2018)."""
     inner = flower.FedTrimmedAvg(**_EVERYONE, beta=config[Aggregation].trim)
-    return FlowerAggregator(inner, mean_like=False, **common)
+    return FlowerAggregator(inner, mean_like=False, by_entry=True, **common)
 
 
 def krum(config: RunConfig, **common: Any) -> FlowerAggregator:

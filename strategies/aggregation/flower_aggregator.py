@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import to_record, view
 from ...core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from ...core.wire.records import entries, filled, records_of
-from ...core.wire.replies import tables_in
+from ...core.wire.replies import Replies, tables_in
 from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
-from ..layers.base import Layer
+from ..layers.base import Layer, Outcome
 from .paced import PacedAvg
+from .pieces import Pieces
 from .running_mean import mean_of, median_of
 
 _TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
@@ -39,18 +41,8 @@ class FlowerAggregator(Layer):
     - The model keeps its dtypes; FedAdam and q-FedAvg would otherwise turn float32 into float64 and
       double every message.
 
-    Parameters
-    ----------
-    inner : Strategy
-        One of Flower's.
-    mean_like : bool
-        Whether the strategy needs only the mean.
-    needs : sequence of str (default: none)
-        Metrics, not negative, without which the strategy cannot aggregate a reply.
-    equal_weights : bool (default: False)
-        Whether clients count the same, however much data they have.
-    federation : Federation, optional
-        The clients.
+    ``mean_like`` says whether the strategy needs only the mean, ``by_entry`` whether it works entry
+    by entry. ``needs`` are metrics, not negative, without which it cannot aggregate a reply.
     """
 
     def __init__(
@@ -58,12 +50,14 @@ class FlowerAggregator(Layer):
         inner: Strategy,
         *,
         mean_like: bool,
+        by_entry: bool = False,
         needs: Sequence[str] = (),
         equal_weights: bool = False,
         federation: Federation | None = None,
     ) -> None:
         super().__init__(inner, federation)
         self.mean_like = mean_like
+        self.by_entry = by_entry
         self.needs = tuple(needs)
         self.equal_weights = equal_weights
         self._dtypes: dict[str, str] = {}
@@ -107,43 +101,48 @@ class FlowerAggregator(Layer):
         requests.put(ARRAYS, arrays)
         return self.federation.assign(server_round, requests)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate float arrays by the strategy, integer arrays by their maximum."""
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
+        """Aggregate float arrays by the strategy; integer arrays are not averaged."""
+        tables, counted = (
+            tables_in(replies),
+            {name: list[NDArray[Any]]() for name in self._integers},
+        )
         if self.mean_like:
-            mean = mean_of(tables_in(replies), equal_weights=self.equal_weights)
-            if mean is None:
-                return None, None
-            if not self._integers and _is_plain_average(self.inner):
-                return self._of_mean(mean)
-            return self._by_strategy(server_round, [mean])
-        rows = [reply for table in tables_in(replies) for reply in table]
-        if self.equal_weights:
-            rows = list(map(_counting_once, rows))
-        with _quick_collections():
-            return self._by_strategy(server_round, uniform(rows))
-
-    def _by_strategy(
-        self, server_round: int, replies: list[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what the strategy makes of replies, which it sees without integers."""
-        counted: dict[str, list[NDArray[Any]]] = {name: [] for name in self._integers}
-        if counted:
-            replies = [_without_integers(reply, counted) for reply in replies]
-        for name in self.needs:
-            _bounded(replies, name)
-        if not replies:
-            return None, None
-        arrays, metrics = super().aggregate_train(server_round, replies)
+            arrays, metrics = self._of_mean(server_round, tables, counted)
+        else:
+            rows: Iterable[Message] = (reply for table in tables for reply in table)
+            if self.equal_weights:
+                rows = map(_counting_once, rows)
+            if counted:
+                rows = (_without_integers(reply, counted) for reply in rows)
+            with _quick_collections():
+                ask = partial(self._of_replies, server_round)
+                arrays, metrics = Pieces(rows).aggregate(ask) if self.by_entry else ask(list(rows))
         return self._restored(arrays, counted), metrics
 
-    def _of_mean(self, mean: Message) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what FedAvg makes of a mean that is its only reply: the same, at some length."""
-        arrays = records_of(mean.content, ArrayRecord)[0]
+    def _of_mean(
+        self, server_round: int, tables: Iterable[Replies], counted: dict[str, list[NDArray[Any]]]
+    ) -> Outcome:
+        """Return what the strategy makes of the mean, as its only reply."""
+        mean = mean_of(tables, equal_weights=self.equal_weights)
+        if mean is None:
+            return None, None
+        if counted or not _is_plain_average(self.inner):
+            mean = _without_integers(mean, counted) if counted else mean
+            return self._of_replies(server_round, [mean], alike=True)
+        # FedAvg would make the same of it, at some length.
         metrics = dict(entries(records_of(mean.content, MetricRecord)[0]))
         del metrics[NUM_EXAMPLES]
-        return self._restored(arrays, {}), filled(MetricRecord, metrics)
+        return records_of(mean.content, ArrayRecord)[0], filled(MetricRecord, metrics)
+
+    def _of_replies(
+        self, server_round: int, replies: list[Message], *, alike: bool = False
+    ) -> Outcome:
+        """Return what the strategy makes of replies; the same metrics are in all of them."""
+        replies = replies if alike else uniform(replies)
+        for name in self.needs:
+            _bounded(replies, name)
+        return self.inner.aggregate_train(server_round, replies) if replies else (None, None)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

@@ -20,17 +20,8 @@ def metric_spread(
     """Return mean, worst and best tenth, and variance of what clients report; None if nothing does.
 
     Every client counts the same, however much data it has. A reply counts if its loss and its main
-    metric make sense; of the other metrics each value counts that does. Whatever else a reply
-    holds is ignored.
-
-    Parameters
-    ----------
-    records : iterable of MetricRecord
-        One per client.
-    metrics : sequence of Metric
-        Those of the run, the main one first.
-    server_round : int, optional
-        The round of the event.
+    metric make sense; of the other metrics each value counts that does. Whatever else a reply holds
+    is ignored. The main metric is the first.
 
     Examples
     --------

@@ -19,23 +19,21 @@ from ...core.wire.keys import AFFINITY, ASK_AFFINITY
 from ...core.wire.records import filled
 from ...core.wire.replies import Row
 from ...core.wire.requests import Requests
-from ...core.wire.schemas import BadReply
+from ...core.wire.schemas import AffinityTold
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
-from .base import CohortRule, CohortSignals, Regrouping, Scene
-
-_MOST_RECORDS = 1000  # of one client; nobody can know more cohorts than that
+from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
 
 
-class AuxoRule(CohortRule):
+class AuxoRule(CoreRule[Auxo]):
     """Algorithm 1 of Auxo as a rule of the Cohorts layer."""
 
     own_records = (AFFINITY,)
 
     def __init__(self, config: RunConfig) -> None:
         settings = config[AuxoSettings]
-        self.auxo = Auxo(
+        self.core = Auxo(
             parts=settings.parts,
             rule=SplitRule(
                 first_round=settings.first_split,
@@ -57,41 +55,41 @@ class AuxoRule(CohortRule):
         """Match requests to leaves; clients on the blacklist get no place."""
         keys = scene.keys
         if not scene.training:
-            where = _by_key(self.auxo.members(keys))
-        elif len(self.auxo.leaves()) == 1:
-            where = dict.fromkeys(self.auxo.lies.allowed(keys), self.auxo.leaves()[0])
+            where = by_key(self.core.members(keys))
+        elif len(self.core.leaves()) == 1:
+            where = dict.fromkeys(self.core.lies.allowed(keys), self.core.leaves()[0])
         else:
             told = self._requested(scene)
-            where = _by_key(self.auxo.match(keys, [told.get(key) for key in keys]))
+            where = by_key(self.core.match(keys, [told.get(key) for key in keys]))
         return [where.get(key, "") for key in keys]
 
     def _requested(self, scene: Scene) -> dict[str, Affinity]:
         """Ask clients for their records (section 3.2, matching); most are told the same."""
-        leaves = self.auxo.leaves()
+        leaves = self.core.leaves()
         no_news = {AFFINITY: filled(ConfigRecord, {"leaves": leaves})}
 
         def news(key: str) -> Mapping[str, Any]:
-            if self.auxo.feedback_for(key) is None:
+            if self.core.feedback_for(key) is None:
                 return no_news
             return {AFFINITY: self._feedback(key, leaves)}
 
         def read(key: str, row: Row) -> Affinity:
             return _request_in(row) or Affinity()
 
-        return scene.ask(self.auxo.lies.allowed(scene.keys), ASK_AFFINITY, news, {}, read)
+        return scene.ask(self.core.lies.allowed(scene.keys), ASK_AFFINITY, news, {}, read)
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return the leaf that suits each client best."""
-        return _by_key(self.auxo.members(list(placed)))
+        return by_key(self.core.members(list(placed)))
 
     def guide(self, requests: Requests, keys: Sequence[str]) -> None:
         """Tell clients what the last round found about them, and the leaves there are."""
-        leaves = self.auxo.leaves()
+        leaves = self.core.leaves()
         requests.put_column(AFFINITY, [self._feedback(key, leaves) for key in keys])
 
     def _feedback(self, key: str, leaves: list[str]) -> ConfigRecord:
         message: dict[str, Any] = {"leaves": leaves}
-        feedback = self.auxo.feedback_for(key)
+        feedback = self.core.feedback_for(key)
         if feedback is not None:
             message |= {"cohort": feedback.cohort, "reward": feedback.reward}
             message |= {"index": feedback.index, "serial": feedback.serial}
@@ -106,53 +104,31 @@ class AuxoRule(CohortRule):
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Cluster the participants of every leaf, reward them, and split what is due."""
-        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        parts: dict[str, list[str]] = {}
         self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
         for leaf, observed in seen.items():
             requests = [self._requests.get(key) for key in observed.keys]
-            found = self.auxo.observe(leaf, observed.keys, observed.signals, requests)
+            found = self.core.observe(leaf, observed.keys, observed.signals, requests)
             if found.gain.before > 0:
                 fall = found.gain.after / found.gain.before
                 self._report["heterogeneity"][leaf] = fall if math.isfinite(fall) else None
             for name in ("liars", "barred", "strange"):
                 self._report[name] += getattr(found, name)
             if found.children:
-                del regrouping[leaf]
-                regrouping |= {child: {leaf: 1.0} for child in found.children}
+                parts[leaf] = found.children
         self._requests.clear()
-        return regrouping if regrouping.keys() != rounds.keys() else None
+        return split_into(rounds, parts)
 
     def report(self) -> dict[str, Any]:
         """Return how much heterogeneity a split would leave, and who contradicted itself."""
         return self._report
 
-    def leaves(self) -> list[str]:
-        """Return the leaves of the tree."""
-        return self.auxo.leaves()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree, who asked for what, feedback on its way and the generator."""
-        return self.auxo.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.auxo.load_state_dict(state)
-
 
 def _request_in(row: Row) -> Affinity | None:
-    """Return the records in a reply, if there are any."""
+    """Return the records in a reply, if there are any; ValueError if they make no sense."""
     if not row.has(AFFINITY):
         return None
-    try:
-        claimed = dict(row.config(AFFINITY) or {})
-        if len(claimed["cohorts"]) > _MOST_RECORDS:
-            raise BadReply(f"{len(claimed['cohorts'])} cohorts")
-        request = Affinity()
-        request.load_state_dict(claimed)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadReply(f"affinity records that cannot be read: {error}") from error
+    request = Affinity()
+    told = AffinityTold.read(row.config(AFFINITY), "affinity records")
+    request.load_state_dict(told.model_dump())
     return request
-
-
-def _by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    return {key: leaf for leaf, keys in groups.items() for key in keys}

@@ -1,19 +1,20 @@
 """What the :class:`~forager.strategies.layers.cohorts.Cohorts` layer asks of a rule."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ...core.log.events import Event
-from ...core.wire.keys import ASK_LOSSES, LOSSES
+from ...core.wire.keys import ASK_LOSSES, CONFIG
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
-from ...core.wire.schemas import BadReply
-from ..federation.federation import silent
+from ...core.wire.schemas import LossesTold
+from ..federation.federation import Federation, silent
 
 ONLY = "0"  # the cohort that everyone starts in
 MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
@@ -36,38 +37,52 @@ class Ask(Protocol):
         """Return what clients answer, by their keys."""
 
 
+def asking(federation: Federation, grid: Grid, server_round: int, nodes: Mapping[str, int]) -> Ask:
+    """Return how a rule asks clients, who are at these nodes."""
+
+    def ask(
+        keys: Sequence[str],
+        kind: str,
+        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
+        settings: Mapping[str, int | str],
+        read: Callable[[str, Row], Any],
+    ) -> dict[str, Any]:
+        # Most clients are sent the same as others. What was given is kept: its id tells them apart.
+        contents: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+        def content(node: int) -> dict[str, Any]:
+            own = records(federation.key(node)) if callable(records) else records
+            return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
+
+        asked = [nodes[key] for key in keys]
+        answers = federation.ask(grid, server_round, kind, asked, content)
+
+        def read_row(row: Row) -> Any:
+            return read(federation.key(row.node), row)
+
+        found = federation.readable(server_round, answers, read_row)
+        return {federation.key(node): value for node, value in found.items()}
+
+    return ask
+
+
 @dataclass(frozen=True)
 class Scene:
     """What a rule sees when it places clients.
 
-    Parameters
-    ----------
-    round : int
-        The server's round.
-    keys : list of str
-        The clients to place.
-    models : dict
-        The cohorts there are, with their models.
-    rounds : dict
-        How many rounds each cohort has trained.
-    training : bool
-        Whether clients are about to train, so that trying another cohort makes sense.
-    ask : callable
-        ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and
-        returns what ``read`` makes of the reply of each that answered in time. Replies that it
-        refuses by a ValueError are set aside. ``records`` are sent to all by their names, or say
-        what each client is sent; those that are sent the same get the same object.
-    note : callable
-        Writes an event.
+    ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and returns
+    what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
+    ValueError are set aside. ``records`` are sent to all by their names, or say what each client is
+    sent; those that are sent the same get the same object.
     """
 
-    round: int
-    keys: list[str]
-    models: Mapping[str, ArrayRecord]
-    rounds: Mapping[str, int]
-    training: bool
+    round: int  # the server's
+    keys: list[str]  # the clients to place
+    models: Mapping[str, ArrayRecord]  # of the cohorts there are
+    rounds: Mapping[str, int]  # how many each cohort has trained
+    training: bool  # clients are about to train, so that trying another cohort makes sense
     ask: "Ask"
-    note: Callable[[Event], None] = silent
+    note: Callable[[Event], None] = silent  # writes an event
 
 
 @dataclass(frozen=True)
@@ -167,6 +182,35 @@ class CohortRule:
         """Take back what :meth:`state_dict` returned."""
 
 
+class _Core(Protocol):
+    """What an algorithm of ``selectors.cohorts`` can do."""
+
+    def leaves(self) -> list[str]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+C = TypeVar("C", bound=_Core)
+
+
+class CoreRule(CohortRule, Generic[C]):
+    """A rule around an algorithm, which knows the cohorts and remembers what must be."""
+
+    core: C
+
+    def leaves(self) -> list[str]:
+        """Return the leaves of the tree."""
+        return self.core.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the algorithm remembers."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.core.load_state_dict(state)
+
+
 def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
     """Ask clients for the loss of every cohort's model; those that do not answer are left out.
 
@@ -175,19 +219,25 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
     names = sorted(scene.models)
 
     def read(key: str, row: Row) -> dict[str, float]:
-        losses = row.metrics.get(LOSSES)
-        if not isinstance(losses, list) or len(losses) != len(names):
-            raise BadReply(f"{LOSSES} of other than {len(names)} models")
-        return {name: float(loss) for name, loss in zip(names, losses, strict=True)}
+        told = LossesTold.read(row.metrics, "losses of models", losses=len(names))
+        return dict(zip(names, told.losses, strict=True))
 
     return scene.ask(keys, ASK_LOSSES, dict(scene.models), {}, read) if keys else {}
 
 
-def split_into(cohorts: Mapping[str, Any], leaf: str, children: Sequence[str]) -> Regrouping:
-    """Return the regrouping that replaces one cohort by children that start from its model.
+def split_into(cohorts: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Regrouping | None:
+    """Return the regrouping that replaces some cohorts by parts that start from their models.
 
-    >>> split_into({"0.0": 1, "0.1": 1}, "0.1", ["0.1.0", "0.1.1"])
+    None if there are no parts.
+
+    >>> split_into(["0.0", "0.1"], {"0.1": ["0.1.0", "0.1.1"]})
     {'0.0': {'0.0': 1.0}, '0.1.0': {'0.1': 1.0}, '0.1.1': {'0.1': 1.0}}
     """
-    kept = {name: {name: 1.0} for name in cohorts if name != leaf}
-    return kept | {child: {leaf: 1.0} for child in children}
+    kept = {name: {name: 1.0} for name in cohorts if name not in parts}
+    new = {part: {name: 1.0} for name, own in parts.items() for part in own}
+    return kept | new if parts else None
+
+
+def by_key(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the cohort of each member."""
+    return {key: leaf for leaf, keys in groups.items() for key in keys}

@@ -9,10 +9,10 @@ from ...core.config import RunConfig
 from ...core.methods.cohort import Cohort
 from ...core.methods.cohort_baselines import CflSettings
 from ...selectors.cohorts.cfl import Cfl
-from .base import CohortRule, CohortSignals, Regrouping, Scene
+from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
 
 
-class CflRule(CohortRule):
+class CflRule(CoreRule[Cfl]):
     """Sattler's recursive bipartition.
 
     The two lengths it compares with depend on the model and the learning rate. Here the mean update
@@ -28,42 +28,36 @@ class CflRule(CohortRule):
         settings = config[CflSettings]
         self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
         self.longest = 0.0  # of all updates so far
-        self.cfl = Cfl(
+        self.core = Cfl(
             after_round=config[Cohort].joint_rounds_of(config.num_server_rounds),
             cross_below=settings.cross_similarity,
         )
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort."""
-        groups = self.cfl.members.of(scene.keys)
-        where = {key: leaf for leaf, keys in groups.items() for key in keys}
+        where = by_key(self.core.members.of(scene.keys))
         return [where[key] for key in scene.keys]
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Split every cohort that is due."""
-        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        parts: dict[str, list[str]] = {}
         for leaf, observed in seen.items():
             longest = float(np.linalg.norm(observed.signals, axis=1).max(initial=0.0))
             self.longest = max(self.longest, longest)
-            self.cfl.mean_below = self.mean_share * longest
-            self.cfl.max_above = self.longest_share * self.longest
-            children = self.cfl.observe(leaf, observed.keys, observed.signals, rounds[leaf])
+            self.core.mean_below = self.mean_share * longest
+            self.core.max_above = self.longest_share * self.longest
+            children = self.core.observe(leaf, observed.keys, observed.signals, rounds[leaf])
             if children:
-                del regrouping[leaf]
-                regrouping |= {child: {leaf: 1.0} for child in children}
-        return regrouping if regrouping.keys() != rounds.keys() else None
-
-    def leaves(self) -> list[str]:
-        """Return the leaves of the tree."""
-        return self.cfl.members.tree.leaves()
+                parts[leaf] = children
+        return split_into(rounds, parts)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tree, who is where, and the longest update."""
-        return self.cfl.state_dict() | {"longest": self.longest}
+        return super().state_dict() | {"longest": self.longest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self.cfl.load_state_dict(state)
+        super().load_state_dict(state)
         self.longest = float(state["longest"])

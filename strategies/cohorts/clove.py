@@ -11,4 +11,4 @@ class CloveRule(IfcaRule):
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
-        self.ifca = Clove(config[Cohort].number)
+        self.core = Clove(config[Cohort].number)

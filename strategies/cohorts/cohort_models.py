@@ -16,8 +16,7 @@ from ...core.wire.replies import ReplyStream
 from ..aggregation.running_mean import RunningMean
 from ..layers.base import Layer, load_strategy_state, strategy_state, unchanged_on_failure
 from .base import Regrouping
-from .shared_body import forget_model, with_common_body
-from .shared_changes import with_shared_changes
+from .sharing import forget_model, with_common_body, with_shared_changes
 
 _log = logging.getLogger("forager")
 
@@ -34,15 +33,9 @@ class Trained:
 class CohortModels:
     """What each cohort has to itself, by the cohort's name, and what they share.
 
-    Parameters
-    ----------
-    make_inner : callable
-        Returns a new strategy for a cohort. The first one made is that of the first cohort.
-    own_arrays : frozenset of str (default: none)
-        Names of the arrays that each cohort has to itself, its head; all others are shared by all
-        cohorts. None for cohorts with whole models of their own.
-    share_changes : bool (default: False)
-        Whether cohorts learn from each other as far as few of their members take part.
+    The first strategy made is that of the first cohort. ``own_arrays`` are the names of those that
+    each cohort has to itself, its head, if all others are shared by all cohorts. ``share_changes``
+    lets cohorts learn from each other as far as few of their members take part.
     """
 
     def __init__(
@@ -105,14 +98,8 @@ class CohortModels:
     ) -> None:
         """Give cohorts what they have in common: a body, or what all clients learned.
 
-        Parameters
-        ----------
-        before : mapping of str to ArrayRecord
-            Models before the round.
-        weights : mapping of str to float
-            How much each cohort that trained counts.
-        part : float
-            Share of the clients that trained.
+        ``before`` are the models before the round, ``weights`` how much each cohort that trained
+        counts, ``part`` the share of the clients that trained.
         """
         if not any(weights.values()):
             return

@@ -1,7 +1,7 @@
 """Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -16,34 +16,27 @@ from ...core.wire.replies import Row
 from ...core.wire.schemas import BadReply
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
-from .base import ONLY, CohortRule, Regrouping, Scene
+from .base import ONLY, CoreRule, Regrouping, Scene, by_key
 from .update_sketches import Signal
 
 Floats = NDArray[np.float64]
+G = TypeVar("G", FlexCfl, FlHc)
 
 
-class GroupedRule(CohortRule):
+class GroupedRule(CoreRule[G]):
     """Ask clients for an update from the model that all are compared from.
 
-    Parameters
-    ----------
-    config : RunConfig
-        The run's.
-    core : FlexCfl or FlHc
-        Who is in which group.
-    steps : int
-        Local steps of an update; 0 for as many as in a round.
+    It takes some local steps; 0 for as many as in a round.
     """
 
-    def __init__(self, config: RunConfig, core: FlexCfl | FlHc, steps: int) -> None:
+    def __init__(self, config: RunConfig, core: G, steps: int) -> None:
         self.config, self.core, self.steps = config, core, steps
         self.signal = Signal(seed=config.seed)
         self.model: ArrayRecord | None = None  # that updates start from
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's group; the largest for one that is not known."""
-        groups = self.core.members.of(scene.keys)
-        where = {key: leaf for leaf, keys in groups.items() for key in keys}
+        where = by_key(self.core.members.of(scene.keys))
         return [where[key] for key in scene.keys]
 
     def updates(self, scene: Scene, keys: Sequence[str]) -> dict[str, Floats]:
@@ -61,35 +54,32 @@ class GroupedRule(CohortRule):
 
         return scene.ask(keys, ASK_UPDATE, {ARRAYS: model}, {STEPS: self.steps}, read)
 
-    def leaves(self) -> list[str]:
-        """Return the leaves of the tree."""
-        return self.core.members.tree.leaves()
-
     def state_dict(self) -> dict[str, Any]:
         """Return the groups and the model that newcomers start from."""
         model = None if self.model is None else from_record(self.model)
-        return {"core": self.core.state_dict(), "model": model}
+        return {"core": super().state_dict(), "model": model}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self.core.load_state_dict(state["core"])
+        super().load_state_dict(state["core"])
         self.model = None if state["model"] is None else to_record(state["model"])
 
 
-class FlexCflRule(GroupedRule):
+class FlexCflRule(GroupedRule[FlexCfl]):
     """FlexCFL: groups from the start, by some clients' pretraining; newcomers pretrain and join."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.flex = FlexCfl(config[Cohort].number)
-        super().__init__(config, self.flex, config[FlexCflSettings].pretrain_steps)
+        super().__init__(
+            config, FlexCfl(config[Cohort].number), config[FlexCflSettings].pretrain_steps
+        )
         self.rng = np.random.default_rng([config.seed, 11])
 
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Group some clients before the first round; later, let newcomers join."""
         if self.model is not None:
-            new = [key for key in scene.keys if self.flex.members.leaf_of(key) is None]
+            new = [key for key in scene.keys if self.core.members.leaf_of(key) is None]
             for key, update in self.updates(scene, new).items() if new else ():
-                self.flex.join(key, update)
+                self.core.join(key, update)
             return None
         count = pretrained(self.config[Cohort].number, len(scene.keys))
         chosen = np.sort(self.rng.choice(len(scene.keys), count, replace=False))
@@ -98,26 +88,26 @@ class FlexCflRule(GroupedRule):
         if not updates:
             self.model = None  # nobody answered: next round, again
             return None
-        leaves = self.flex.start(list(updates), np.array(list(updates.values())))
+        leaves = self.core.start(list(updates), np.array(list(updates.values())))
         self.regroup(scene)  # those who were not asked join
         return {leaf: {ONLY: 1.0} for leaf in leaves} if len(leaves) > 1 else None
 
 
-class FlHcRule(GroupedRule):
+class FlHcRule(GroupedRule[FlHc]):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
         joint = config[Cohort].joint_rounds_of(config.num_server_rounds)
-        self.hc = FlHc(joint, config[FlHcSettings].distance, metric="cosine")
-        super().__init__(config, self.hc, steps=0)
+        core = FlHc(joint, config[FlHcSettings].distance, metric="cosine")
+        super().__init__(config, core, steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Cluster all clients that are there when it is time."""
-        if not self.hc.due(scene.round):
+        if not self.core.due(scene.round):
             return None
         self.model = scene.models[ONLY]
         updates = self.updates(scene, scene.keys)
         if not updates:
             return None
-        leaves = self.hc.cluster(list(updates), np.array(list(updates.values())))
+        leaves = self.core.cluster(list(updates), np.array(list(updates.values())))
         return {leaf: {ONLY: 1.0} for leaf in leaves} if len(leaves) > 1 else None

@@ -17,12 +17,12 @@ from ...core.config import RunConfig
 from ...core.methods.split_testing import SplitTestSettings
 from ...selectors.cohorts.split import SplitRule
 from ...selectors.cohorts.split_testing import SplitTest
-from .base import CohortRule, CohortSignals, Regrouping, Scene, asked_losses
+from .base import CohortSignals, CoreRule, Regrouping, Scene, asked_losses, split_into
 
 _log = logging.getLogger("forager")
 
 
-class SplitTestRule(CohortRule):
+class SplitTestRule(CoreRule[SplitTest]):
     """Cohorts that are split where there are groups, and that clients are asked about."""
 
     def __init__(self, config: RunConfig) -> None:
@@ -41,25 +41,11 @@ class SplitTestRule(CohortRule):
         settings: SplitTestSettings,
         seed: int,
         *,
-        participants: int = 10,
-        rounds: int = sys.maxsize,
-        private: bool = False,
+        participants: int = 10,  # per round
+        rounds: int = sys.maxsize,  # of the run
+        private: bool = False,  # whether clients may not be asked for losses
     ) -> None:
-        """Begin with one cohort.
-
-        Parameters
-        ----------
-        settings : SplitTestSettings
-            As in the run config.
-        seed : int
-            Of what is drawn at random.
-        participants : int (default: 10)
-            Clients that train per round.
-        rounds : int (default: not known)
-            Of the run.
-        private : bool (default: False)
-            Whether clients may not be asked for losses.
-        """
+        """Begin with one cohort."""
         self.participants = participants
         self.ask_after = 0 if private else settings.ask_newcomers
         self.core = SplitTest(
@@ -106,7 +92,7 @@ class SplitTestRule(CohortRule):
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
     ) -> Regrouping | None:
         """Look for groups in every leaf, and split those that have some."""
-        regrouping = {leaf: {leaf: 1.0} for leaf in rounds}
+        parts: dict[str, list[str]] = {}
         self._report = {"heterogeneity": {}, "reasons": {}}
         for leaf, observed in seen.items():
             found = self.core.observe(
@@ -115,17 +101,15 @@ class SplitTestRule(CohortRule):
             if found.groups is not None and found.groups.parts > 1:
                 self._report["heterogeneity"][leaf] = found.groups.within
             if found.children:
-                del regrouping[leaf]
-                regrouping |= {child: {leaf: 1.0} for child in found.children}
+                parts[leaf] = found.children
             else:
                 self._report["reasons"][leaf] = found.reason
-        if regrouping.keys() != rounds.keys():
+        if parts:
             self.last_split = server_round
-            return regrouping
-        if server_round >= self.rounds and not self.last_split:
+        elif server_round >= self.rounds and not self.last_split:
             reasons = self._report["reasons"].values()
             _log.info("split-test did not split: %s", "; ".join(reasons) or "nobody took part")
-        return None
+        return split_into(rounds, parts)
 
     def hear_late(
         self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
@@ -137,15 +121,11 @@ class SplitTestRule(CohortRule):
         """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
 
-    def leaves(self) -> list[str]:
-        """Return the leaves of the tree."""
-        return self.core.leaves()
-
     def state_dict(self) -> dict[str, Any]:
         """Return the tree, what is known of clients, and when the last split was."""
-        return self.core.state_dict() | {"last-split": self.last_split}
+        return super().state_dict() | {"last-split": self.last_split}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self.core.load_state_dict(state)
+        super().load_state_dict(state)
         self.last_split = int(state["last-split"])

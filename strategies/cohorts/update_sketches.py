@@ -14,22 +14,14 @@ from ...core.wire.keys import SUPPORT
 from ...core.wire.replies import Replies
 from ...selectors.cohorts.projection import Projection
 from ...selectors.similarities.signed_overlap import split_codes
-from ..similarities.support_reader import SignedSupportReader, SupportReader, parameter_shapes
+from ..similarities.support_similarity import SignedSupportReader, SupportReader, parameter_shapes
 from .base import CohortSignals
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class Signal:
-    """The direction of a client's update, sketched by a fixed random projection.
-
-    Parameters
-    ----------
-    dimension : int (default: 256)
-        Length of a sketch.
-    seed : int (default: 0)
-        Of the projection.
-    """
+    """The direction of a client's update, sketched by a fixed random projection."""
 
     own_records: tuple[str, ...] = ()
     outlives_its_round = True  # whether it can be told of a single reply, without the others
@@ -91,13 +83,6 @@ class SupportSignal(Signal):
     """Which parameters matter to a client, sketched: cohorts found without a single value.
 
     The scalar product of two such signals is, in expectation, the overlap of the supports.
-
-    Parameters
-    ----------
-    reader : SupportReader
-        Reads supports out of replies.
-    dimension, seed : int
-        As for :class:`Signal`.
     """
 
     own_records = (SUPPORT,)

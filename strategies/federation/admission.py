@@ -8,12 +8,7 @@ _MOST_SHOWN = 5  # tags of a client in one line of the log
 class Admission:
     """What a run asks of its clients.
 
-    Parameters
-    ----------
-    allowed : collection of str (default: everyone)
-        Keys of the clients that may take part.
-    tags : collection of str (default: any)
-        Only nodes with at least one of these may take part.
+    Collections that are empty let everyone in. A node needs one of the tags.
     """
 
     def __init__(self, allowed: Collection[str] = (), tags: Collection[str] = ()) -> None:
@@ -39,12 +34,7 @@ class Admission:
     def refusal(self, key: str, tags: Collection[str] | None) -> str:
         """Return why a client may not take part; nothing if it may.
 
-        Parameters
-        ----------
-        key : str
-            The client's stable name.
-        tags : collection of str or None
-            The tags of its node; None as long as it has not said them.
+        ``tags`` are those of its node; None as long as it has not said them.
 
         Examples
         --------

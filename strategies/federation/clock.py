@@ -30,13 +30,7 @@ class Clock(ABC):
 
 
 class WallClock(Clock):
-    """The machine's own time.
-
-    Parameters
-    ----------
-    poll : float (default: 0.2)
-        Seconds between two looks for what has arrived.
-    """
+    """The machine's own time."""
 
     between_looks = 1.0
 

@@ -2,14 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,12 +20,11 @@ from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
 from .admission import Admission
 from .client_memory import ClientMemory
-from .grids import GridWrapper, as_sequence
+from .grids import GridWrapper, Route, as_sequence, question
 from .held_models import HeldModels
 from .ledger import Ledger
 from .observations import Reader
 from .punctuality import ResponseTimes
-from .questions import Route, question
 from .releases import Releases
 from .roster import Roster
 
@@ -53,44 +45,21 @@ class Federation:
 
     Layers that stand around one another share one federation: see
     :class:`~strategies.layers.base.Layer`.
-
-    Parameters
-    ----------
-    deadline : float (default: 600.0)
-        Seconds to wait for the answers to a question.
-    quorum : float (default: 0.8)
-        Share of answers after which to wait for the others only as long again.
-    identify_timeout : float (default: 60.0)
-        Seconds to wait for new nodes to say who they are.
-    run : str (default: "")
-        What clients know the run by and keep its state under; if empty, they go by Flower's run id.
-    allowed : collection of str (default: everyone)
-        Keys of the clients that may take part.
-    tags : collection of str (default: any)
-        Only nodes with at least one of these tags may take part.
-    metrics : sequence of Metric (default: accuracy)
-        What models are judged by; the first is the one that matters.
-    keep_models : bool (default: False)
-        Whether clients are to keep the model of every message, so that the next can be a change.
-    route : str (default: "query")
-        How questions reach clients: see :mod:`strategies.federation.questions`.
-    settings : str (default: "")
-        The run config as JSON, for clients of another app, which have none.
     """
 
     def __init__(
         self,
         *,
-        deadline: float = 600.0,
-        quorum: float = 0.8,
-        identify_timeout: float = 60.0,
-        run: str = "",
-        allowed: Collection[str] = (),
-        tags: Collection[str] = (),
-        metrics: Sequence[Metric] = (ACCURACY,),
-        keep_models: bool = False,
-        route: Route = "query",
-        settings: str = "",
+        deadline: float = 600.0,  # seconds to wait for the answers to a question
+        quorum: float = 0.8,  # share of answers after which to wait only as long again
+        identify_timeout: float = 60.0,  # seconds for new nodes to say who they are
+        run: str = "",  # what clients know the run by; if empty, by Flower's run id
+        allowed: Collection[str] = (),  # keys of those that may take part, if not all
+        tags: Collection[str] = (),  # of which a node must have one, if there are any
+        metrics: Sequence[Metric] = (ACCURACY,),  # that judge models, the main one first
+        keep_models: bool = False,  # clients keep each model: the next can be a change
+        route: Route = "query",  # how questions reach clients: see :func:`question`
+        settings: str = "",  # the run config as JSON, for clients of another app
     ) -> None:
         self.roster = Roster(route)
         self.deadline = deadline
@@ -213,20 +182,8 @@ class Federation:
 
         A client that does not answer in time is left out, and asked less and less often. One that
         is known not to have an answer is not asked. Errors are counted where they arrive.
-
-        Parameters
-        ----------
-        grid : Grid
-            How to reach the clients.
-        server_round : int
-            The round that the question is for.
-        kind : str
-            Kind of message.
-        nodes : sequence of int
-            Whom to ask.
-        content : mapping or callable
-            The records to send, or a function of the node that returns them. Settings under
-            ``"config"`` are a plain dict, to which the round is added.
+        ``content`` are the records to send, or a function of the node that returns them. Settings
+        under ``"config"`` are a plain dict, to which the round is added.
         """
         requests = self._questions(server_round, kind, self.awake(nodes, server_round), content)
         if requests is None:

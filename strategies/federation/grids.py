@@ -1,14 +1,33 @@
-"""Grids around grids: how a layer shows the strategy inside it only a part of the clients."""
+"""How clients are reached: grids that show a part of them, and questions to any app's clients."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ...core.wire.flower_private import NodeInfo, Run, is_simulation
+from ...core.wire.keys import KIND, QUESTION
+from ...core.wire.records import entries, filled
 from ...core.wire.requests import Requests
 from .clock import ClockedGrid
 from .virtual_nodes import NumberedNodes
+
+Route = Literal["query", "train"]
+
+
+def question(content: RecordDict, node: int, kind: str, route: Route) -> Message:
+    """Return the message that asks a node.
+
+    Forager's own ClientApp has a handler for every kind of question. Any other app has a train
+    function with :func:`forager.client_mod` around it, and Flower hands a mod only messages of
+    kinds that the app has a function for. There a question is a training message with a record that
+    says what it asks.
+    """
+    if route == "query":
+        return Message(content, dst_node_id=node, message_type=kind)
+    asked = {**entries(content), QUESTION: ConfigRecord({KIND: kind})}
+    return Message(filled(RecordDict, asked), dst_node_id=node, message_type="train")
 
 
 class GridWrapper(Grid):

@@ -21,10 +21,8 @@ _FEWEST, _MOST, _MOST_BYTES = 4, 64, 2**26
 class HeldModels:
     """What the server knows of the models that its clients keep, by their tags.
 
-    Parameters
-    ----------
-    every_message : bool (default: False)
-        Whether clients are to keep the model of every message, not only that of a question.
+    With ``every_message`` clients are to keep the model of every message, not only that of a
+    question.
 
     Examples
     --------

@@ -23,52 +23,26 @@ _MOST_BYTES = 2**28  # of models that are kept for them
 
 @dataclass(slots=True)
 class Assignment:
-    """What a client was asked to do.
+    """What a client was asked to do."""
 
-    Attributes
-    ----------
-    node : int
-        Who was asked.
-    kind : str
-        To do what: the kind of message.
-    round : int
-        In which round.
-    cohort : str or None
-        For which cohort; None if there are none.
-    model : ArrayRecord or None
-        The model that it was sent; none with a question, or if too much is kept for late replies.
-    tag : str
-        What that model is called by a client that keeps it; empty if it need not.
-    id : str
-        Of the message, once it was sent.
-    sent, expires : float
-        When, and until when a reply is possible, by the clock that replies arrive by.
-    read : bool
-        Whether its reply has been read: there is no second one.
-    nonce : str
-        The random number that a true reply carries; empty if nobody can tell.
-    """
-
-    node: int
-    kind: str
+    node: int  # who was asked
+    kind: str  # to do what: the kind of message
     round: int
-    cohort: str | None = None
+    cohort: str | None = None  # for which cohort, if there are any
+    # The model that it was sent; none with a question, or if too much is kept for late replies.
     model: ArrayRecord | None = None
-    tag: str = ""
-    id: str = ""
-    sent: float = 0.0
-    expires: float = 0.0
-    read: bool = False
-    nonce: str = ""
+    tag: str = ""  # what that model is called by a client that keeps it; empty if it need not
+    id: str = ""  # of the message, once it was sent
+    sent: float = 0.0  # when, by the clock that replies arrive by
+    expires: float = 0.0  # until when a reply is possible
+    read: bool = False  # whether its reply has been read: there is no second one
+    nonce: str = ""  # the random number that a true reply carries; empty if nobody can tell
 
 
 class Ledger:
     """The assignments of a run: open ones, whose replies are awaited, and late ones.
 
-    Parameters
-    ----------
-    most_late, most_bytes : int
-        Bounds on the late assignments that are kept in mind, and on the models kept for them.
+    How many late ones are kept in mind is bounded, and so are the bytes of their models.
 
     Examples
     --------

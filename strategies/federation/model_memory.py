@@ -16,12 +16,7 @@ class ModelMemory:
 
     Differences are small, so two bytes per number are enough: each array is scaled by its largest
     difference, and no number is off by more than a thousandth of that. When memory is full, the
-    client that has not trained for longest is forgotten.
-
-    Parameters
-    ----------
-    most_bytes : int (default: 256 MiB)
-        For all models together; one is always kept.
+    client that has not trained for longest is forgotten. One is always kept.
 
     Examples
     --------

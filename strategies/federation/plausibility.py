@@ -21,14 +21,8 @@ class UsualSize:
 
     In a round, what was usual before decides, so that it does not matter who comes first. Only
     where too little is known do the claims of the round itself decide: then all of them should be
-    heard before any is judged.
-
-    Parameters
-    ----------
-    factor : float
-        How many times the usual is absurd.
-    fewest : int
-        Voices without which nothing is usual; of two, there is no way to know which one lies.
+    heard before any is judged. ``factor`` times the usual is absurd. With fewer voices than
+    ``fewest`` nothing is usual: of two, there is no way to know which one lies.
 
     Examples
     --------

@@ -25,11 +25,6 @@ _MOST = 10_000  # clients that are remembered
 class ResponseTimes:
     """Exponential means, by client, of the seconds until a reply and of the share that fails.
 
-    Parameters
-    ----------
-    deadline : float (default: no limit)
-        Seconds that a client has for its training.
-
     Examples
     --------
     >>> times = ResponseTimes(deadline=10.0)

@@ -11,12 +11,8 @@ class Releases:
     """Count releases by client, in memory and in a file to which lines are only ever added.
 
     A line is on the disk before :meth:`charge` returns, and so before anything is sent. A run that
-    is resumed from an earlier round has released what it released: the file still says so.
-
-    Parameters
-    ----------
-    path : Path, optional
-        The file; what it holds already counts.
+    is resumed from an earlier round has released what it released: the file still says so. What the
+    file holds already counts.
 
     Examples
     --------

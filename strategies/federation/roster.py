@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -18,8 +19,7 @@ from ...core.wire.records import record_at
 from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import differences
-from .grids import all_node_ids, as_sequence
-from .questions import Route, question
+from .grids import Route, all_node_ids, as_sequence, question
 from .virtual_nodes import NumberedNodes
 
 _log = logging.getLogger("forager")
@@ -51,11 +51,6 @@ class Roster:
     first, as long as that is connected: who else claims it is known by a digest, so nobody damages
     another's record or takes its turn. When the holder is gone, as after a restart with a new node
     id, the claim is granted.
-
-    Parameters
-    ----------
-    route : str (default: "query")
-        How questions reach clients: see :mod:`strategies.federation.questions`.
     """
 
     def __init__(self, route: Route = "query") -> None:
@@ -209,37 +204,16 @@ class Roster:
     def _is_there_besides(self, node_id: int, other: int | None) -> bool:
         return other != node_id and other in self._connected
 
-    def _grant(self) -> None:
-        """Give names to those who claim them, where the holder is not connected any more."""
-        for node, key in list(self._claims.items()):
-            if node in self._connected and not self._is_taken(key, node):
-                del self._claims[node]
-                self._note(node, key)
-
     def identify(self, grid: Grid, timeout: float, *, persist: bool = False) -> None:
         """Ask nodes that are not known yet, once each, what they call themselves.
 
         A seeded choice repeats only over keys that do, and a client is to be called by one name
         from its first round on. Those that do not answer in time go by their public key or node id
-        until a reply says more.
-
-        Parameters
-        ----------
-        grid : Grid
-            How to reach the nodes.
-        timeout : float
-            Seconds to wait for their answers.
-        persist : bool (default: False)
-            Ask those that gave no answer again later, less and less often. Needed where a client
-            takes part only once it is known: no other reply will come from it.
+        until a reply says more. With ``persist`` those that gave no answer are asked again later,
+        less and less often: needed where a client takes part only once it is known, as no other
+        reply will come from it.
         """
-        self._numbered = getattr(grid, "numbered", None)
-        connected = all_node_ids(grid)
-        if connected != self._seen:
-            self._seen = connected
-            many = isinstance(connected, NumberedNodes)
-            self._connected = connected if many else frozenset(connected)
-        self._grant()
+        self._look(grid)
         nodes = as_sequence(grid.get_node_ids())
         again = self._due(nodes) if persist and self._silent else []
         if isinstance(nodes, NumberedNodes) or (nodes == self._identified and not again):
@@ -247,27 +221,41 @@ class Roster:
         known = (self._keys, self._asked, self._numbered or ())
         unknown = [node for node in nodes if not any(node in some for some in known)] + again
         self._identified = nodes
-        if not unknown:
-            return
-        self._asked.update(unknown)
-        questions = [question(RecordDict(), node, IDENTIFY, self.route) for node in unknown]
-        arrived = list(grid.send_and_receive(questions, timeout=timeout))
-        replies = [r for r in arrived if r.has_content() and CLIENT in r.content]
-        here = list(grid.get_nodes())
+        if unknown:
+            self._asked.update(unknown)
+            questions = [question(RecordDict(), node, IDENTIFY, self.route) for node in unknown]
+            arrived = list(grid.send_and_receive(questions, timeout=timeout))
+            self._introduce(list(grid.get_nodes()), arrived)
+            self._note_silent(unknown)
+            if self.route == "train":
+                self._say_who_has_no_mod(questions, arrived)
+
+    def _look(self, grid: Grid) -> None:
+        """Learn who is connected, and give names to those who claim them if the holder is not."""
+        self._numbered = getattr(grid, "numbered", None)
+        connected = all_node_ids(grid)
+        if connected != self._seen:
+            self._seen = connected
+            many = isinstance(connected, NumberedNodes)
+            self._connected = connected if many else frozenset(connected)
+        for node, key in list(self._claims.items()):
+            if node in self._connected and not self._is_taken(key, node):
+                del self._claims[node]
+                self._note(node, key)
+
+    def _introduce(self, here: Sequence[NodeInfo], arrived: Iterable[Message]) -> None:
+        """Name nodes: by registration, by what they call themselves, then by their public keys."""
         for node in here:
             self._register(node)
+        replies = [r for r in arrived if r.has_content() and CLIENT in r.content]
         for reply in replies:
             self.learn(reply)
-            self._learn_abilities(reply)
-            self._learn_tags(reply)
-        self._note_silent(unknown)
+            self._learn_traits(reply)
         self._compare_versions(replies)
         for node in here:
             name = _given("key", node.public_key) if node.public_key else ""
             if name and node.node_id not in self._keys and not self._is_taken(name, node.node_id):
                 self._note(node.node_id, name)
-        if self.route == "train":
-            self._say_who_has_no_mod({m.metadata.dst_node_id: m for m in questions}, arrived)
 
     def _due(self, nodes: Iterable[int]) -> list[int]:
         """Return those that gave no answer and are to be asked again by now."""
@@ -281,32 +269,24 @@ class Roster:
             if node not in self._tags:
                 self._silent[node] = (time.monotonic() + 2 * waited, 2 * waited)
 
-    def _learn_tags(self, reply: Message) -> None:
-        """Note the tags of a node, and say what it wants its operator to know."""
-        node, claimed = reply.metadata.src_node_id, record_at(reply.content, CLIENT, ConfigRecord)
-        listed = claimed.get(TAGS) if claimed is not None else None
+    def _learn_traits(self, reply: Message) -> None:
+        """Note a node's tags and what it can answer; say what its operator is to know."""
+        node, claimed = reply.metadata.src_node_id, _claimed(reply)
+        answers, listed, note = (claimed.get(name) for name in (ANSWERS, TAGS, NOTE))
+        if isinstance(answers, list):
+            self._answers[node] = frozenset(name for name in answers if isinstance(name, str))
         said = listed[:_MOST_TAGS] if isinstance(listed, list) else []
         try:
             tags = read_tags(",".join(tag for tag in said if isinstance(tag, str)))
         except ValueError:  # it does not say them as this version does
             tags = []
         self._tags[node] = frozenset(tags)
-        note = claimed.get(NOTE) if claimed is not None else None
         if isinstance(note, str) and note:
             _log.warning("client %s: %s", self.key(node), shorten(note, _LONGEST_NOTE))
 
-    def _learn_abilities(self, reply: Message) -> None:
-        claimed = record_at(reply.content, CLIENT, ConfigRecord)
-        answers = claimed.get(ANSWERS) if claimed is not None else None
-        if isinstance(answers, list):
-            known = frozenset(name for name in answers if isinstance(name, str))
-            self._answers[reply.metadata.src_node_id] = known
-
-    def _say_who_has_no_mod(
-        self, questions: Mapping[int, Message], arrived: Sequence[Message]
-    ) -> None:
+    def _say_who_has_no_mod(self, questions: Sequence[Message], arrived: Sequence[Message]) -> None:
         """Name those whose app answered for itself: it takes no questions."""
-        nodes = {m.metadata.message_id: node for node, m in questions.items()}
+        nodes = {asked.metadata.message_id: asked.metadata.dst_node_id for asked in questions}
         without = []
         for reply in arrived:
             raised = reply.has_error() and reply.error.code == _RAISED
@@ -319,25 +299,31 @@ class Roster:
             _log.warning(
                 "client %s has no forager.client_mod, or it failed: it is asked nothing, and "
                 "chosen by its age alone",
-                ", ".join(without[:_NAMED]) + (" and others" if len(without) > _NAMED else ""),
+                _named(without),
             )
 
     def _compare_versions(self, replies: Iterable[Message]) -> None:
         """Warn where devices run other versions than the server, which may cause faults."""
         others: dict[str, list[str]] = {}
         for reply in replies:
-            claimed = record_at(reply.content, CLIENT, ConfigRecord)
-            differs = differences(claimed.get(VERSIONS) if claimed is not None else None)
+            differs = differences(_claimed(reply).get(VERSIONS))
             others.setdefault(differs, []).append(self.key(reply.metadata.src_node_id))
         others.pop("", None)
         for differs, keys in others.items():
-            names = ", ".join(keys[:_NAMED]) + (" and others" if len(keys) > _NAMED else "")
             _log.warning(
                 "mixed versions: client %s %s. Update the device, or the server (docker/README.md, "
                 "Updates): messages may fail that only one side knows",
-                names,
-                differs,
+                *(_named(keys), differs),
             )
+
+
+def _claimed(reply: Message) -> Mapping[str, Any]:
+    """Return what a client says of itself."""
+    return record_at(reply.content, CLIENT, ConfigRecord) or {}
+
+
+def _named(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:_NAMED]) + (" and others" if len(keys) > _NAMED else "")
 
 
 @lru_cache(maxsize=10_000)

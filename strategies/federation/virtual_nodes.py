@@ -23,10 +23,7 @@ def _same(one: Numbers, other: Numbers) -> bool:
 class NumberedKeys(Sequence[str]):
     """The names of numbered clients, made when they are looked at.
 
-    Parameters
-    ----------
-    numbers : range or array of int
-        The clients, in ascending order; a range has no gaps.
+    Numbers are in ascending order; a range has no gaps.
 
     Examples
     --------

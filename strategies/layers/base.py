@@ -20,17 +20,13 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ..federation.federation import Federation
 
 Models = dict[str, tuple[ArrayRecord, float]]
+Outcome = tuple[ArrayRecord | None, MetricRecord | None]  # a new model and the metrics of a round
 
 
 class Layer(Strategy):
     """A strategy around a strategy. Delegates all five methods, and what else layers can do.
 
-    Parameters
-    ----------
-    inner : Strategy
-        Any Flower strategy, another layer included.
-    federation : Federation, optional
-        The clients; by default those of the layer inside, or new ones.
+    The clients are by default those of the layer inside, or new ones.
     """
 
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
@@ -49,9 +45,7 @@ class Layer(Strategy):
             return messages
         return self.federation.assign(server_round, messages)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Return the new model and the metrics of a round; replies may be a stream, read once."""
         if type(self).take is not Layer.take:
             stream = ReplyStream(tables_in(replies))
@@ -96,7 +90,8 @@ class Layer(Strategy):
 
     def describe(self) -> str:
         """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
-        return f"{type(self).__name__}({describe(self.inner)})"
+        name = type(self).__name__.removesuffix("Layer") or "Layer"
+        return f"{name}({describe(self.inner)})"
 
     def replies_wanted(self) -> int | None:
         """Return how many replies of the round just configured are enough; None for all."""

@@ -8,14 +8,14 @@ to as many clients as are idle. An update of a client that began tau rounds ago 
 
 from collections.abc import Iterable
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS
 from ...core.wire.replies import Replies
-from .base import Layer
+from .base import Layer, Outcome
 
 
 def staleness_weight(rounds: int, exponent: float = 0.5) -> float:
@@ -31,14 +31,8 @@ class Buffer(Layer):
     """Turn updates of earlier models into updates of the present one, the older the smaller.
 
     A reply to the model w' of tau rounds ago becomes ``w + s(tau) (reply - w')``. The mean of such
-    replies is FedBuff's step, and any other aggregator can work with them too.
-
-    Parameters
-    ----------
-    inner : Strategy
-        The aggregator.
-    exponent : float (default: 0.5)
-        The a above; 0 lets all count the same.
+    replies is FedBuff's step, and any other aggregator can work with them too. The exponent is the
+    a above; 0 lets all count the same.
     """
 
     def __init__(self, inner: Strategy, exponent: float = 0.5) -> None:
@@ -53,9 +47,7 @@ class Buffer(Layer):
         self._now = arrays
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate what is in the buffer."""
         arrays, metrics = super().aggregate_train(server_round, replies)
         self._now = arrays if arrays is not None else self._now

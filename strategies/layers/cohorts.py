@@ -3,7 +3,6 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,19 +16,19 @@ from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.cohort import Cohort, CohortMethod
-from ...core.wire.keys import CONFIG, NUM_EXAMPLES
+from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.records import entries, filled
-from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
+from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
 from ...selectors.cohorts.matching import equal_shares, proportional_shares
 from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean
-from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene
+from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene, asking
 from ..cohorts.cohort_models import CohortModels, Trained
-from ..cohorts.shared_body import head_names
+from ..cohorts.sharing import head_names
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
-from .base import Layer, Models
+from .base import Layer, Models, Outcome
 
 _log = logging.getLogger("forager")
 
@@ -40,31 +39,9 @@ class Cohorts(Layer):
     A rule says which cohort a client belongs to and when cohorts change. Participants of a round
     are shared out equally among cohorts, unless everyone takes part. A cohort without clients
     waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
-    delays the others.
-
-    Parameters
-    ----------
-    make_inner : callable
-        Returns a new strategy for a cohort, with a :class:`Selection` in it. The first one made is
-        that of the first cohort, and reports what the others are like.
-    rule : CohortRule
-        Who belongs where.
-    signal : Signal
-        What of a client's reply the rule compares.
-    count : int (default: 0)
-        Clients per round in all cohorts together; 0 uses ``fraction`` instead.
-    fraction : float (default: 1.0)
-        Share of the connected clients that train per round.
-    own_start : bool (default: False)
-        Whether a part of a split cohort starts from the mean of what its own members have just
-        trained instead of the whole cohort's model. Only where models are averaged anyway.
-    own_arrays : frozenset of str (default: none)
-        Names of the arrays that each cohort has to itself, its head; all others are shared by all
-        cohorts. None for cohorts with whole models of their own.
-    equal_weights : bool (default: False)
-        Whether clients count the same in what is shared, however much data they have.
-    share_changes : bool (default: False)
-        Whether cohorts learn from each other as far as few of their members take part.
+    delays the others. ``make_inner`` returns a new strategy for a cohort, with a
+    :class:`Selection` in it; the first is that of the first cohort, and reports what the others are
+    like.
     """
 
     def __init__(
@@ -73,12 +50,12 @@ class Cohorts(Layer):
         rule: CohortRule,
         signal: Signal,
         *,
-        count: int = 0,
-        fraction: float = 1.0,
-        own_start: bool = False,
-        own_arrays: frozenset[str] = frozenset(),
-        equal_weights: bool = False,
-        share_changes: bool = False,
+        count: int = 0,  # clients per round in all cohorts; 0 uses the fraction instead
+        fraction: float = 1.0,  # of the connected clients, that train per round
+        own_start: bool = False,  # parts of a split start from what their members trained
+        own_arrays: frozenset[str] = frozenset(),  # each cohort's head, if they share a body
+        equal_weights: bool = False,  # of clients in what is shared
+        share_changes: bool = False,  # cohorts learn from each other, if few take part
     ) -> None:
         self.cohorts = CohortModels(make_inner, own_arrays=own_arrays, share_changes=share_changes)
         super().__init__(self.cohorts.first)
@@ -101,17 +78,17 @@ class Cohorts(Layer):
         count, fraction = config.participation()
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
-        own_start = plain and config.cohorts == "split-test"
-        own_start = own_start and not config[Aggregation].learning_rate
+        given = config[Aggregation]
+        shared = config[Cohort].shared(config.cohorts, config.similarity, given.buffer)
         return cls(
             make_inner,
             rule,
             signal_of(config),
             count=count,
             fraction=fraction,
-            own_start=own_start,
+            own_start=plain and config.cohorts == "split-test" and not given.learning_rate,
             own_arrays=head_names(config),
-            share_changes=_shares_changes(config),
+            share_changes=shared == "changes",
             equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",
         )
 
@@ -171,9 +148,7 @@ class Cohorts(Layer):
         self.rule.guide(requests, self.federation.keys(requests.nodes))
         return requests
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
         groups: dict[str, list[Replies]] = defaultdict(list)
         trained: dict[str, list[Trained]] = defaultdict(list)
@@ -342,36 +317,9 @@ class Cohorts(Layer):
         self, server_round: int, nodes: Sequence[int], grid: Grid, *, training: bool
     ) -> Scene:
         keys = list(self.federation.keys(nodes))
-        ask = partial(self._ask, grid, dict(zip(keys, nodes, strict=True)), server_round)
+        ask = asking(self.federation, grid, server_round, dict(zip(keys, nodes, strict=True)))
         models, note = self.leaf_models, self.federation.note
         return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note)
-
-    def _ask(
-        self,
-        grid: Grid,
-        nodes: Mapping[str, int],
-        server_round: int,
-        keys: Sequence[str],
-        kind: str,
-        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
-        settings: Mapping[str, int | str],
-        read: Callable[[str, Row], Any],
-    ) -> dict[str, Any]:
-        # Most clients are sent the same as others. What was given is kept: its id tells them apart.
-        contents: dict[int, tuple[Any, dict[str, Any]]] = {}
-
-        def content(node: int) -> dict[str, Any]:
-            own = records(self.federation.key(node)) if callable(records) else records
-            return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
-
-        asked = [nodes[key] for key in keys]
-        answers = self.federation.ask(grid, server_round, kind, asked, content)
-
-        def by_key(row: Row) -> Any:
-            return read(self.federation.key(row.node), row)
-
-        found = self.federation.readable(server_round, answers, by_key)
-        return {self.federation.key(node): value for node, value in found.items()}
 
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
         views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
@@ -424,8 +372,3 @@ class Cohorts(Layer):
             )
         self.cohorts.load(state["cohorts"])
         self.members = dict(state["members"])
-
-
-def _shares_changes(config: RunConfig) -> bool:
-    buffer = config[Aggregation].buffer
-    return config[Cohort].shared(config.cohorts, config.similarity, buffer) == "changes"

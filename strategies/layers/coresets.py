@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence
 from ..checks import validation_data
-from .base import Layer
+from .base import Layer, Outcome
 
 Targets = Callable[[ArrayRecord], ArrayRecord]
 
@@ -42,21 +42,9 @@ class Coresets(Layer):
     A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
     said last, or if it said that its coreset is gone (its data changed, its memory was lost).
     Clients of rules that match nothing of the server's choose by themselves; then this layer only
-    reads what they report.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    targets : callable, optional
-        Returns the gradients to match at a model. Called only in rounds in which somebody needs
-        them.
-    every : int (default: 10)
-        Rounds after which a coreset is chosen again.
-    first_round : int (default: 1)
-        Rounds before the first choice, which clients train on a random subset.
-    num_classes : int (default: 0)
-        How many classes clients may count their samples of.
+    reads what they report. ``targets`` returns the gradients to match at a model; it is called only
+    in rounds in which somebody needs them. Before the first choice, clients train ``first_round``
+    rounds on a random subset.
     """
 
     own_records = (CORESET,)
@@ -125,15 +113,13 @@ class Coresets(Layer):
         chosen = self._chosen.get(key, 0)
         return not chosen or server_round - chosen >= self.every
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, and log what clients trained on."""
         self._told = []
         try:
             return super().aggregate_train(server_round, replies)
         finally:
-            self.federation.note(self._summary(server_round, self._told))
+            self.federation.note(self._used(server_round, self._told))
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Take out what clients say of their coresets.
@@ -161,7 +147,7 @@ class Coresets(Layer):
         sound.take(CORESET)
         return sound
 
-    def _summary(self, server_round: int, told: list[CoresetTold]) -> CoresetsUsed:
+    def _used(self, server_round: int, told: list[CoresetTold]) -> CoresetsUsed:
         known = [t for t in told if t.clean is not None]
         samples = sum(t.size for t in known)
         clean = sum(t.size * t.clean for t in known if t.clean is not None)

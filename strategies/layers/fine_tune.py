@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from time import perf_counter
 
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
@@ -18,20 +18,13 @@ from ...core.log.events import FineTuned
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record, to_record
 from ..checks import validation_data
-from .base import Layer
+from .base import Layer, Outcome
 
 
-class FineTune(Layer):
+class FineTuneLayer(Layer):
     """Train on the server's validation set after each aggregation, as a client would.
 
     A reference for methods that use the same set in another way (GCFL, table 1).
-
-    Parameters
-    ----------
-    inner : Strategy
-        Aggregates.
-    config : RunConfig
-        The epochs (``fine-tune.epochs``), the task, and how clients train.
     """
 
     def __init__(self, inner: Strategy, config: RunConfig) -> None:
@@ -42,9 +35,7 @@ class FineTune(Layer):
         self.problem = task.problem
         self.model = task.build_model().to(chosen_device(config.device))
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, then fine-tune."""
         arrays, metrics = super().aggregate_train(server_round, replies)
         if arrays is None:

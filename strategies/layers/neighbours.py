@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -26,26 +26,16 @@ from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import ONLY
 from ..federation.model_memory import ModelMemory
 from ..similarities.client_similarity import ClientSimilarity, client_similarity, matrix_event
-from .base import Layer
+from .base import Layer, Outcome
 
 
 class Neighbours(Layer):
     """Send every client the mixture of its neighbours' models.
 
     The strategy inside chooses clients and makes a global model of their replies, which clients
-    start from that have not trained yet.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Chooses and aggregates.
-    similarity : ClientSimilarity
-        What makes clients neighbours.
-    count : int (default: 8)
-        Neighbours of each client, itself not counted.
-    first, every : int (default: 2, 5)
-        In round ``first``, and every ``every`` rounds after it, the similarities are logged,
-        and supports are fetched where clients send only signatures.
+    start from that have not trained yet. Each has ``count`` neighbours, itself not counted. In
+    round ``first``, and every ``every`` rounds after it, the similarities are logged, and supports
+    are fetched where clients send only signatures.
     """
 
     own_records = (SUPPORT,)
@@ -100,9 +90,7 @@ class Neighbours(Layer):
         messages = super().configure_evaluate(server_round, arrays, config, grid)
         return self._personal(server_round, messages)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Keep each client's model and what makes it alike others; aggregate for newcomers."""
         result = super().aggregate_train(server_round, replies)
         graph = {key: sorted(weights) for key, weights in self._weights.items()}

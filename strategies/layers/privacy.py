@@ -20,7 +20,7 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
 from ..aggregation.running_mean import mean_of
 from ..federation.accountant import gaussian_epsilon
-from .base import Layer
+from .base import Layer, Outcome
 
 _EVERYONE = ("",)  # whom a noisy mean is charged to
 
@@ -30,19 +30,10 @@ class PrivacyLedger(Layer):
 
     It is for replacing all updates of one client by any others, who takes part being public. Two
     updates are up to two clips C apart, and so are two means of n of them up to 2 C / n: half the
-    noise multiplier is left. So it is for adding or removing a client, as far as n is public.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Any.
-    multiplier : float
-        Standard deviation of the noise, over what an update of one client is clipped to.
-    delta : float (default: 1e-5)
-        At which epsilon is reported.
-    central : bool (default: False)
-        Whether what is released is a mean: every round then counts for everyone, so that it does
-        not matter who took part.
+    noise multiplier is left. So it is for adding or removing a client, as far as n is public. The
+    multiplier is the standard deviation of the noise, over what an update of one client is clipped
+    to; ``delta`` is where epsilon is reported. If what is released is a mean (``central``), every
+    round counts for everyone, so that it does not matter who took part.
     """
 
     def __init__(
@@ -96,28 +87,12 @@ class CentralNoise(Layer):
 
     The strategy inside is given the noisy mean as a single reply: whatever it makes of that, by
     momentum, adaptive steps or fine-tuning, releases no more. Metrics, which got no noise, are left
-    out.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Makes a model of the mean.
-    clip : float
-        Longest update.
-    multiplier : float
-        Standard deviation of the noise, over the clip's share in the mean.
-    seed : int (default: 0)
-        Of the noise in simulation; anywhere else it is unpredictable.
+    out. Updates are at most as long as the clip; the multiplier is the standard deviation of the
+    noise, over the clip's share in the mean. The seed is that of the noise in simulation; anywhere
+    else it is unpredictable.
     """
 
-    def __init__(
-        self,
-        inner: Strategy,
-        *,
-        clip: float,
-        multiplier: float,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, inner: Strategy, *, clip: float, multiplier: float, seed: int = 0) -> None:
         super().__init__(inner)
         self.clip = clip
         self.multiplier = multiplier
@@ -129,9 +104,7 @@ class CentralNoise(Layer):
         dp = config[Dp]
         return cls(inner, clip=dp.clip, multiplier=dp.noise_multiplier, seed=config.seed)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the noisy mean of clipped updates."""
         tables = ReplyStream(tables_in(replies)).through(self._clipped).tables
         mean = mean_of(tables, equal_weights=True)

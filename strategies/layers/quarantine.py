@@ -18,7 +18,7 @@ from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
-from .base import Layer
+from .base import Layer, Outcome
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
@@ -46,7 +46,7 @@ class SentModel:
         self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
 
 
-class Quarantine(Layer):
+class QuarantineLayer(Layer):
     """Check every reply against what its client was sent.
 
     Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
@@ -55,17 +55,6 @@ class Quarantine(Layer):
     than ``norm_factor`` times the median of what all clients sent in the rounds before (in the
     first: of all its replies); likewise example counts above ``count_factor`` times the usual. Each
     is written to the journal and counted against its client.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets the sound replies.
-    norm_factor, count_factor : float
-        How many times the usual size, or number of samples, is absurd.
-    weight_factor : float (default: 0.0)
-        A client counts for at most this many times the usual number of samples; 0 for no limit.
-    min_replies : int (default: 1)
-        With fewer sound replies nothing is aggregated.
     """
 
     def __init__(
@@ -74,8 +63,8 @@ class Quarantine(Layer):
         *,
         norm_factor: float = 5.0,
         count_factor: float = 100.0,
-        weight_factor: float = 0.0,
-        min_replies: int = 1,
+        weight_factor: float = 0.0,  # times the usual samples that a client counts for; 0: any
+        min_replies: int = 1,  # sound ones, without which nothing is aggregated
     ) -> None:
         super().__init__(inner)
         self.weight_factor = weight_factor
@@ -86,7 +75,7 @@ class Quarantine(Layer):
         self._judged, self._outliers = 0, 0  # replies of this round
 
     @classmethod
-    def of_run(cls, inner: Strategy, config: RunConfig) -> "Quarantine":
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "QuarantineLayer":
         """Return the layer that a config describes."""
         vary = math.prod(method.norms_vary for method in chosen(config.axes()))
         return cls(
@@ -97,9 +86,7 @@ class Quarantine(Layer):
             min_replies=config.round.min_replies,
         )
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the sound replies, if there are enough.
 
         :class:`MostlyOutliers` if most replies are far from what was usual before: then either the
@@ -117,7 +104,7 @@ class Quarantine(Layer):
             sound = [Replies.joined(passed)] if any(map(len, passed)) else []
         rest = (self._accepted(server_round, *measured) for measured in tables)
         enough, sound = _peeked(filter(len, chain(sound, rest)), self.min_replies)
-        result: tuple[ArrayRecord | None, MetricRecord | None] = None, None
+        result: Outcome = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
         if 2 * self._outliers > self._judged:
@@ -272,10 +259,7 @@ def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterab
 
 
 def unsound_metrics(
-    table: Replies,
-    needs: Sequence[str] = (),
-    skip: Container[int] = (),
-    whole: bool = True,
+    table: Replies, needs: Sequence[str] = (), skip: Container[int] = (), whole: bool = True
 ) -> dict[int, str]:
     """Return the rows whose example count or metrics are not sound, and why.
 

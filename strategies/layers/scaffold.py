@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from ...core.wire.keys import CONTROL
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ..federation.plausibility import UsualSize
-from .base import Layer
+from .base import Layer, Outcome
 
 _UNKNOWN = 100.0  # times the model's norm that a change may have until some are known
 _WIDER = 10.0  # times the limit of updates: the first change of a client is long, later ones short
@@ -24,21 +24,14 @@ _WIDER = 10.0  # times the limit of updates: the first change of a client is lon
 Arrays = dict[str, NDArray[Any]]
 
 
-class Scaffold(Layer):
+class ScaffoldLayer(Layer):
     """Send ``c`` with the model and move it by the changes that clients report.
 
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
-    change does not fit the model, is not finite or far longer than the usual, is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it. All others are clipped to
-    ``norm_factor`` times the usual: ``c`` is not averaged by any robust aggregator.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    norm_factor : float (default: 5.0)
-        How many times the usual norm a change counts for at most; ten times that is absurd.
+    change does not fit the model, is not finite or far longer than the usual, is set aside as by
+    quarantine. All others are clipped to ``norm_factor`` times the usual: ``c`` is not averaged by
+    any robust aggregator. Ten times that is absurd.
     """
 
     own_records = (CONTROL,)
@@ -53,7 +46,7 @@ class Scaffold(Layer):
         self._sums: Arrays = {}  # of the changes of this round
 
     @classmethod
-    def of_run(cls, inner: Strategy, config: RunConfig) -> "Scaffold":
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "ScaffoldLayer":
         """Return the layer that a config describes."""
         return cls(inner, config.quarantine.norm_factor)
 
@@ -71,9 +64,7 @@ class Scaffold(Layer):
             requests.put(CONTROL, to_record(self.control))
         return requests
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the models, and the changes of the variates."""
         # In double precision, so that the order of arrival hardly matters
         self._sums = {n: np.zeros(a.shape) for n, a in self._model.items()}

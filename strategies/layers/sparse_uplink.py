@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -14,13 +14,13 @@ from ...core.log.events import SparseUplinkUsed
 from ...core.methods.catalogue import methods
 from ...core.methods.top_k import TopKMethod
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, DENSITY, PAYLOAD, SPARSE, VALUES
+from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
-from ...core.wire.schemas import BadReply
+from ...core.wire.schemas import BadReply, SparseTold
 from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
 from ..federation.ledger import Assignment
-from .base import Layer
+from .base import Layer, Outcome
 
 Floats = NDArray[Any]
 
@@ -31,16 +31,8 @@ class SparseUplink(Layer):
     It stands outside all layers that look at replies, so that any aggregator, robust or adaptive,
     works on what it decodes. Replies are decoded one by one as they are read, so that only one need
     be dense at a time. One that cannot be decoded is set aside as
-    :class:`~forager.strategies.layers.quarantine.Quarantine` does it.
-
-    Parameters
-    ----------
-    inner : Strategy
-        Gets dense replies.
-    density : float (default: 0.1)
-        Share of the entries that a client sends.
-    values : str (default: "float32")
-        Type of the sent values, or "float16".
+    :class:`~forager.strategies.layers.quarantine.QuarantineLayer` does it. Clients send the share
+    ``density`` of the entries, with values of a type, float32 or float16.
     """
 
     def __init__(self, inner: Strategy, *, density: float = 0.1, values: str = "float32") -> None:
@@ -65,9 +57,7 @@ class SparseUplink(Layer):
         config[VALUES] = self.values
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
         self._sparse = self._dense = 0
         try:
@@ -100,7 +90,8 @@ class SparseUplink(Layer):
         wrong: dict[int, str] = {}
         for row, record in enumerate(replies.take(SPARSE)):
             try:
-                payloads[row] = _payload(record)
+                told = record if type(record) is ConfigRecord else None
+                payloads[row] = SparseTold.read(told, "malformed update").payload
                 sent[row] = self._model(assigned[row], models)
             except ValueError as error:
                 wrong[row] = str(error)
@@ -123,13 +114,6 @@ class SparseUplink(Layer):
         if id(record) not in models:
             models[id(record)] = _FlatModel(record)
         return models[id(record)]
-
-
-def _payload(record: Any) -> bytes:
-    payload = record.get(PAYLOAD) if type(record) is ConfigRecord else None
-    if not isinstance(payload, bytes):
-        raise BadReply("malformed update: no sparse update that was asked for")
-    return payload
 
 
 def _plus(

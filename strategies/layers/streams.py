@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.sample_values import valuation
 from ...core.log.events import Guided, StoragePlanned, StreamsStored
-from ...core.methods.ode import ode_settings
+from ...core.methods.ode import Ode, ode_settings
 from ...core.methods.stream import Stream
 from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
@@ -34,7 +34,7 @@ from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..checks import check_room
 from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
-from .base import Layer
+from .base import Layer, Outcome
 
 _ABSURD = 1e9  # the norm of a gradient, until some are known
 _MOST_DRAWN = 100  # clients whose part of a plan is logged
@@ -70,38 +70,8 @@ class Streams(Layer):
     (see :class:`StoragePlan`); it goes out with training messages, as does the estimate of the
     global gradient.
 
-    Parameters
-    ----------
-    inner : Strategy
-        Chooses clients and aggregates their models.
-    num_classes : int
-        Number of labels.
-    gradient_size : int
-        Number of entries of the gradients that clients report.
-    plans : bool (default: True)
-        Whether the clients' rule follows a plan and values samples by an estimate; the others only
-        report what they store.
-    estimator : str (default: "incremental")
-        Or "participants" (see :class:`~selectors.stream_selectors.ode.GlobalGradient`), "stored"
-        (the same, of what participants store), "exact" (an oracle that asks everyone for the
-        gradient of all its data in every round), or "none": clients keep what the plan wants
-        at random.
-    clients_per_label, labels_per_client : int
-        Limits of the plan; 0 for any number.
-    quantities, cover, client_weights : str, bool, str
-        How a client divides its store, whether every label must have a place, and what clients
-        count for; see
-        :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
-    coordinated : bool (default: True)
-        Whether there is a plan at all; without, every client keeps what is worth most to it.
-    replan : float (default: 0.2)
-        A new plan is made when the shares of what arrives have changed by this much in sum.
-    every_round : bool (default: False)
-        Whether clients that do not train get a message every round, so that they look at what
-        arrived in time; else they do at their next contact.
-    velocity_factor, norm_factor : float
-        How many times the usual velocity is absurd, and how many times the usual norm a client's
-        estimate counts for at most.
+    Without ``ode``, clients only report what they store. Its estimator "exact" is an oracle that
+    asks everyone for the gradient of all its data in every round.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -110,33 +80,25 @@ class Streams(Layer):
         self,
         inner: Strategy,
         num_classes: int,
-        gradient_size: int,
+        gradient_size: int,  # entries of the gradients that clients report
+        ode: Ode | None,
         *,
-        plans: bool = True,
-        estimator: str = "incremental",
-        clients_per_label: int = 0,
-        labels_per_client: int = 0,
-        quantities: str = "proportional",
-        cover: bool = True,
-        client_weights: str = "velocity",
-        coordinated: bool = True,
-        replan: float = 0.2,
-        every_round: bool = False,
-        velocity_factor: float = 100.0,
-        norm_factor: float = 5.0,
+        every_round: bool = False,  # those that do not train look at what arrived, too
+        velocity_factor: float = 100.0,  # times the usual velocity that is absurd
+        norm_factor: float = 5.0,  # times the usual norm that an estimate counts for at most
     ) -> None:
         super().__init__(inner)
         self.num_classes = num_classes
         self._like = np.empty(gradient_size, dtype=np.float32)
-        self.plans = plans
-        self.exact = plans and estimator == "exact"
-        self.coordinated = coordinated
+        self.ode = ode
         self.every_round = every_round
         self.profiles = StreamProfiles()
+        rules = ode or Ode()
         self.plan = StoragePlan(
-            *(replan, clients_per_label, labels_per_client, quantities, cover, client_weights)
+            *(rules.replan, rules.clients_per_label, rules.labels_per_client),
+            *(rules.quantities, rules.cover, rules.client_weights),
         )
-        recent = estimator in ("participants", "stored")
+        recent = rules.estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
         self.norm_factor = norm_factor
@@ -148,34 +110,21 @@ class Streams(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
         """Return the layer that a config describes; an error if a sample has no room."""
         check_room(config)
-        ode, task = ode_settings(config), load_task(config.task_spec())
-        every_round = config[Stream].ingest == "every-round"
-        bounds = config.quarantine
-        if ode is None:
-            return cls(
-                inner,
-                task.num_classes,
-                0,
-                plans=False,
-                every_round=every_round,
-                velocity_factor=bounds.count_factor,
-            )
+        ode, task, bounds = ode_settings(config), load_task(config.task_spec()), config.quarantine
         return cls(
             inner,
             task.num_classes,
-            valuation(task.build_model(), config, task.problem).size,
-            estimator=ode.estimator,
-            clients_per_label=ode.clients_per_label,
-            labels_per_client=ode.labels_per_client,
-            quantities=ode.quantities,
-            cover=ode.cover,
-            client_weights=ode.client_weights,
-            coordinated=ode.coordinate,
-            replan=ode.replan,
-            every_round=every_round,
+            valuation(task.build_model(), config, task.problem).size if ode else 0,
+            ode,
+            every_round=config[Stream].ingest == "every-round",
             velocity_factor=bounds.count_factor,
             norm_factor=bounds.norm_factor,
         )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the estimate of the gradient is the oracle's."""
+        return self.ode is not None and self.ode.estimator == "exact"
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -190,7 +139,7 @@ class Streams(Layer):
         self._ask(server_round, grid, unknown, None)
         if self.exact:
             self._ask(server_round, grid, nodes, arrays)
-        if self.plans:
+        if self.ode and self.ode.coordinate:
             self._plan(server_round)
         requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
         if self.every_round:
@@ -198,7 +147,7 @@ class Streams(Layer):
             self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
         if requests is None:
             return []
-        return self._guide(server_round, requests) if self.plans else requests
+        return self._guide(server_round, requests) if self.ode else requests
 
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
@@ -217,14 +166,16 @@ class Streams(Layer):
     def _read(self, row: Row) -> _Told:
         """Read this layer's records in a reply; :class:`BadReply` if they are invalid."""
         said, estimate = row.config(PLAN), None
-        if self.plans and row.has(ESTIMATE):
+        if self.ode and row.has(ESTIMATE):
             try:
                 estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
             except ValueError as error:
                 raise BadReply(f"estimate: {error}") from error
         if said is None and self.federation.key(row.node) in self.profiles.told:
             return _Told(None, estimate)
-        return _Told(_checked_profile(said, self.num_classes), estimate)
+        n = self.num_classes
+        told = StreamTold.read(said, "stream profile", velocity=n, stored=n)
+        return _Told(told.model_dump(), estimate)
 
     def _learn(
         self, told: Mapping[int, _Told], estimates: dict[str, NDArray[np.float32]]
@@ -261,8 +212,6 @@ class Streams(Layer):
 
     def _plan(self, server_round: int) -> None:
         """Make a new plan if the old one no longer fits (section 3.3)."""
-        if not self.coordinated:
-            return
         told = self.profiles.told
         plan = self.plan.update(
             server_round,
@@ -303,9 +252,7 @@ class Streams(Layer):
             told["quota"] = self.plan.quota[key]
         return filled(ConfigRecord, told)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, and take in what clients say of their streams."""
         self._estimates = {}
         result = super().aggregate_train(server_round, replies)
@@ -363,12 +310,3 @@ class Streams(Layer):
         self._shares = dict(state["shares"])
         self._sizes.load(state["sizes"])
         self._speeds.load(state.get("speeds", {}))
-
-
-def _checked_profile(told: Mapping[str, Any] | None, num_classes: int) -> dict[str, Any]:
-    """Return what a client says of its stream; :class:`BadReply` if it makes no sense."""
-    profile = StreamTold.read(told, "stream profile")
-    for name in ("velocity", "stored"):
-        if len(getattr(profile, name)) != num_classes:
-            raise BadReply(f"stream profile: {name} of other than {num_classes} labels")
-    return profile.model_dump()

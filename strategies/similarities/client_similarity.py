@@ -135,13 +135,7 @@ class Euclidean(Cosine):
 
 
 class Oracle(ClientSimilarity):
-    """The truth: how alike the label histograms are. Only in simulation.
-
-    Parameters
-    ----------
-    labels : int
-        How many there are.
-    """
+    """The truth: how alike the label histograms are. Only in simulation."""
 
     question = SUMMARY
 

@@ -4,7 +4,8 @@ Clients send supports, or signatures of them. With signatures, supports are aske
 signatures are alike.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +13,22 @@ from flwr.app import ArrayRecord, ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
+from ...core.learning.fisher import trainable_shapes
 from ...core.log.events import SupportsFetched
 from ...core.methods.ios import Ios
+from ...core.tasks import load_task
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.records import filled
-from ...core.wire.replies import Row
+from ...core.wire.replies import Replies, Row
 from ...core.wire.signatures import decode_signature
-from ...core.wire.supports import MalformedSupport
+from ...core.wire.supports import (
+    MalformedSupport,
+    decode_signed_support,
+    decode_support,
+    decode_supports,
+    encode_support,
+    model_tag,
+)
 from ...selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from ...selectors.similarities.minhash import MinHashIndex
 from ...selectors.similarities.signature_overlaps import (
@@ -26,18 +36,73 @@ from ...selectors.similarities.signature_overlaps import (
     overlaps_by_signature,
     signed_overlaps_by_signature,
 )
-from ...selectors.similarities.signed_overlap import signed_overlap_matrix
+from ...selectors.similarities.signed_overlap import signed_codes, signed_overlap_matrix
 from .client_similarity import ClientSimilarity, Matrix
-from .support_reader import SignedSupportReader, SupportReader, parameter_shapes
+
+
+class SupportReader:
+    """Reads supports out of replies.
+
+    Shapes are those of the model's parameters, in their order.
+    """
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        self.size = sum(math.prod(shape) for shape in shapes.values())
+        self.tag = model_tag(shapes)
+        self._table: Replies | None = None  # whose supports were decoded last
+        self._found: dict[int, NDArray[np.int64]] = {}
+
+    def read(self, row: Row) -> NDArray[np.int64]:
+        """Return the support in a reply; ValueError if it is missing or of another model.
+
+        Those of a table are decoded together, when the first of them is read.
+        """
+        if row.table is not self._table:
+            self._table, self._found = row.table, self._read_all(row.table)
+        if row.place in self._found:
+            return self._found[row.place]
+        return decode_support(self.payload(row), self.size, self.tag)
+
+    def _read_all(self, table: Replies) -> dict[int, NDArray[np.int64]]:
+        """Return all supports of a table; none if one of them cannot be read."""
+        rows = [row for row in table.rows() if PAYLOAD in (row.config(SUPPORT) or {})]
+        try:
+            supports = decode_supports([self.payload(row) for row in rows], self.size, self.tag)
+        except MalformedSupport:  # whose it is, is found one by one
+            return {}
+        return {row.place: found for row, found in zip(rows, supports, strict=True)}
+
+    def payload(self, row: Row) -> bytes:
+        """Return the bytes of the support in a reply."""
+        payload = (row.config(SUPPORT) or {}).get(PAYLOAD)
+        if not isinstance(payload, bytes):
+            raise MalformedSupport("no support in the reply")
+        return payload
+
+    def packed(self, supports: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
+        """Return supports as they are kept in a file: as the bytes that were sent."""
+        sent = {key: encode_support(s, self.size, self.tag) for key, s in supports.items()}
+        arrays = {key: np.frombuffer(data, dtype=np.uint8) for key, data in sent.items()}
+        return {"size": self.size, "tag": self.tag, "supports": arrays}
+
+
+class SignedSupportReader(SupportReader):
+    """Reads supports with signs out of replies, as codes."""
+
+    def read(self, row: Row) -> NDArray[np.int64]:
+        """Return the codes of the support in a reply."""
+        return signed_codes(*decode_signed_support(self.payload(row), self.size, self.tag))
+
+
+def parameter_shapes(config: RunConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the trained parameters of a run's model."""
+    return trainable_shapes(load_task(config.task_spec()).build_model())
 
 
 class SupportSimilarity(ClientSimilarity):
     """The overlap of supports, in one of several ways.
 
-    Parameters
-    ----------
-    reader : SupportReader
-        Knows the model that supports must be of.
+    The reader knows the model that supports must be of.
     """
 
     question = ASK_SUPPORT
@@ -133,13 +198,6 @@ class SignatureSimilarity(ClientSimilarity):
     Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
     are candidates, and their supports are fetched; the overlaps of all supports held are exact.
     All others are estimated from the signatures.
-
-    Parameters
-    ----------
-    exact : SupportSimilarity
-        What the overlap of supports is, and how they are read.
-    hashes, bands : int
-        Length of a signature, and how many bands it is cut into.
     """
 
     question = ASK_SUPPORT

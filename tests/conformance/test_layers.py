@@ -15,8 +15,9 @@ from forager.core.storage import tree
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS
-from forager.server_app.loop import Loop, Plan
+from forager.server_app.loop import Loop
 from forager.server_app.post import Post
+from forager.server_app.retries import RunPlan
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer
@@ -195,7 +196,7 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
         strategy,
         Post(grid, strategy.federation),
         arrays,
-        Plan(num_rounds=2),
+        RunPlan(num_rounds=2),
         evaluate=lambda _: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )

@@ -13,7 +13,7 @@ from forager.core.config import ConfigError
 from forager.core.storage import tree
 from forager.core.tasks import TaskError
 from forager.server_app.callbacks.checkpoint import CheckpointError
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.server_app.run_folder import RunFolder, RunFolderError
 from forager.tools.cli.app import main
 from forager.tools.engine.local import run_local

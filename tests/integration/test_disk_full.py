@@ -21,7 +21,7 @@ IN_A_SMALL_ROOM = ["unshare", "--map-root-user", "--mount", "sh", "-c", MOUNT, "
 RUNS = """
 import json, shutil, sys
 from pathlib import Path
-from forager.server_app.callbacks.progress import Progress
+from forager.server_app.callbacks.standard import Progress
 from forager.tools.engine.local import run_local
 from forager.server_app.run_folder import RunFolderError
 

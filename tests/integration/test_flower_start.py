@@ -20,8 +20,9 @@ from forager.strategies.build import build_strategy
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.update_sketches import signal_of
 from forager.strategies.layers.base import Layer
+from forager.strategies.layers.candidates import Participation
 from forager.strategies.layers.cohorts import Cohorts
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import QuarantineLayer
 from forager.strategies.layers.selection import Selection
 from forager.strategies.layers.sparse_uplink import SparseUplink
 from forager.tools.engine.local_grid import LocalGrid
@@ -105,7 +106,7 @@ class Run:
 
 def test_cosage_chooses_around_fedavg() -> None:
     def make(config: RunConfig) -> Layer:
-        return Selection(fedavg(), CosAge(), count=3, fraction_evaluate=0.5)
+        return Selection(fedavg(), CosAge(), Participation(count=3, fraction_evaluate=0.5))
 
     run = Run({"client-selector": "cosage", "clients-per-round": 3}, make)
     run.check_that_it_learned(trained=2 * 3)
@@ -119,7 +120,7 @@ def test_cosage_chooses_around_fedavg() -> None:
 
 def test_sparse_updates_are_decoded_and_checked() -> None:
     def make(config: RunConfig) -> Layer:
-        return SparseUplink(Quarantine(fedavg()), density=0.2)
+        return SparseUplink(QuarantineLayer(fedavg()), density=0.2)
 
     run = Run({"uplink": "top-k", "top-k.density": 0.2}, make)
     run.check_that_it_learned(trained=2 * CLIENTS)
@@ -138,7 +139,7 @@ def test_what_comes_by_the_sparse_uplink_is_sparse() -> None:
             seen.extend(set(reply.content) for reply in replies)
             return super().aggregate_train(server_round, replies)
 
-    Run({"uplink": "top-k"}, lambda config: Watching(Quarantine(fedavg())))
+    Run({"uplink": "top-k"}, lambda config: Watching(QuarantineLayer(fedavg())))
     assert len(seen) == 2 * CLIENTS
     assert all(SPARSE in names and METRICS in names and ARRAYS not in names for names in seen)
 
@@ -146,7 +147,7 @@ def test_what_comes_by_the_sparse_uplink_is_sparse() -> None:
 def test_cohorts_of_auxo_train() -> None:
     def make(config: RunConfig) -> Layer:
         return Cohorts(
-            lambda: Selection(fedavg(), CosAge(), fraction_evaluate=1.0),
+            lambda: Selection(fedavg(), CosAge(), Participation(fraction_evaluate=1.0)),
             AuxoRule(config),
             signal_of(config),
         )

@@ -16,7 +16,7 @@ from forager.core.config import ConfigError
 from forager.core.wire.arrays import to_record
 from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, METRICS
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
 from safetensors.numpy import load_file
@@ -359,7 +359,7 @@ def test_all_clients_failing_ends_the_run_with_a_reason(small, monkeypatch):
         raise RuntimeError("out of battery")
 
     monkeypatch.setitem(app.HANDLERS, "train", broken)
-    monkeypatch.setattr("forager.server_app.loop._PAUSE", 0.0)
+    monkeypatch.setattr("forager.server_app.retries._PAUSE", 0.0)
     with pytest.raises(RunFailed, match=r"out of battery"):
         run_local({**small, "round.give-up-after": 1.0, "report": True})
     (folder,) = Path(small["output-dir"]).iterdir()
@@ -439,7 +439,7 @@ def test_tensorboard_files_if_asked_for(small):
 
 
 def test_a_run_that_diverges_says_why_and_what_to_do(small, monkeypatch):
-    monkeypatch.setattr("forager.server_app.loop._PAUSE", 0.0)
+    monkeypatch.setattr("forager.server_app.retries._PAUSE", 0.0)
     with pytest.raises(RunFailed) as caught:
         run_local({**small, "model": "mlp", "learning-rate": 1e6})
     text = str(caught.value)

@@ -5,15 +5,15 @@ import logging
 
 import numpy as np
 import pytest
-from forager.server_app import loop as loop_module
-from forager.server_app.loop import RunFailed
-from forager.strategies.layers.scaffold import Scaffold
+from forager.server_app import retries
+from forager.server_app.retries import RunFailed
+from forager.strategies.layers.scaffold import ScaffoldLayer
 from forager.tools.engine.local import run_local
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop_module, "_PAUSE", 0.0)
+    monkeypatch.setattr(retries, "_PAUSE", 0.0)
     return {
         "output-dir": str(tmp_path / "runs"),
         "run-name": "one",
@@ -27,7 +27,7 @@ def small(tmp_path, monkeypatch):
 
 def poison(monkeypatch, times):
     """Let the control variate come out of round 3 much too long, some times."""
-    honest, done = Scaffold.aggregate_train, []
+    honest, done = ScaffoldLayer.aggregate_train, []
 
     def spoilt(self, server_round, replies):
         result = honest(self, server_round, replies)
@@ -36,7 +36,7 @@ def poison(monkeypatch, times):
             self.control = {n: np.full_like(a, 3e38) for n, a in self.control.items()}
         return result
 
-    monkeypatch.setattr(Scaffold, "aggregate_train", spoilt)
+    monkeypatch.setattr(ScaffoldLayer, "aggregate_train", spoilt)
 
 
 def events(folder, kind):

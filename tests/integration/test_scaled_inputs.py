@@ -9,7 +9,7 @@ import pytest
 from forager.core.config import ConfigError, default_config, read_config
 from forager.core.tasks import TaskError
 from forager.core.tasks.spec import FOUND
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.server_app.run_folder import RunFolder
 from forager.tools.engine import run_local
 from forager.tools.predict import load_model, predict

@@ -76,7 +76,7 @@ def test_questions_take_time_as_well(small):
 
 
 def test_clients_come_and_go_by_a_trace(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("forager.server_app.loop._PAUSE", 0.0)  # the clock is simulated
+    monkeypatch.setattr("forager.server_app.retries._PAUSE", 0.0)  # the clock is simulated
     # Even clients are there in the first half of every 100 seconds, odd ones in the second.
     owner = np.arange(20)
     trace = {"owner": owner, "start": owner % 2 * 50.0, "end": owner % 2 * 50.0 + 50.0}

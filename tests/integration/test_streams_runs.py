@@ -28,7 +28,7 @@ from forager.core.wire.keys import (
     PLAN,
     ROUND,
 )
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.tools.engine.local import run_local
 
 STREAM_RULES = [name for name, m in methods("data-selector").items() if isinstance(m, StreamMethod)]

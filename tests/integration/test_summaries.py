@@ -10,7 +10,7 @@ from forager.client_app import app
 from forager.client_app.device import held_models
 from forager.core.methods.catalogue import methods
 from forager.server_app.short_messages import ShortForm
-from forager.strategies.federation.survey import Survey
+from forager.strategies.federation.questions import Questions
 from forager.strategies.layers import selection
 from forager.tools.engine.local import run_local
 
@@ -81,7 +81,7 @@ def queries(result):
 def test_who_holds_the_last_model_is_sent_only_what_changed(small, monkeypatch, selector):
     settings = {**small, "strategy": "cosage", "client-selector": selector}
     short = run_local({**settings, "local.check-wire": True})
-    monkeypatch.setattr(selection, "Survey", partial(Survey, resend=True))
+    monkeypatch.setattr(selection, "Questions", partial(Questions, resend=True))
     whole = run_local(settings)
     # The very same similarities and losses: nothing is lost on the way.
     assert [(e["chosen"], e["scores"]) for e in events(short, "selected")] == [

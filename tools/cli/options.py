@@ -57,7 +57,7 @@ def errors_in_words() -> Iterator[None]:
         from ...core.config import ConfigError
         from ...core.tasks import TaskError
         from ...server_app.callbacks.checkpoint import CheckpointError
-        from ...server_app.loop import RunFailed
+        from ...server_app.retries import RunFailed
         from ...server_app.run_folder import RunFolderError
 
         if isinstance(error, ConfigError | TaskError | RunFolderError | CheckpointError):

@@ -26,7 +26,7 @@ from forager.core.wire.keys import (
 from forager.core.wire.replies import Replies, Row
 from forager.core.wire.signatures import decode_signature
 from forager.selectors.similarities.signatures import Hashing
-from forager.strategies.similarities.support_reader import SupportReader, parameter_shapes
+from forager.strategies.similarities.support_similarity import SupportReader, parameter_shapes
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 KEYS = {

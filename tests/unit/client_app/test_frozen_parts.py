@@ -12,7 +12,7 @@ from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.flower_private import TaskIdentity
 from forager.core.wire.keys import ARRAYS, CONFIG, FROZEN, ROUND
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.tools.engine import run_local
 
 RUN: dict[str, Any] = {**default_config(), "task": "digits", "data.client-test-share": 0.2}

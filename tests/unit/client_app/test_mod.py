@@ -28,7 +28,7 @@ from forager.core.wire.keys import (
     WANTS,
 )
 from forager.core.wire.supports import decode_support, model_tag
-from forager.strategies.federation.questions import question
+from forager.strategies.federation.grids import question
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 

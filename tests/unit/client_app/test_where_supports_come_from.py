@@ -12,7 +12,7 @@ from forager.core.wire.signatures import decode_signature
 from forager.selectors.similarities.index_overlap import choose_k, top_k_support
 from forager.selectors.similarities.signatures import Hashing
 from forager.selectors.similarities.signed_overlap import split_codes, top_k_changes
-from forager.strategies.similarities.support_reader import (
+from forager.strategies.similarities.support_similarity import (
     SignedSupportReader,
     SupportReader,
 )

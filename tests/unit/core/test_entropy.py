@@ -46,7 +46,7 @@ PREDICTABLE = {
     "selectors/similarities/signatures.py": "hashes that all must share to compare; no secret",
     "selectors/stream_selectors/base.py": SUBSET,
     "strategies/cohorts/grouped.py": CHOICE,
-    "strategies/federation/input_scaling.py": CHOICE,
+    "server_app/input_scaling.py": CHOICE,
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
     "tools/engine/device_speed.py": DEVICES,

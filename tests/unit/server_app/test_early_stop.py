@@ -4,7 +4,7 @@ from typing import Any, cast
 import pytest
 from forager.core.storage import tree
 from forager.core.tasks.metrics import Metric
-from forager.server_app.callbacks.early_stop import EarlyStop
+from forager.server_app.callbacks.standard import EarlyStopCallback
 from forager.server_app.loop import Loop
 
 
@@ -15,7 +15,7 @@ def at(score: float | None, evaluated: int, server_round: int | None = None) -> 
     )
 
 
-def stops_at(stop: EarlyStop, scores: list[float], first: int = 1) -> int | None:
+def stops_at(stop: EarlyStopCallback, scores: list[float], first: int = 1) -> int | None:
     """The number of the evaluation that ends the run."""
     for number, score in enumerate(scores, start=first):
         reason = stop.on_round_end(at(score, number))
@@ -41,7 +41,7 @@ def stops_at(stop: EarlyStop, scores: list[float], first: int = 1) -> int | None
 def test_when_it_stops(
     settings: tuple[int, float], scores: list[float], expected: int | None
 ) -> None:
-    assert stops_at(EarlyStop(*settings), scores) == expected
+    assert stops_at(EarlyStopCallback(*settings), scores) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_lower_is_better(
     settings: tuple[int, float], scores: list[float], expected: int | None
 ) -> None:
     mae = Metric("mae", higher_is_better=False)
-    assert stops_at(EarlyStop(*settings, mae), scores) == expected
+    assert stops_at(EarlyStopCallback(*settings, mae), scores) == expected
 
 
 def test_rounds_without_an_evaluation_do_not_count() -> None:
-    stop = EarlyStop(2, 0.0)
+    stop = EarlyStopCallback(2, 0.0)
     assert stop.on_round_end(at(0.5, 1, 1)) is None
     for server_round in range(2, 10):
         assert stop.on_round_end(at(0.5, 1, server_round)) is None
@@ -70,16 +70,16 @@ def test_rounds_without_an_evaluation_do_not_count() -> None:
 
 
 def test_nothing_is_known_before_the_first_evaluation() -> None:
-    assert EarlyStop(1, 0.1).on_round_end(at(None, -1, 1)) is None
+    assert EarlyStopCallback(1, 0.1).on_round_end(at(None, -1, 1)) is None
 
 
 @pytest.mark.parametrize("cut", range(5))
 def test_state_continues(cut: int) -> None:
     scores = [0.1, 0.3, 0.2, 0.25, 0.28, 0.3]
-    whole = stops_at(EarlyStop(4, 0.0), scores)
-    first = EarlyStop(4, 0.0)
+    whole = stops_at(EarlyStopCallback(4, 0.0), scores)
+    first = EarlyStopCallback(4, 0.0)
     assert stops_at(first, scores[:cut]) is None
     state: dict[str, Any] = tree.from_bytes(tree.to_bytes(first.state_dict(), "t"), "t")
-    rest = EarlyStop(4, 0.0)
+    rest = EarlyStopCallback(4, 0.0)
     rest.load_state_dict(state)
     assert stops_at(rest, scores[cut:], first=cut + 1) == whole == 6

@@ -28,8 +28,9 @@ from forager.core.log.events import Exchanged, LateReplied, Quarantined
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CONFIG, METRICS, PAYLOAD, ROUND, SPARSE
 from forager.server_app import post as posts
-from forager.server_app.loop import Loop, Plan
+from forager.server_app.loop import Loop
 from forager.server_app.post import Post
+from forager.server_app.retries import RunPlan
 from forager.strategies.build import build_strategy
 from forager.strategies.federation import clock as clocks
 from forager.strategies.federation.federation import Federation
@@ -267,7 +268,7 @@ def loop_with(behaviour: Any, **keys: Any) -> tuple[Loop, Notes]:
         strategy,
         post,
         to_record(small_model()),
-        Plan(num_rounds=4),
+        RunPlan(num_rounds=4),
         evaluate=lambda arrays: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )

@@ -3,7 +3,7 @@
 import pytest
 from forager.core.config import default_config
 from forager.server_app.app import build_loop
-from forager.server_app.loop import RunFailed
+from forager.server_app.retries import RunFailed
 from forager.server_app.run_folder import LeaseLost, RunFolder
 from forager.tools.engine.local_grid import LocalGrid
 

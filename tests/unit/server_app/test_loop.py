@@ -23,10 +23,11 @@ from forager.core.storage import tree
 from forager.core.tasks.metrics import ACCURACY, Metric
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CONFIG, METRICS, RUN, SUMMARY
-from forager.server_app import loop as loop_module
+from forager.server_app import retries
 from forager.server_app.callbacks.base import Callback
-from forager.server_app.loop import Loop, Plan, RunFailed
+from forager.server_app.loop import Loop
 from forager.server_app.post import Post
+from forager.server_app.retries import RunFailed, RunPlan
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.federation import Federation
@@ -36,7 +37,7 @@ KEYS = [str(i) for i in range(8)]
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "_PAUSE", 0.01)
+    monkeypatch.setattr(retries, "_PAUSE", 0.01)
 
 
 class Diary(Callback):
@@ -72,7 +73,7 @@ def make(
     federation, notes = Federation(metrics=metrics), Notes()
     federation.journal = notes
     strategy = strategy or build_strategy(config, federation)
-    planned = {field.name for field in fields(Plan)}
+    planned = {field.name for field in fields(RunPlan)}
     plan = {"num_rounds": 4, **{name: other.pop(name) for name in planned & other.keys()}}
     settings: dict[str, Any] = {
         "evaluate": lambda arrays: {"accuracy": 0.5, "loss": 1.0},
@@ -85,7 +86,7 @@ def make(
         deadline=config.round.deadline,
         poll=0.002,
     )
-    return Loop(strategy, post, to_record(small_model()), Plan(**plan), **settings), notes
+    return Loop(strategy, post, to_record(small_model()), RunPlan(**plan), **settings), notes
 
 
 def test_runs_all_rounds_and_writes_them_down() -> None:
@@ -271,7 +272,7 @@ def test_nobody_ever_connects() -> None:
 def test_after_a_while_without_anybody_the_log_says_once_what_to_check(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "_LONELY", 0.05)
+    monkeypatch.setattr(retries, "_LONELY", 0.05)
     grid = FakeGrid([])
     timer = threading.Timer(0.4, lambda: grid.nodes.update(FakeGrid(KEYS).nodes))
     timer.start()

@@ -40,13 +40,20 @@ def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(
     assert f"about {gigabytes} of memory, and has 2.0 GB" in str(refusal.value)
 
 
+@pytest.mark.parametrize("aggregator", ["median", "trimmed-mean"])
+def test_replies_of_devices_wait_on_disk_where_entries_are_aggregated_one_by_one(
+    aggregator: str,
+) -> None:
+    check_memory(read_config({**ALL, "aggregator": aggregator}), MODEL, FakeGrid(KEYS))
+
+
 @pytest.mark.parametrize("keys", [{}, {"strategy": "scaffold"}, {"downlink": "changes"}])
 def test_what_devices_keep_is_not_the_servers(keys: dict[str, Any]) -> None:
     check_memory(read_config({**ALL, **keys}), MODEL, FakeGrid(KEYS))
 
 
 def test_who_is_asked_counts_not_who_is_there() -> None:
-    config = {"aggregator": "median", "num-clients": 50, "clients-per-round": 4}
+    config = {"aggregator": "qfedavg", "num-clients": 50, "clients-per-round": 4}
     check_memory(read_config(config), MODEL, FakeGrid(KEYS))
 
 
@@ -57,7 +64,7 @@ def test_the_limit_is_the_containers_or_the_machines(tmp_path: Path) -> None:
 
 
 def test_it_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
-    keys = {**default_config(), **ALL, "aggregator": "median", "output-dir": str(tmp_path / "runs")}
+    keys = {**default_config(), **ALL, "aggregator": "krum", "output-dir": str(tmp_path / "runs")}
     with pytest.raises(ConfigError, match="GB of memory"):
         build_loop(FakeGrid(KEYS), {**keys, "model": "mlp", "net.hidden": 200_000})
     assert not (tmp_path / "runs").exists()

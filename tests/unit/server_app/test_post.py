@@ -23,7 +23,8 @@ from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.replies import ReplyStream
 from forager.core.wire.requests import Requests
 from forager.core.wire.sizes import sizes_of
-from forager.server_app.post import Exchange, Post
+from forager.server_app.exchange import Exchange
+from forager.server_app.post import Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock
 from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.roster import Roster
@@ -579,8 +580,8 @@ def test_who_draws_out_every_round_is_named_once_with_what_helps(
     post, _ = make_post(FakeGrid(KEYS))
     slow = Exchange("train", 6, took={**dict.fromkeys(KEYS, 2.0), "4": 20.0})
     for _ in range(5):
-        post._advise(slow)
-    post._advise(Exchange("train", 6, took=dict.fromkeys(KEYS, 20.0)))
+        post._lessons.advise(slow)
+    post._lessons.advise(Exchange("train", 6, took=dict.fromkeys(KEYS, 20.0)))
     (line,) = said
     assert "waited for client 4, 20 s" in line
     assert "round.over-commit" in line

@@ -31,7 +31,7 @@ from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
 from forager.strategies.cohorts.base import CohortSignals, Scene
 from forager.strategies.cohorts.update_sketches import Signal
-from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 
@@ -96,7 +96,7 @@ def test_clients_say_what_they_know_before_they_are_matched() -> None:
     places = dict(zip(KEYS, rule.place(scene_of(2, asked)), strict=True))
     assert len({places[key] for key in KEYS[:10:2]}) == 1
     assert len({places[key] for key in KEYS[1:10:2]}) == 1
-    assert [rule.auxo.feedback_for(key) for key in KEYS] == [None] * 12
+    assert [rule.core.feedback_for(key) for key in KEYS] == [None] * 12
     lost = [rule.place(scene_of(3, asked)) for _ in range(4)]  # all that they ever knew
     assert any(other != lost[0] for other in lost)
 
@@ -147,16 +147,16 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
     behaviours = dict.fromkeys(KEYS, pulling)
     arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))
     assert list(layer.leaf_models) == ["0.0", "0.1"]
-    sides = rule.auxo.members(KEYS)
+    sides = rule.core.members(KEYS)
     odd = next(leaf for leaf, keys in sides.items() if "1" in keys)
     even = next(leaf for leaf, keys in sides.items() if "0" in keys)
-    before = {leaf: rule.auxo.round_of(leaf) for leaf in (odd, even)}
+    before = {leaf: rule.core.round_of(leaf) for leaf in (odd, even)}
     grid = FakeGrid(KEYS, behaviours | dict.fromkeys(sides[odd], broken))
     result, _ = one_round(layer, arrays, grid, 2)
     assert result is not None
     assert [event.cohort for event in notes.of(CohortFailed)] == [odd]
-    assert rule.auxo.round_of(odd) == before[odd]
-    assert rule.auxo.round_of(even) == before[even] + 1
+    assert rule.core.round_of(odd) == before[odd]
+    assert rule.core.round_of(even) == before[even] + 1
     assert layer.cohorts.rounds == {odd: 1, even: 2}
 
 
@@ -175,7 +175,7 @@ def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
 
 def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
     rule = split_rule(lies_allowed=1)
-    side = rule.auxo.members(KEYS)["0.0"]
+    side = rule.core.members(KEYS)["0.0"]
     liar = side[0]
     reply = answer(
         Message(RecordDict({}), dst_node_id=1, message_type="train"),
@@ -216,10 +216,10 @@ def test_records_that_cannot_be_read_are_refused_and_change_nothing(
 ) -> None:
     rule = split_rule()
     question = Message(RecordDict({}), dst_node_id=1, message_type="train")
-    with pytest.raises(BadReply, match="affinity records that cannot be read"):
+    with pytest.raises(ValueError, match=r"affinity records: |records: columns|rewards: expected"):
         rule.hear_one("0", row_of(answer(question, {AFFINITY: ConfigRecord(records)})), START)
     rule.learn(2, {"0.0": 2, "0.1": 2}, {"0.0": two_ways(KEYS[:10:2])})
-    assert sorted(k for keys in rule.auxo.members(KEYS).values() for k in keys) == sorted(KEYS)
+    assert sorted(k for keys in rule.core.members(KEYS).values() for k in keys) == sorted(KEYS)
 
 
 def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_on() -> None:
@@ -231,7 +231,7 @@ def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_
     got, _ = one_round(layer, START, FakeGrid(KEYS, {"3": garbled}))
     (event,) = notes.of(Quarantined)
     assert (event.round, event.client) == (1, "3")
-    assert "affinity records that cannot be read" in event.reason
+    assert "affinity records: " in event.reason
     assert dict(layer.federation.strikes) == {"3": 1}
     silent, _ = layer_of(rule_of())
     wanted, _ = one_round(silent, START, FakeGrid(KEYS, {"3": never}))

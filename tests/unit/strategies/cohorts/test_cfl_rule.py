@@ -56,7 +56,7 @@ def test_planted_groups_are_split_as_they_are() -> None:
     updates = np.outer(1 - 2 * group, np.eye(16)[0]) + rng.normal(0, 0.1, (20, 16))
     rule = rule_of()
     assert rule.learn(1, {"0": 1}, clients(updates)) is not None
-    found = rule.cfl.members.of([str(number) for number in range(20)])
+    found = rule.core.members.of([str(number) for number in range(20)])
     assert sorted(sorted(int(key) % 2 for key in keys) for keys in found.values()) == [
         [0] * 10,
         [1] * 10,

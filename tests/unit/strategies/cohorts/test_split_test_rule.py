@@ -301,7 +301,7 @@ def test_losses_belong_to_the_cohorts_they_were_told_of() -> None:
         short = answer(question, {METRICS: MetricRecord({LOSSES: losses[:3]})})
         number = answer(question, {METRICS: MetricRecord({LOSSES: 0.5})})
         for bad in (short, number, answer(question, {})):
-            with pytest.raises(BadReply, match="losses of other than 12 models"):
+            with pytest.raises(BadReply, match="losses of models: losses"):
                 read("bad", row_of(bad))
         return {"right": read("right", row_of(right))}
 

@@ -42,7 +42,7 @@ from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import QuarantineLayer
 
 KEYS = [str(i) for i in range(8)]
 START = to_record(small_model())
@@ -67,7 +67,7 @@ class OddAndEven(CohortRule):
         if server_round != 2:
             return None
         self.cohorts = ["0.0", "0.1"]
-        return split_into({"0": None}, "0", self.cohorts)
+        return split_into(["0"], {"0": self.cohorts})
 
     def state_dict(self) -> dict[str, Any]:
         return {"cohorts": self.cohorts}
@@ -237,7 +237,7 @@ def test_signals_are_the_directions_of_updates() -> None:
 
 def test_works_under_quarantine() -> None:
     layer, _ = cohorts(count=6)
-    whole = Quarantine(layer)
+    whole = QuarantineLayer(layer)
     result: ArrayRecord = rounds(whole, START, FakeGrid(KEYS), range(1, 5))
     assert all(np.isfinite(array).all() for array in from_record(result).values())
 
@@ -265,7 +265,7 @@ def test_events_of_a_cohorts_own_layers_say_whose_they_are() -> None:
 
 def test_the_layers_of_all_cohorts_share_one_federation() -> None:
     layer, _ = cohorts(count=6)
-    whole = Quarantine(layer)
+    whole = QuarantineLayer(layer)
     rounds(whole, START, FakeGrid(KEYS), range(1, 4))
     assert len(layer.cohorts.strategies) == 2
     parts = [whole, layer, *layer.cohorts.strategies.values()]

@@ -36,9 +36,9 @@ from forager.core.wire.keys import (
 )
 from forager.strategies.build import build_strategy
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.quarantine import MostlyOutliers, Quarantine
+from forager.strategies.layers.quarantine import MostlyOutliers, QuarantineLayer
 from forager.strategies.layers.streams import Streams
-from test_streams_layer import Device
+from test_streams_layer import BALANCED, Device
 
 KEYS = [str(i) for i in range(8)]
 EARLY = KEYS[:3]
@@ -116,7 +116,7 @@ def test_only_liars_are_set_aside(claim: str, attack: str) -> None:
 @pytest.mark.parametrize("claim", ["velocity", "estimate"])
 def test_only_liars_about_streams_are_set_aside(claim: str, attack: str) -> None:
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    layer = Quarantine(Streams(inner, 3, 4))
+    layer = QuarantineLayer(Streams(inner, 3, 4, BALANCED))
 
     def devices(number: int) -> dict[str, Any]:
         speed, size = dict.fromkeys(KEYS, 1.0), dict.fromkeys(KEYS, 1.0)

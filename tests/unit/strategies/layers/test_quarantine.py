@@ -28,7 +28,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.roster import Roster
-from forager.strategies.layers.quarantine import MostlyOutliers, Quarantine
+from forager.strategies.layers.quarantine import MostlyOutliers, QuarantineLayer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,9 +40,9 @@ Records = dict[str, Any]
 Spoil = Callable[[Records], None]
 
 
-def quarantine(aggregator: str = "fedavg", **other: Any) -> tuple[Quarantine, Notes]:
+def quarantine(aggregator: str = "fedavg", **other: Any) -> tuple[QuarantineLayer, Notes]:
     config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
-    layer = Quarantine(load(methods("aggregator")[aggregator].core)(config), **other)
+    layer = QuarantineLayer(load(methods("aggregator")[aggregator].core)(config), **other)
     return layer, listening_to(layer)
 
 
@@ -197,7 +197,7 @@ def test_a_bad_reply_is_set_aside_named_and_counted(spoil: Spoil, reason: str) -
     assert dict(layer.federation.strikes) == {BAD: 1}
 
 
-def sent_to(layer: Quarantine, key: str) -> list[Message]:
+def sent_to(layer: QuarantineLayer, key: str) -> list[Message]:
     grid = FakeGrid(KEYS)
     arrays = to_record(small_model())
     messages = list(layer.configure_train(1, arrays, ConfigRecord(), grid))

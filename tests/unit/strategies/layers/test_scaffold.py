@@ -22,7 +22,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CONTROL
 from forager.strategies.build import build_strategy
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.scaffold import Scaffold
+from forager.strategies.layers.scaffold import ScaffoldLayer
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"
@@ -54,10 +54,10 @@ def grid(**spoilt: Any) -> FakeGrid:
     return FakeGrid(KEYS, behaviours | spoilt, wire=True)
 
 
-def stack(count: int = 8, **more: Any) -> tuple[Layer, Scaffold, Notes]:
+def stack(count: int = 8, **more: Any) -> tuple[Layer, ScaffoldLayer, Notes]:
     keys: dict[str, Any] = {"objective": "scaffold", "num-clients": 8, "clients-per-round": count}
     strategy = build_strategy(read_config({**keys, **more}))
-    return strategy, inside(strategy, Scaffold), listening_to(strategy)
+    return strategy, inside(strategy, ScaffoldLayer), listening_to(strategy)
 
 
 def test_the_first_variate_is_zero_and_not_sent() -> None:

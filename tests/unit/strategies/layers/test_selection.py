@@ -1,5 +1,6 @@
 import logging
 import random
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,9 @@ from forager.selectors.client_selectors.round_robin import RoundRobin
 from forager.selectors.client_selectors.uniform import Uniform
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.grids import GridView, GridWrapper
+from forager.strategies.federation.questions import Questions
 from forager.strategies.federation.roster import Roster
-from forager.strategies.federation.survey import Survey
+from forager.strategies.layers.candidates import Participation
 from forager.strategies.layers.selection import NobodyTrained, Selection
 
 KEYS = [str(i) for i in range(10)]
@@ -48,7 +50,12 @@ def selection(
     selector: ClientSelector | None = None, **settings: Any
 ) -> tuple[Selection, Roster, Notes]:
     inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
-    layer = Selection(inner, selector or Uniform(), **settings)
+    part = {
+        field.name: settings.pop(field.name)
+        for field in fields(Participation)
+        if field.name in settings
+    }
+    layer = Selection(inner, selector or Uniform(), Participation(**part), **settings)
     return layer, layer.federation.roster, listening_to(layer)
 
 
@@ -183,7 +190,7 @@ def test_the_strategy_inside_sees_only_the_chosen() -> None:
             return super().configure_train(server_round, arrays, config, grid)
 
     inner = Watching(min_train_nodes=1, min_available_nodes=1)
-    layer = Selection(inner, Uniform(), count=3)
+    layer = Selection(inner, Uniform(), Participation(count=3))
     grid = FakeGrid(KEYS)
     chosen = trained_keys(layer, grid)
     assert [[grid.nodes[node] for node in nodes] for nodes in seen] == chosen
@@ -668,7 +675,7 @@ def test_the_first_to_answer_does_not_say_how_long_a_histogram_is(lie: list[floa
         counts = lie if key == KEYS[0] else [1.0 + int(key) % 3, 2.0, 3.0]
         return [answer(message, {METRICS: MetricRecord({"histogram": counts})})]
 
-    layer, _, notes = selection(ClusterOracle(), count=4, survey=Survey(labels=3))
+    layer, _, notes = selection(ClusterOracle(), count=4, questions=Questions(labels=3))
     chosen = trained_keys(layer, FakeGrid(KEYS, dict.fromkeys(KEYS, counted)), range(1, 4))
     assert [len(keys) for keys in chosen] == [4, 4, 4]
     assert {event.client for event in notes.of(Quarantined)} == {KEYS[0]}

@@ -13,7 +13,7 @@ from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS
 from forager.strategies.build import build_strategy, single_model_stack
-from forager.strategies.cohorts.shared_body import head_names
+from forager.strategies.cohorts.sharing import head_names
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer

@@ -18,6 +18,7 @@ from fakes import (
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import Quarantined, StoragePlanned, StreamsStored
+from forager.core.methods.ode import Ode
 from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import (
@@ -35,6 +36,7 @@ from forager.strategies.layers.base import Layer
 from forager.strategies.layers.streams import Streams
 
 SIZE = 4
+BALANCED = Ode(quantities="proportional", client_weights="velocity", clients_per_label=0)
 
 
 def profile(velocity: list[float], **other: Any) -> ConfigRecord:
@@ -65,7 +67,9 @@ class Device:
 
 def streams(**settings: Any) -> tuple[Streams, Notes]:
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    layer = Streams(inner, 3, SIZE, **settings)
+    own = {name: settings.pop(name) for name in Ode.model_fields.keys() & settings.keys()}
+    ode = BALANCED.model_copy(update=own) if settings.pop("plans", True) else None
+    layer = Streams(inner, 3, SIZE, ode, **settings)
     return layer, listening_to(layer)
 
 

@@ -23,9 +23,9 @@ from forager.server_app.callbacks.checkpoint import Checkpoints
 from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.stream_profiles import StreamProfiles
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import QuarantineLayer
 from forager.strategies.layers.streams import Streams
-from test_streams_layer import Device
+from test_streams_layer import BALANCED, Device
 
 KEYS = [str(i) for i in range(8)]
 MODEL = small_model()
@@ -71,7 +71,7 @@ def test_a_change_of_the_control_variate_that_drowns_all_others_is_set_aside() -
 
 def streams(**settings: Any):
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    layer = Streams(inner, 3, 4, **settings)
+    layer = Streams(inner, 3, 4, BALANCED, **settings)
     return layer, listening_to(layer)
 
 
@@ -137,7 +137,7 @@ def test_absurd_velocities_are_not_believed() -> None:
 def test_early_estimates_of_nothing_set_nobody_aside_also_after_a_save(size: float) -> None:
     devices: dict[str, Any] = {key: Device([1.0, 1.0, 0.0], 1, 0, 0, 0) for key in KEYS}
     devices |= {key: Device([1.0, 1.0, 0.0], size, 0, 0, 0) for key in EARLY}
-    layer, resumed = Quarantine(streams()[0]), Quarantine(streams()[0])
+    layer, resumed = QuarantineLayer(streams()[0]), QuarantineLayer(streams()[0])
     notes, later = listening_to(layer), listening_to(resumed)
     one_round(layer, to_record(MODEL), FakeGrid(KEYS, devices))
     resumed.load_state_dict(layer.state_dict())

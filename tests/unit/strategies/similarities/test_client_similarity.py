@@ -49,12 +49,13 @@ from forager.strategies.similarities.client_similarity import (
     client_similarity,
     matrix_event,
 )
-from forager.strategies.similarities.support_reader import SignedSupportReader, SupportReader
 from forager.strategies.similarities.support_similarity import (
     CentredOverlap,
     IndexOverlap,
     SignatureSimilarity,
     SignedOverlap,
+    SignedSupportReader,
+    SupportReader,
 )
 
 SHAPES = {"weight": (30, 30), "bias": (100,)}

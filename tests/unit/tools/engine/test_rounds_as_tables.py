@@ -27,7 +27,7 @@ from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.quarantine import Quarantine
+from forager.strategies.layers.quarantine import QuarantineLayer
 from forager.tools.engine.local_grid import LocalGrid
 
 KEYS: dict[str, Any] = {"model": "softmax", "num-clients": 6, "num-server-rounds": 3}
@@ -142,10 +142,10 @@ class Sum(Layer):
         return None, None
 
 
-def checked(*tables: Replies, **settings: Any) -> tuple[list[Replies], list[Any], Quarantine]:
+def checked(*tables: Replies, **settings: Any) -> tuple[list[Replies], list[Any], QuarantineLayer]:
     """What the quarantine lets through, and what it says."""
     inside = Sum()
-    layer = Quarantine(inside, **settings)
+    layer = QuarantineLayer(inside, **settings)
     told: list[Any] = []
     layer.federation.journal = told.append
     layer.federation.assign(1, sent_to_all(LocalGrid(6, KEYS)))

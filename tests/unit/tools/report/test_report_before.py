@@ -5,7 +5,8 @@ from typing import Any
 
 from forager.core.log.events import InputsScaled
 from forager.core.tasks import TaskSpec, load_task
-from forager.server_app.constant_baseline import baseline, classes_spread
+from forager.server_app.callbacks.standard import classes_spread
+from forager.server_app.constant_baseline import baseline
 from forager.server_app.run_folder import RunFolder
 from forager.tools.demos import DEMOS
 from forager.tools.engine import run_local

@@ -22,7 +22,7 @@ from forager.core.wire.keys import (
     WANTS,
 )
 from forager.strategies.federation.federation import Federation
-from forager.strategies.federation.survey import Survey
+from forager.strategies.federation.questions import Questions
 
 KEYS = [str(i) for i in range(4)]
 
@@ -48,10 +48,10 @@ def difference(after: float, before: float) -> Arrays:
 
 
 class Asked:
-    """A survey of a few clients, and what they were sent in the last round."""
+    """Questions to a few clients, and what they were sent in the last round."""
 
     def __init__(self, grid: FakeGrid, **settings: Any) -> None:
-        self.grid, self.survey = grid, Survey(**settings)
+        self.grid, self.questions = grid, Questions(**settings)
         self.federation, self.notes = Federation(), Notes()
         self.federation.journal = self.notes
         self.federation.nodes(grid)
@@ -62,7 +62,9 @@ class Asked:
         self.grid.sent.clear()
         record = to_record(model() if arrays is None else arrays)
         nodes = list(self.grid.nodes)
-        found = self.survey.ask(self.federation, self.grid, nodes, wants, number, record, reference)
+        found = self.questions.ask(
+            self.federation, self.grid, nodes, wants, number, record, reference
+        )
         return {self.grid.nodes[node]: value for node, value in found.items()}
 
     def sent(self) -> dict[str, tuple[bool, dict[str, Any]]]:

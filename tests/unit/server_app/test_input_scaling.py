@@ -14,8 +14,8 @@ from forager.core.tasks import Split, TaskError, TaskSpec, load_task
 from forager.core.tasks.lazy import LazySplit
 from forager.core.tasks.scaling import Scaling, scaled
 from forager.core.wire.keys import MEAN, METRICS, NUM_EXAMPLES, SPREAD
+from forager.server_app.input_scaling import Moments, ask_for_scaling, combined
 from forager.strategies.federation.federation import Federation
-from forager.strategies.federation.input_scaling import Moments, ask_for_scaling, combined
 
 KEYS = [str(i) for i in range(6)]
 SIZES = [500.0, 2.0]  # of the two features

@@ -1,0 +1,115 @@
+"""Callbacks of every run: the line of each round, the early end, how classes are spread."""
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from ...core.log.events import ClassesSpread
+from ...core.tasks import Task
+from ...core.tasks.metric_text import label, written
+from ...core.tasks.metrics import ACCURACY, Metric
+from ...core.wire.flower_private import is_simulation
+from ..loop import Loop
+from .base import Callback
+
+_log = logging.getLogger("forager")
+_MOST_CLIENTS = 200  # rows of a picture that can still be told apart
+_MOST_CLASSES = 100
+
+
+class Progress(Callback):
+    """Log one line per round."""
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Say what is about to happen."""
+        _log.info("%s: rounds %d to %d", loop.title, loop.round + 1, loop.num_rounds)
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Say what the round gave."""
+        exchange = loop.train_exchange
+        parts = [f"round {loop.round}/{loop.num_rounds}"]
+        if loop.evaluated_round == loop.round and loop.scores:
+            parts += [f"{label(m)} {written(m, loop.scores[m.name])}" for m in loop.metrics]
+            if "loss" not in (metric.name for metric in loop.metrics):
+                parts.append(f"loss {loop.scores['loss']:.3f}")
+            if loop.own_score is not None:
+                parts.append(f"on own data {written(loop.metrics[0], loop.own_score)}")
+        if exchange is not None:
+            parts.append(f"{exchange.received}/{exchange.sent} clients")
+            if exchange.failed or exchange.late:
+                parts.append(f"{len(exchange.failed)} failed, {len(exchange.late)} late")
+        parts.append(f"{loop.round_seconds:.2f} s")
+        _log.info("  ".join(parts))
+        return None
+
+
+class EarlyStopCallback(Callback):
+    """Stop at a target, or when the main metric has not improved for some evaluations.
+
+    With a patience or a target of 0 it never does.
+    """
+
+    def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:
+        self.patience = patience
+        self.target = target
+        self.metric = metric
+        self._best = math.nan
+        self._without = 0
+        self._seen = -1
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Look at the newest value, once."""
+        score = loop.score
+        if loop.evaluated_round == self._seen or score is None:
+            return None
+        self._seen = loop.evaluated_round
+        if self.target and self.metric.gain(score, over=self.target) >= 0:
+            return "early-stop"
+        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > 0:
+            self._best, self._without = score, 0
+        else:
+            self._without += 1
+        return "early-stop" if self.patience and self._without >= self.patience else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best so far and how long ago it was."""
+        best = None if math.isnan(self._best) else self._best
+        return {"best": best, "without": self._without, "seen": self._seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self._best = math.nan if state["best"] is None else float(state["best"])
+        self._without, self._seen = int(state["without"]), int(state["seen"])
+
+
+class ClassesOfClients(Callback):
+    """After the first round: Flower's simulation starts the ServerApp before its clients."""
+
+    def __init__(self, grid: Grid, task: Task) -> None:
+        self.grid, self.task = grid, task
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Write it down once."""
+        event = classes_spread(self.grid, self.task) if loop.round == 1 else None
+        if event is not None:
+            loop.federation.note(event)
+        return None
+
+
+def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
+    """Return how many samples of each class clients hold, in simulation; None on devices.
+
+    Nobody is asked: in simulation, the data are the experimenter's own.
+    """
+    clients = int(getattr(grid, "num_partitions", 0))
+    if is_simulation(grid):
+        clients = len(list(grid.get_node_ids()))
+    if not clients or not task.problem.has_classes or task.num_classes > _MOST_CLASSES:
+        return None
+    counts = task.class_counts(clients, at_most=_MOST_CLIENTS)
+    if counts is None:
+        return None
+    return ClassesSpread(clients=clients, counts=np.asarray(counts).tolist())
