@@ -69,6 +69,9 @@ class Batch:
         The columns of the replies, see :class:`~core.wire.replies.Replies`.
     sends_update : bool
         Whether a hook has put the updates into the replies, so that models need not be sent.
+    squares : array, optional
+        Squared gradients over local training, where a hook wanted them; see
+        :class:`~core.learning.job.Outcome`.
     supports : list, optional
         Indices of the parameters that matter most to each client, once a hook has found them.
     memo : dict
@@ -92,6 +95,7 @@ class Batch:
         self.stacks: dict[str, Arrays] = {}
         self.records: dict[str, list[Any]] = {}
         self.sends_update = False
+        self.squares: NDArray[Any] | None = None
         self.supports: list[NDArray[Any]] | None = None
         self.memo: dict[Any, Any] = {}
         self._rows: list[ClientRow] = []

@@ -93,6 +93,31 @@ def features() -> Study:
     return Study("cosage-features", "cosage", setting, tuple(cells), SEEDS)
 
 
+def forms() -> Study:
+    """Return the similarity as we read it beside eq. 8 and 9 as printed, by the same code."""
+    common: Settings = {**COMMON, **POLICIES["cosage"], "study.runner": "two-forms"}
+    cells = [
+        Cell(
+            f"{shards} shard{'s' * (shards > 1)}, {steps} steps: {form}",
+            {
+                **common,
+                **SETTINGS[f"digits-{shards}"],
+                "local-steps": steps,
+                "summary.form": form,
+            },
+        )
+        for shards in (1, 3)
+        for steps in STEPS
+        for form in ("unit", "printed")
+    ]
+    setting = (
+        "The digits as above. `unit` is how `cosage` reads eq. 8 and 9, `printed` is"
+        " `summary.form='printed'`. In every round the other form chooses as well, from the same"
+        " similarities of the same clients with the same ages; it is only counted."
+    )
+    return Study("cosage-forms", "cosage", setting, tuple(cells), SEEDS)
+
+
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [digits(), ordered(), features()]
+    return [digits(), ordered(), features(), forms()]

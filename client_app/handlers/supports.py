@@ -20,7 +20,7 @@ def answer_supports(batch: Batch) -> Replies:
     hook = methods("similarity")[batch.config.similarity].hook
     teller: SupportTeller = load(hook)(batch.config)
     if any(type(record) is ArrayRecord for record in batch.requests.content(0).values()):
-        outcomes = _as_in_a_round(batch, trains=teller.trains)
+        outcomes = _as_in_a_round(batch, teller)
         teller.tell(batch, teller.supports(batch, outcomes), teller.form)
     else:
         teller.tell(batch, teller.held(batch), PAYLOAD)
@@ -28,10 +28,12 @@ def answer_supports(batch: Batch) -> Replies:
     return batch.replies({NUM_EXAMPLES: examples})
 
 
-def _as_in_a_round(batch: Batch, *, trains: bool) -> Outcomes | None:
+def _as_in_a_round(batch: Batch, teller: SupportTeller) -> Outcomes | None:
     """Choose data as in a round, and train on them where that is needed."""
     jobs = batch.prepare(only="chooses_data").jobs()
-    if not trains:
+    if not teller.trains:
         return None
-    settings = train_settings(batch.config, batch.round)
-    return Outcomes.of(batch.side.trainer.train(jobs, settings, Plain(batch.config)))
+    settings = teller.training(train_settings(batch.config, batch.round))
+    outcomes = Outcomes.of(batch.side.trainer.train(jobs, settings, Plain(batch.config)))
+    batch.squares = outcomes.squares
+    return outcomes

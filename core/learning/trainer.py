@@ -10,6 +10,7 @@ from functools import cached_property
 from threading import local as thread_local
 from time import perf_counter
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -18,6 +19,7 @@ from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
 from .fastest import Fastest
+from .fisher import fisher_diagonal
 from .fused_model import fused_model
 from .job import Job, Outcome
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
@@ -145,7 +147,14 @@ class Trainer:
         few = self.mode == "auto" and len(jobs) < _MANY
         if few or not (objective.stacks(self._by_hand) and settings.stackable and in_memory):
             return False
+        if settings.squares and not self._squares_stack(jobs, objective):
+            return False
         return self._by_hand or not self._tried(jobs).reason
+
+    def _squares_stack(self, jobs: Sequence[Job], objective: Plain) -> bool:
+        """Return whether a stack can add up the squared gradients of each sample's own loss."""
+        plain = type(objective).added is Plain.added
+        return self._by_hand and plain and all(job.weights is None for job in jobs)
 
     def _tried(self, jobs: Sequence[Job]) -> Trial:
         """Return what came of trying the model out, which is done once."""
@@ -281,13 +290,18 @@ def train_one(
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
         rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
+    size = sum(p.numel() for p in parameters)
+    squares = np.zeros((settings.squares, size), dtype=np.float32) if settings.squares else None
     pending = Accumulated(settings.accumulate)
     with _seeded_layers(model, job.seed):
         for number, (positions, (x, y)) in enumerate(
             zip(rows, job.data.follow(rows), strict=True), 1
         ):
+            x, y = moved(x, device), moved(y, device)
+            if squares is not None and (part := settings.squares_of(number - 1)) is not None:
+                squares[part] += fisher_diagonal(model, problem.loss, x, y)
             with precision(settings, device):
-                loss = batch_loss(positions.to(device), moved(x, device), moved(y, device))
+                loss = batch_loss(positions.to(device), x, y)
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
@@ -296,7 +310,9 @@ def train_one(
                     objective.adjust(mean, parameters, start, carried)
                     step(mean)
     steps = -(-len(rows) // settings.accumulate)
-    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
+    if squares is not None:
+        squares /= max(1, settings.squared_of(len(rows)))
+    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps, squares)
 
 
 @contextmanager

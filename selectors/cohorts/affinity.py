@@ -79,20 +79,31 @@ class Affinity:
         self.records = dict(records or {})
         self.serial = serial
 
-    def learn(self, feedback: Feedback | None, tree: CohortTree, rate: float = 0.2) -> None:
-        """Take in a message: what the server found, then the cohorts there are now."""
+    def learn(
+        self,
+        feedback: Feedback | None,
+        tree: CohortTree,
+        rate: float = 0.2,
+        every_round: bool = False,
+    ) -> None:
+        """Take in a message: what the server found, then the cohorts there are now.
+
+        A client that explores, and only then unless ``every_round``, also expects something of the
+        cohorts that it never tried (:func:`predicted`).
+        """
         if feedback is not None and feedback.serial != self.serial:
             self.serial = feedback.serial
-            self._update(feedback, rate)
+            self._update(feedback, rate, every_round)
         self.records = self.inherited(tree).records
 
-    def _update(self, feedback: Feedback, rate: float) -> None:
+    def _update(self, feedback: Feedback, rate: float, every_round: bool) -> None:
         """Update the rewards of the cohort that was tried, and of those that never were."""
         cohort, instant = feedback.cohort, feedback.reward
         seen = self.records.get(cohort, Record())
         reward, index = seen.reward, seen.index if feedback.index == NO_INDEX else feedback.index
         if math.isfinite(instant):
-            for other in self._untried(besides=cohort):
+            explores = every_round or not seen.known
+            for other in self._untried(besides=cohort) if explores else ():
                 before, distance = self.records[other], path_distance(cohort, other)
                 expected = predicted(before.reward, instant, distance)
                 self.records[other] = Record(expected, before.index)

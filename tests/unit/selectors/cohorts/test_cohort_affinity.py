@@ -24,8 +24,25 @@ def test_a_reward_changes_the_cohort_that_was_tried_and_those_never_tried() -> N
     mine.learn(Feedback("0.0", -1.0, -1, serial=2), THREE)
     first, added = 0.2 * -1.0 + 0.8 * -1.0, -1.5 - 1.0 / (1 + 1)  # the root is above both
     np.testing.assert_allclose(rewards(mine, THREE), [first, tried, added])  # 0.1.0 was tried
-    mine.learn(Feedback("0.0", 1.0, -1, serial=3), THREE)
+    mine.learn(Feedback("0.0", 1.0, -1, serial=3), THREE)  # it does not explore any more
     np.testing.assert_allclose(rewards(mine, THREE), [0.2 + 0.8 * first, tried, added])
+    mine.learn(Feedback("0.0", 1.0, -1, serial=4), THREE, every_round=True)  # line 25 as printed
+    again = 0.2 + 0.8 * (0.2 + 0.8 * first)
+    np.testing.assert_allclose(rewards(mine, THREE), [again, tried, added + 1.0 / 2])
+
+
+def test_a_good_try_speaks_for_cohorts_nearby() -> None:
+    mine = Affinity()
+    mine.learn(None, THREE)
+    mine.learn(Feedback("0.1.0", 0.6, -1, serial=1), THREE)
+    np.testing.assert_allclose(rewards(mine, THREE), [0.6 / 3, 0.2 * 0.6, 0.6 / 2])
+
+
+def test_members_of_a_split_cohort_do_not_explore_in_their_own_part() -> None:
+    mine = Affinity({"0": Record(reward=0.0, index=1, known=True)})
+    mine.learn(None, TWO)
+    mine.learn(Feedback("0.1", 1.0, -1, serial=1), TWO)
+    np.testing.assert_allclose(rewards(mine, TWO), [0.0, 0.2 + 0.8 * 0.1])
 
 
 def test_children_start_from_the_parent_with_a_little_more_on_the_own_side() -> None:

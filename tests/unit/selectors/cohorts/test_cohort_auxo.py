@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cohort_playground import Playground
+from forager.benchmarks.playground import Playground
 from forager.selectors.cohorts.affinity import Affinity, Record
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule

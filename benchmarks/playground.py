@@ -1,14 +1,15 @@
-"""Clients without messages: each has one point, and its update points from the model to it."""
+"""Auxo without messages: each client has one point, and its update points from the model to it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from forager.selectors.cohorts.affinity import Affinity
-from forager.selectors.cohorts.auxo import Auxo, Observed
-from forager.selectors.cohorts.matching import equal_shares
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
+
+from ..selectors.cohorts.affinity import Affinity
+from ..selectors.cohorts.auxo import Auxo, Observed
+from ..selectors.cohorts.matching import equal_shares
 
 Lie = Callable[[Auxo], Affinity]
 
@@ -22,6 +23,7 @@ class Playground:
     seed: int = 0
     liars: dict[str, Lie] = field(default_factory=dict)
     loss: float = 0.0  # share of the clients that have lost their records
+    every_round: bool = False  # see Affinity.learn
 
     def __post_init__(self) -> None:
         self.keys = [str(i) for i in range(len(self.points))]
@@ -38,7 +40,8 @@ class Playground:
             shares = equal_shares(participants, len(leaves), number)
             for leaf, share in zip(leaves, shares, strict=True):
                 who = self.rng.permutation(groups[leaf])[:share].tolist()
-                self.train(number, leaf, who)
+                if who:
+                    self.train(number, leaf, who)
 
     def train(self, number: int, leaf: str, who: Sequence[str]) -> Observed:
         """Play one round of one leaf."""
@@ -54,7 +57,8 @@ class Playground:
     def match(self) -> dict[str, list[str]]:
         """Ask all clients for their requests; some have lost their records meanwhile."""
         for key in self.keys:
-            self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+            feedback = self.auxo.feedback_for(key)
+            self.records[key].learn(feedback, self.auxo.tree, every_round=self.every_round)
             if self.rng.random() < self.loss:
                 self.records[key] = Affinity(serial=self.records[key].serial)
         return self.auxo.match(self.keys, [self.request(key) for key in self.keys])
