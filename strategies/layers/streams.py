@@ -102,6 +102,9 @@ class Streams(Layer):
     velocity_factor, norm_factor : float
         How many times the usual velocity is absurd, and how many times the usual norm a client's
         estimate counts for at most.
+    private : bool (default: False)
+        Whether clients say nothing of their streams but a gradient with noise: nobody is asked for
+        a profile, there is no plan, and all count the same in the estimate.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -124,13 +127,15 @@ class Streams(Layer):
         every_round: bool = False,
         velocity_factor: float = 100.0,
         norm_factor: float = 5.0,
+        private: bool = False,
     ) -> None:
         super().__init__(inner)
         self.num_classes = num_classes
         self._like = np.empty(gradient_size, dtype=np.float32)
         self.plans = plans
         self.exact = plans and estimator == "exact"
-        self.coordinated = coordinated
+        self.coordinated, self.private = coordinated and not private, private
+        self._here: Sequence[str] = ()
         self.every_round = every_round
         self.profiles = StreamProfiles()
         self.plan = StoragePlan(
@@ -150,7 +155,7 @@ class Streams(Layer):
         check_room(config)
         ode, task = ode_settings(config), load_task(config.task_spec())
         every_round = config[Stream].ingest == "every-round"
-        bounds = config.quarantine
+        bounds, private = config.quarantine, config.privacy == "local-dp"
         if ode is None:
             return cls(
                 inner,
@@ -159,6 +164,7 @@ class Streams(Layer):
                 plans=False,
                 every_round=every_round,
                 velocity_factor=bounds.count_factor,
+                private=private,
             )
         return cls(
             inner,
@@ -175,6 +181,7 @@ class Streams(Layer):
             every_round=every_round,
             velocity_factor=bounds.count_factor,
             norm_factor=bounds.norm_factor,
+            private=private,
         )
 
     def configure_train(
@@ -184,10 +191,12 @@ class Streams(Layer):
         self._sizes.settle()
         self._speeds.settle()
         nodes = self.federation.nodes(grid)
-        self.profiles.advance(server_round, self.federation.keys(nodes))
-        key = self.federation.key
-        unknown = [node for node in nodes if self.profiles.unknown(key(node), server_round)]
-        self._ask(server_round, grid, unknown, None)
+        self._here = self.federation.keys(nodes)
+        self.profiles.advance(server_round, self._here)
+        if not self.private:
+            pairs = zip(nodes, self._here, strict=True)
+            unknown = [node for node, key in pairs if self.profiles.unknown(key, server_round)]
+            self._ask(server_round, grid, unknown, None)
         if self.exact:
             self._ask(server_round, grid, nodes, arrays)
         if self.plans:
@@ -222,6 +231,8 @@ class Streams(Layer):
                 estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
             except ValueError as error:
                 raise BadReply(f"estimate: {error}") from error
+        if self.private:
+            return _Told(None, estimate)
         if said is None and self.federation.key(row.node) in self.profiles.told:
             return _Told(None, estimate)
         return _Told(_checked_profile(said, self.num_classes), estimate)
@@ -254,6 +265,8 @@ class Streams(Layer):
         if estimates:
             shares = dict.fromkeys(self.profiles.told, 0.0)
             shares |= {key: sum(row) for key, row in self.profiles.velocities().items()}
+            if self.private:
+                shares = dict.fromkeys([*self._here, *estimates], 1.0)
             if shares != self._shares:
                 self._shares = shares
                 self.gradient.reshare(shares)
@@ -331,6 +344,8 @@ class Streams(Layer):
         return sound
 
     def _note(self, server_round: int) -> None:
+        if self.private:
+            return
         here = self.profiles.here()
         stored = np.array([told["stored"] for told in here]).reshape(-1, self.num_classes)
         self.federation.note(
