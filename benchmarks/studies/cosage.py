@@ -95,25 +95,28 @@ def features() -> Study:
 
 def forms() -> Study:
     """Return the similarity as we read it beside eq. 8 and 9 as printed, by the same code."""
-    common: Settings = {**COMMON, **POLICIES["cosage"], "study.runner": "two-forms"}
+    common: Settings = {**COMMON, **POLICIES["cosage"]}
+    runners = {"unit": "two-forms", "printed": "two-forms", "index-overlap": "classes"}
     cells = [
         Cell(
             f"{shards} shard{'s' * (shards > 1)}, {steps} steps: {form}",
             {
                 **common,
                 **SETTINGS[f"digits-{shards}"],
+                "study.runner": runner,
                 "local-steps": steps,
                 "summary.form": form,
             },
         )
         for shards in (1, 3)
         for steps in STEPS
-        for form in ("unit", "printed")
+        for form, runner in runners.items()
     ]
     setting = (
-        "The digits as above. `unit` is how `cosage` reads eq. 8 and 9, `printed` is"
-        " `summary.form='printed'`. In every round the other form chooses as well, from the same"
-        " similarities of the same clients with the same ages; it is only counted."
+        "The digits as above. `unit` is how `cosage` reads eq. 8 and 9; `printed` and"
+        " `index-overlap` (ours, after IOS) are values of `summary.form`. In every round of the"
+        " first two the other one chooses as well, by the same updates of the same clients with"
+        " the same ages, and is only counted: of 10 choices so many are alike."
     )
     return Study("cosage-forms", "cosage", setting, tuple(cells), SEEDS)
 

@@ -30,14 +30,17 @@ from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
 from ...core.wire.supports import encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
-from ...selectors.similarities.index_overlap import choose_k, choose_ks, top_k_supports
+from ...selectors.similarities.index_overlap import (
+    choose_k,
+    choose_ks,
+    top_k_supports,
+    usual_size,
+)
 from ...selectors.similarities.signatures import Hashing, Signature
 from ..batch import Batch
 from .base import ClientHook
 
 _SECTION = "importance"
-_SHARE = 0.05  # of the parameters, in a support
-_FEWEST = 200  # indices: the overlap of fewer is mostly noise
 
 Models = Sequence[Mapping[str, NDArray[Any]]]
 Floats = NDArray[np.float32]
@@ -116,8 +119,8 @@ class SupportTeller(ClientHook):
         return self.usual(importance, max(1, round((self.settings.most or self.k_max) * size)))
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
-        """Return K where no share is set: one in twenty, and enough to compare small models by."""
-        return max(round(_SHARE * int(importance.shape[1])), min(_FEWEST, most))
+        """Return K where no share is set."""
+        return usual_size(int(importance.shape[1]), most)
 
     def layers(self, batch: Batch) -> list[int] | None:
         """Return the sizes of the layers, if the support is to be filled layer by layer."""

@@ -143,7 +143,7 @@ class Selection(Layer):
             over_commit=config.round.over_commit,
             seed=config.seed,
             survey=Survey(
-                bounded=summary.form == "unit",
+                bounded=summary.form != "printed",
                 labels=load_task(config.task_spec()).num_classes,
             ),
             summary_mode=summary.mode,
