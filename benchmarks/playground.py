@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from ..selectors.cohorts.affinity import Affinity
-from ..selectors.cohorts.auxo import Auxo, Observed
+from ..selectors.cohorts.auxo import Auxo, AuxoObserved
 from ..selectors.cohorts.matching import equal_shares
 
 Lie = Callable[[Auxo], Affinity]
@@ -43,7 +43,7 @@ class Playground:
                 if who:
                     self.train(number, leaf, who)
 
-    def train(self, number: int, leaf: str, who: Sequence[str]) -> Observed:
+    def train(self, number: int, leaf: str, who: Sequence[str]) -> AuxoObserved:
         """Play one round of one leaf."""
         updates = self.points[[int(key) for key in who]] - self.models[leaf]
         seen = self.auxo.observe(leaf, who, updates, [self.request(key) for key in who])

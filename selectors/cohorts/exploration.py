@@ -23,17 +23,10 @@ def predicted(before: float, instant: float, distance: int) -> float:
 
     ``R + dR / (d + 1)`` (ExploreReward, line 25): the farther away in the tree, the less it says.
 
-    Parameters
-    ----------
-    before : float
-        What was expected of it so far, R.
-    instant : float
-        Reward that the cohort gave which was tried, dR.
-    distance : int
-        :meth:`forager.selectors.cohorts.tree.CohortTree.distance` of the two.
+    - ``before``: what was expected of it so far, R.
+    - ``instant``: reward that the cohort gave which was tried, dR.
+    - ``distance``: :meth:`forager.selectors.cohorts.tree.CohortTree.distance` of the two.
 
-    Examples
-    --------
     Figure 7:
 
     >>> predicted(0.0, -3.0, distance=1), predicted(0.0, -3.0, distance=2)

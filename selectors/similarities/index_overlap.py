@@ -61,17 +61,10 @@ def top_k_supports(
 ) -> list[Indices]:
     """Return :func:`top_k_support` of every row; of a row of zeros, which names none, no index.
 
-    Parameters
-    ----------
-    importance : array, shape (n, M)
-        One row per client.
-    k : int or array of int, shape (n,)
-        How many indices, for all or for each.
-    layers : sequence of int, optional
-        As for :func:`top_k_support`.
+    - ``importance`` (shape (n, M)): one row per client.
+    - ``k`` (shape (n,)): how many indices, for all or for each.
+    - ``layers``: as for :func:`top_k_support`.
 
-    Examples
-    --------
     >>> [support.tolist() for support in top_k_supports([[1.0, 3.0, 2.0], [0.0, 0.0, 0.0]], 2)]
     [[1, 2], []]
     """

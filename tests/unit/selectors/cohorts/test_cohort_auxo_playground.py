@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from forager.benchmarks.explore_reward import blobs
 from forager.benchmarks.playground import Lie, Playground
-from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
 from forager.selectors.cohorts.auxo import Auxo
 from numpy.typing import NDArray
 
@@ -68,7 +68,7 @@ def stubborn(leaf: int) -> Lie:
 
     def lie(auxo: Auxo) -> Affinity:
         leaves = auxo.leaves()
-        return Affinity({leaves[leaf % len(leaves)]: Record(reward=1.0, known=True)})
+        return Affinity({leaves[leaf % len(leaves)]: AffinityRecord(reward=1.0, known=True)})
 
     return lie
 
