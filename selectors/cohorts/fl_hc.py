@@ -30,7 +30,7 @@ def hierarchical_clusters(
     """Return the cluster of each client.
 
     - ``threshold``: clusters at this distance or farther apart are not merged.
-    - ``clusters``: or: the largest number of clusters.
+    - ``clusters``: instead, the largest number of clusters.
     - ``metric``: euclidean, manhattan or cosine.
     - ``method``: which distance of two clusters counts: average, complete, single or (euclidean
       only) ward.
