@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Playground:
         """Return what a client says of itself."""
         return self.liars[key](self.auxo) if key in self.liars else self.records[key]
 
-    def score(self, truth: NDArray[np.int64], among: Sequence[str] | None = None) -> float:
+    def score(self, truth: NDArray[Any], among: Sequence[str] | None = None) -> float:
         """Return how well the cohorts agree with the truth, corrected for chance."""
         self.match()
         found = {
