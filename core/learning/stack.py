@@ -256,8 +256,9 @@ def _train_stack(
             gradients_of = partial(stacked_gradients, added=partial(objective.added, known[rows]))
         elif squares:
             part = settings.squares_of(number)
-            own = None if part is None else [each[part, :active] for each in squares]
-            to = own and dict(zip(names, own, strict=True))
+            to = None
+            if part is not None:
+                to = dict(zip(names, (own[part, :active] for own in squares), strict=True))
             gradients_of = partial(stacked_gradients, squares=to)
         step_losses, found = gradients_of(model, by_name, x, y, weights, problem)
         gradients = [found[name] for name in names]
