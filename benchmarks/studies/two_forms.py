@@ -7,13 +7,12 @@ clients with the same ages; ``agreement of choices`` is how many clients both ch
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...client_app.handlers import summaries
-from ...client_app.hooks import similarity as hook
 from ...core.config import Scalar
 from ...selectors.client_selectors.cosage import cosage
 from ...selectors.similarities.power_norm import FORMS, Reference
@@ -58,6 +57,8 @@ def chosen_by_both(event: Mapping[str, Any], scores: Scores) -> int:
 @contextmanager
 def both_forms() -> Iterator[dict[int, Scores]]:
     """Note what clients of this process find by either form, round by round."""
+    summaries: Any = import_module("forager.client_app.handlers.summaries")
+    hook: Any = import_module("forager.client_app.hooks.similarity")
     found: dict[int, Scores] = {}
     others: list[NDArray[np.float64]] = []
     asked = summaries.similarities
@@ -74,14 +75,14 @@ def both_forms() -> Iterator[dict[int, Scores]]:
 
     def similarities(batch: Any, *arguments: Any) -> list[float]:
         others.clear()
-        values = asked(batch, *arguments)
+        values: list[float] = asked(batch, *arguments)
         (other,) = others  # one global update for all
         pairs = zip(values, other.tolist(), strict=True)
         found.setdefault(batch.round, {}).update(zip(batch.keys, pairs, strict=True))
         return values
 
-    hook.Reference, summaries.similarities = Both, similarities  # type: ignore[misc]
+    hook.Reference, summaries.similarities = Both, similarities
     try:
         yield found
     finally:
-        hook.Reference, summaries.similarities = Reference, asked  # type: ignore[misc]
+        hook.Reference, summaries.similarities = Reference, asked
