@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
-from ..selectors.cohorts.affinity import Affinity, Record
+from ..selectors.cohorts.affinity import Affinity, AffinityRecord
 from ..selectors.cohorts.auxo import Auxo
 from ..selectors.cohorts.matching import Claims, choose_leaves
 from ..selectors.cohorts.projection import Projection
@@ -117,7 +117,8 @@ def requests_of(clients: int, leaves: list[str]) -> tuple[list[str], list[Affini
     rewards = np.random.default_rng(0).normal(size=(clients, len(leaves))).tolist()
     keys = [f"client-{i:07}" for i in range(clients)]
     return keys, [
-        Affinity({leaf: Record(r) for leaf, r in zip(leaves, row, strict=True)}) for row in rewards
+        Affinity({leaf: AffinityRecord(r) for leaf, r in zip(leaves, row, strict=True)})
+        for row in rewards
     ]
 
 

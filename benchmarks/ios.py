@@ -5,8 +5,8 @@ the similarity matrices: do the nearest of a client have labels like its own (re
 tau against the oracle and against KNN-Shapley), how far are their mixtures (Jensen-Shannon
 divergence), how clear are the clusters. ``cohorts`` and ``neighbours`` train personalised models by
 each similarity and report the accuracy on the clients' own data. ``selection`` trains one model
-with few clients a round, chosen by the diversity of their supports and otherwise. ``analyse RUN``
-does what ``align`` does with the supports that a run has collected.
+with few clients a round, chosen by the diversity of their supports and otherwise.
+``forager donors RUN`` does what ``align`` does with the similarities that a run has found.
 
 ``--task`` is scikit-learn's digits, Fashion-MNIST, CIFAR-10 (an ``.npz`` file, ``--data``) or 20
 Newsgroups (``--data`` or scikit-learn's copy); the nets are an MLP, LeNet, LeNet and an MLP on
@@ -15,7 +15,7 @@ TF-IDF.
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from ..core.methods.ios import Ios
 from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw
-from ..core.wire.supports import MalformedSupport
 from ..tools.experiments.records import Cell
 from ..tools.experiments.tables import Table
+from ..tools.report.donor_ranking import shapley_matrix
 from .cohort_runs import RUNNER
 from .ios_alignment import (
     Scores,
@@ -38,14 +38,6 @@ from .ios_alignment import (
     collect,
     donor_agreement,
     matrices,
-    shapley_matrix,
-)
-from .ios_analysis import (
-    AnalysisError,
-    analyse,
-    donor_table,
-    score_table,
-    write_down,
 )
 from .sweeps.command import benchmark_parser, run_benchmark
 from .sweeps.measures import area, final, jitter, total_bytes
@@ -53,7 +45,7 @@ from .sweeps.tables import Column, difference_table, summary_table
 
 Settings = dict[str, Scalar]
 
-SETTINGS = ["align", "cohorts", "neighbours", "selection", "analyse"]
+SETTINGS = ["align", "cohorts", "neighbours", "selection"]
 TASKS: dict[str, Settings] = {
     "digits": {"model": "mlp", "learning-rate": 0.05},
     "fashion-mnist": {"model": "lenet", "learning-rate": 0.02},
@@ -255,31 +247,10 @@ def cells(options: Namespace) -> list[Cell]:
     return todo
 
 
-def _analyse(parser: ArgumentParser, options: Namespace) -> int:
-    """Print what a run's supports tell, and add it to the run's report."""
-    if options.run is None:
-        parser.error("run: analyse needs the folder of a run")
-    try:
-        found = analyse(options.run)
-        donors = donor_table(found, options.target)
-    except (AnalysisError, MalformedSupport) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(donors.markdown(), end="\n\n")
-    if found.scores:
-        print(score_table(found.scores).markdown())
-    else:
-        print("The data of these clients cannot be loaded here: nothing to compare with.")
-    write_down(options.run, found)
-    return 0
-
-
 def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
     """Run what was asked for; 1 if a run failed."""
     parser = benchmark_parser("ios", __doc__, rounds=5, seeds=3)
     parser.add_argument("setting", choices=SETTINGS)
-    parser.add_argument("run", nargs="?", type=Path, help="the folder of the run to analyse")
-    parser.add_argument("--target", default="", help="the client whose donors are to be ranked")
     parser.add_argument("--task", choices=list(TASKS), default="fashion-mnist")
     parser.add_argument("--data", type=Path, help="the file of CIFAR-10 or of 20 Newsgroups")
     parser.add_argument("--splits", nargs="*", choices=list(SPLITS), default=list(SPLITS))
@@ -289,8 +260,6 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     parser.add_argument("--first-seed", type=int, default=0, help="of those that align looks at")
     parser.add_argument("--epochs", type=int, default=2, help="of local training")
     options = parser.parse_args(arguments)
-    if options.setting == "analyse":
-        return _analyse(parser, options)
     if options.setting == "align":
         return align(options)
     todo = selection_cells(options) if options.setting == "selection" else cells(options)

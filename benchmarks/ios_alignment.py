@@ -44,15 +44,14 @@ from ..selectors.similarities.signed_overlap import (
     split_codes,
     top_k_changes,
 )
-from ..selectors.similarities.valuation import donor_values, kendall_agreement, recall_at
+from ..selectors.similarities.valuation import kendall_agreement, recall_at
+from ..tools.report.donor_ranking import NEIGHBOURS
 
 Matrix = NDArray[np.float64]
 Vectors = list[NDArray[np.float32]]
 Scores = dict[str, float]
 
 SHARES = (0.02, 0.05, 0.15)  # of the parameters in a support
-NEIGHBOURS = 8  # that a client's mixture is made of
-_DONOR_SAMPLES, _TARGET_SAMPLES = 100, 50  # of each client, for KNN-Shapley
 
 
 @dataclass(frozen=True)
@@ -246,21 +245,6 @@ def cluster_quality(labels: NDArray[Any], histograms: NDArray[Any]) -> Scores:
     }
 
 
-def shapley_matrix(data: Sequence[Samples], neighbours: int = 5) -> Matrix:
-    """Return what each client's data (columns) are worth to each other (rows) by KNN-Shapley.
-
-    A client's own samples stand for what it wants to label; of every client the first are taken.
-    """
-    pairs = [(held.x.numpy(), held.y.numpy()) for held in data]
-    donors = [(x[:_DONOR_SAMPLES], y[:_DONOR_SAMPLES]) for x, y in pairs]
-    worth = np.zeros((len(pairs), len(pairs)))
-    for row, (x, y) in enumerate(pairs):
-        others = [i for i in range(len(pairs)) if i != row]
-        target = x[:_TARGET_SAMPLES], y[:_TARGET_SAMPLES]
-        worth[row, others] = donor_values(target, [donors[i] for i in others], neighbours)
-    return worth
-
-
 def donor_agreement(matrix: Matrix, worth: Matrix) -> Scores:
     """Return how well a similarity ranks donors by what they are worth (table 4)."""
     near = min(5, len(worth) - 1)
@@ -268,12 +252,3 @@ def donor_agreement(matrix: Matrix, worth: Matrix) -> Scores:
         "Shapley tau": kendall_agreement(matrix, worth),
         f"Shapley R@{near}": recall_at(matrix, worth, near),
     }
-
-
-def donor_order(row: NDArray[Any], target: int) -> list[int]:
-    """Return the other clients, the most similar first; of equals, the first stays first.
-
-    >>> donor_order(np.array([1.0, 0.2, 0.7]), 0)
-    [2, 1]
-    """
-    return [int(i) for i in np.argsort(-np.asarray(row), kind="stable") if i != target]

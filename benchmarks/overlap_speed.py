@@ -9,6 +9,7 @@ indices,
   both as it comes, hashing each index by SHA-1, and given numbers that need no such hash;
 - how many of each client's nearest are retrieved by banding, and which share of pairs is scored;
 - the importance of a batch, in processor time: against a plain forward and backward pass over it;
+- importance over local training, and by a pass of its own afterwards: against training alone;
 - the bytes of an encoded support: against its entropy bound.
 
 All sides of a comparison take turns in one run, so that other load on the machine hits all of them;
@@ -18,6 +19,7 @@ the ratio of the medians is what counts.
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,7 +31,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch.nn import functional
 
-from ..core.learning.fisher import fisher_diagonal
+from ..core.config import read_config
+from ..core.learning.fisher import fisher_diagonal, fisher_diagonals
+from ..core.learning.job import Job, Outcomes
+from ..core.learning.model_arrays import read_arrays
+from ..core.learning.objectives.plain import Plain
+from ..core.learning.train_settings import TrainSettings
+from ..core.learning.trainer import Trainer
+from ..core.tasks import Split
 from ..core.tasks.models import build_model
 from ..core.wire.supports import decode_support, encode_support
 from ..selectors.similarities.index_overlap import overlap_matrix, top_k_support
@@ -165,6 +174,42 @@ def importance_seconds(
     return side_by_side(ways, repeats, clock=time.process_time)
 
 
+def training_seconds(
+    model: str, shape: tuple[int, ...], clients: int, samples: int, epochs: int, repeats: int
+) -> dict[str, float]:
+    """Return what training takes, and what it takes with the importance of all parameters.
+
+    >>> list(training_seconds("mlp", (1, 4, 4), 2, samples=4, epochs=1, repeats=1))
+    ['training', 'and importance over it', 'and a pass afterwards']
+    """
+    net, draw = build_model(model, shape, 10, hidden=64), torch.Generator().manual_seed(0)
+    arrays, plain = read_arrays(net), Plain(read_config({}))
+    data = [
+        Split(
+            torch.randn(samples, *shape, generator=draw),
+            torch.randint(10, (samples,), generator=draw),
+        )
+        for _ in range(clients)
+    ]
+    jobs = [Job(arrays, own, seed) for seed, own in enumerate(data)]
+    settings = TrainSettings(epochs, 0, 32, 0.01, 0.9, 0.0)
+    trainer = Trainer(net, threads=1)
+
+    def train(squares: int) -> Outcomes:
+        return Outcomes.of(trainer.train(jobs, replace(settings, squares=squares), plain))
+
+    def afterwards() -> Any:
+        trained = [own.arrays for own in train(0)]
+        return fisher_diagonals(net, functional.cross_entropy, trained, data)
+
+    ways: dict[str, Callable[[], Any]] = {
+        "training": partial(train, 0),
+        "and importance over it": partial(train, 1),
+        "and a pass afterwards": afterwards,
+    }
+    return side_by_side(ways, repeats, clock=time.process_time)
+
+
 def entropy_bytes(parameters: int, k: int) -> float:
     """Return the bytes that tell one of all sets of ``k`` indices, all being as likely.
 
@@ -215,6 +260,15 @@ def _print_importance() -> None:
     for model, shape, repeats in images + others:
         print(f" {model} on {' x '.join(map(str, shape))}")
         _print_ratios(importance_seconds(model, shape, 64, repeats), "forward and backward")
+    for model, shape, clients in (
+        ("mlp", (1, 8, 8), 100),
+        ("mlp", (1, 28, 28), 10),
+        ("small-cnn", (1, 28, 28), 10),
+    ):
+        for epochs in (1, 5):
+            size = " x ".join(map(str, shape))
+            print(f" {clients} clients, 64 samples each, {epochs} epochs: {model} on {size}")
+            _print_ratios(training_seconds(model, shape, clients, 64, epochs, 9), "training")
     torch.set_num_threads(threads)
 
 

@@ -66,6 +66,7 @@ class ClientBatch:
         self.stacks: dict[str, Arrays] = {}
         self.records: dict[str, list[Any]] = {}
         self.sends_update = False  # whether a hook has put updates there, in place of models
+        self.squares: NDArray[Any] | None = None  # squared gradients, where a hook wanted them
         self.supports: list[NDArray[Any]] | None = None  # once a hook has found them
         self.memo: dict[Any, Any] = {}  # what a hook wants to find again after the training
         self.held: Sequence[HeldModel] = ()  # the models, where messages name them

@@ -111,7 +111,10 @@ class ClientSide:
         """Train by the run's objective, and note the metrics."""
         jobs, settings = batch.jobs(), train_settings(self.config, batch.round)
         check_frozen(batch)
+        for hook in self.hooks:
+            settings = hook.training(settings)
         outcomes = self.trainer.train(jobs, settings, self.objective)
+        batch.squares = outcomes.squares
         batch.metrics[NUM_EXAMPLES] = [
             trained if told is None else told
             for trained, told in zip(outcomes.num_examples, batch.counts_for, strict=True)

@@ -93,6 +93,34 @@ def features() -> Study:
     return Study("cosage-features", "cosage", setting, tuple(cells), SEEDS)
 
 
+def forms() -> Study:
+    """Return the similarity as we read it beside eq. 8 and 9 as printed, by the same code."""
+    common: Settings = {**COMMON, **POLICIES["cosage"]}
+    runners = {"unit": "two-forms", "printed": "two-forms", "index-overlap": "classes"}
+    cells = [
+        Cell(
+            f"{shards} shard{'s' * (shards > 1)}, {steps} steps: {form}",
+            {
+                **common,
+                **SETTINGS[f"digits-{shards}"],
+                "study.runner": runner,
+                "local-steps": steps,
+                "summary.form": form,
+            },
+        )
+        for shards in (1, 3)
+        for steps in STEPS
+        for form, runner in runners.items()
+    ]
+    setting = (
+        "The digits as above. `unit` is how `cosage` reads eq. 8 and 9; `printed` and"
+        " `index-overlap` (ours, after IOS) are values of `summary.form`. In every round of the"
+        " first two the other one chooses as well, by the same updates of the same clients with"
+        " the same ages, and is only counted: of 10 choices so many are alike."
+    )
+    return Study("cosage-forms", "cosage", setting, tuple(cells), SEEDS)
+
+
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [digits(), ordered(), features()]
+    return [digits(), ordered(), features(), forms()]

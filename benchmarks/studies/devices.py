@@ -21,7 +21,7 @@ from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.stream import Stream
 from ...core.tasks import load_task
-from ...selectors.stream_selectors.base import Batch, StreamSelector
+from ...selectors.stream_selectors.base import Offered, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...tools.engine.local import LocalResult
 
@@ -49,10 +49,10 @@ class Device:
     def offer(self, place: int) -> None:
         """Look at one sample, if the rule asks for it, and keep or drop it."""
         key, label = np.array([place]), self.y[place : place + 1]
-        batch = Batch(key, label.numpy())
+        batch = Offered(key, label.numpy())
         if self.look is not None:
             seen = self.look.look(self.x[place : place + 1], label, self.estimate)
-            batch = Batch(key, label.numpy(), seen.losses, seen.norms, seen.values)
+            batch = Offered(key, label.numpy(), seen.losses, seen.norms, seen.values)
             if self.estimate is not None:
                 self.running.update(seen.mean_gradient)
         self.rule.offer(batch)

@@ -26,6 +26,7 @@ RUNNERS = {
     "alignment": "forager.benchmarks.studies.alignment:run_alignment",
     "attacked": "forager.benchmarks.security:run_attacked",
     "values": "forager.benchmarks.studies.values:run_values",
+    "two-forms": "forager.benchmarks.studies.two_forms:run_two_forms",
     "devices": "forager.benchmarks.studies.devices:run_device",
 }
 COMMON: dict[str, Scalar] = {"checkpoint.every": 0, "report": False, "local.threads": 1}

@@ -30,7 +30,7 @@ from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from ...core.wire.keys import ESTIMATE, PLAN
 from ...core.wire.records import filled
-from ...selectors.stream_selectors.base import Batch, StreamSelector
+from ...selectors.stream_selectors.base import Offered, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...selectors.stream_selectors.ode_selector import OdeSelector
 from ..batch import Arrays, ClientRow
@@ -203,7 +203,7 @@ class StreamDevice:
         """Let the rule decide on what another one has stored."""
         if len(self.store):
             keys, (x, y) = self.store.keys, self.store.read()
-            known = Batch(keys, y)
+            known = Offered(keys, y)
             if self.sees:
                 known = self._valued(keys, y, (yield self._look(x, y)))
             self.rule.offer(known)
@@ -220,7 +220,7 @@ class StreamDevice:
         self.arrived += len(arrived.y)
         if not len(arrived.y):
             return
-        batch = Batch(arrived.keys, arrived.y)
+        batch = Offered(arrived.keys, arrived.y)
         if self.looks and not self.sees:
             self.unseen += len(arrived.y)
         if self.sees:
@@ -241,12 +241,12 @@ class StreamDevice:
         direction = self.estimate if self.rule.needs == "value" else None
         return Look(self.packing.unpack(x, y), self.model, direction)
 
-    def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Batch:
+    def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Offered:
         """Return samples with what the rule must know of them."""
         values: NDArray[Any] | None = looked.values
         if values is not None and looked.norms is not None and self.config[Ode].normalize:
             values = values / np.maximum(looked.norms, 1e-12)
-        return Batch(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
+        return Offered(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
 
     def _take_in(self) -> Looks:
         """Follow the plan, the estimate and the model that came with the message."""

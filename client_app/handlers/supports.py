@@ -19,8 +19,9 @@ def answer_supports(batch: ClientBatch) -> Replies:
     teller: SupportTeller = load(hook)(batch.config)
     if any(type(record) is ArrayRecord for record in batch.requests.content(0).values()):
         jobs = batch.prepare(only="chooses_data").jobs()  # as in a round
-        settings = train_settings(batch.config, batch.round)
+        settings = teller.training(train_settings(batch.config, batch.round))
         outcomes = batch.side.train_plainly(jobs, settings) if teller.trains else None
+        batch.squares = outcomes.squares if outcomes is not None else None
         teller.tell(batch, teller.supports(batch, outcomes), teller.form)
     else:
         teller.tell(batch, teller.held(batch), PAYLOAD)

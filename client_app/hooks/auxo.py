@@ -23,7 +23,9 @@ class AffinityRecords(PerClientHook):
     of_updates = True
 
     def __init__(self, config: RunConfig) -> None:
-        self.lost = config[AuxoSettings].records_lost
+        settings = config[AuxoSettings]
+        self.lost = settings.records_lost
+        self.every_round = settings.explore_reward == "every-round"
 
     def before_one(self, row: ClientRow) -> None:
         """Take in the feedback that came with the message."""
@@ -37,7 +39,8 @@ class AffinityRecords(PerClientHook):
             affinity.serial, feedback = told.get("serial", 0), None
         elif _SECTION in row.state:
             affinity.load_state_dict(row.state[_SECTION])
-        affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]))
+        tree = CohortTree.of_leaves(told["leaves"])
+        affinity.learn(feedback, tree, every_round=self.every_round)
         row.state[_SECTION] = affinity.state_dict()
 
     def after_one(self, row: ClientRow, outcome: Outcome) -> Outcome:

@@ -15,6 +15,7 @@ from ...core.learning.job import Outcome, Outcomes
 
 if TYPE_CHECKING:
     from ...core.config import RunConfig
+    from ...core.learning.train_settings import TrainSettings
     from ..batch import Arrays, ClientBatch, ClientRow
 
 
@@ -30,6 +31,10 @@ class ClientHook:
 
     def before(self, batch: ClientBatch) -> None:
         """Look at what came; change data, weights or what the objective carries."""
+
+    def training(self, settings: TrainSettings) -> TrainSettings:
+        """Return the settings of local training, with what the method wants to know of it."""
+        return settings
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Look at what came of it; add records to the replies; return what to send."""

@@ -21,7 +21,7 @@ from ...core.wire.keys import CORESET, TARGETS
 from ...core.wire.records import filled
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.confirmation import draw, own_means
-from ...selectors.data_selectors.coreset import Coreset, RuleSettings, choose_coreset
+from ...selectors.data_selectors.coreset import ChosenSamples, RuleSettings, choose_coreset
 from ...selectors.data_selectors.doubt import chances
 from ...selectors.data_selectors.trust import label_evidence, remembered
 from ...selectors.data_selectors.uniform import uniform
@@ -124,7 +124,7 @@ class ChosenCoreset(ClientHook):
 
     def _trust(
         self, row: ClientRow, kept: Kept | None, goals: Arrays, evidence: NDArray[Any]
-    ) -> tuple[Coreset, dict[str, NDArray[Any]]]:
+    ) -> tuple[ChosenSamples, dict[str, NDArray[Any]]]:
         """Look at all labels once more; return those trusted now, and what to remember."""
         labels = row.data.y.numpy()
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
@@ -133,14 +133,14 @@ class ChosenCoreset(ClientHook):
         weights = chances(trust, labels, goals.get("standards"), at_least=fewest)
         pool = np.flatnonzero(weights)
         more = {"trust": trust.astype(np.float32), "trained": np.zeros(len(labels), dtype=bool)}
-        return Coreset(pool, weights[pool]), more
+        return ChosenSamples(pool, weights[pool]), more
 
-    def _choose(self, row: ClientRow, goals: Arrays, rows: NDArray[Any]) -> Coreset:
+    def _choose(self, row: ClientRow, goals: Arrays, rows: NDArray[Any]) -> ChosenSamples:
         settings = self.settings
         labels = row.side.problem.strata(row.data.y.numpy())
         if self.rule == "random":
             indices = uniform(len(labels), self._budget(row), _rng(row, row.round))
-            return Coreset(indices, np.ones(len(indices)))
+            return ChosenSamples(indices, np.ones(len(indices)))
         targets = goals.get("means")
         if targets is not None and not self.per_class:
             targets = targets.reshape(1, -1)

@@ -12,6 +12,7 @@ from ...core.methods.selector import Summary
 from ...core.wire import sparse
 from ...core.wire.keys import CONFIG, REFERENCE, SIMILARITY, WANTS
 from ...core.wire.records import entries
+from ...selectors.similarities.index_overlap import overlaps_with
 from ...selectors.similarities.power_norm import Reference
 from ..batch import ClientBatch
 from .base import ClientHook
@@ -62,5 +63,8 @@ def similarities(
         if isinstance(given, bytes):
             given = sparse.decode(given, size=changes.shape[1])
         own = changes if len(some) == len(batch) else changes[some]
-        found[some] = Reference(given, summary.power, summary.form).similarities(own)
+        if summary.form == "index-overlap":
+            found[some] = overlaps_with(given, own)
+        else:
+            found[some] = Reference(given, summary.power, summary.form).similarities(own)
     return [float(value) for value in found[list(places)]]

@@ -31,6 +31,7 @@ class StreamedData(ClientHook):
         self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip
         ode = ode_settings(config)
         self.estimates = ode is not None and ode.estimator not in ("exact", "none")
+        self.private = config.privacy == "local-dp"
 
     def before(self, batch: ClientBatch) -> None:
         """Catch up with the streams, take in what the messages bring, and offer the stores."""
@@ -44,12 +45,16 @@ class StreamedData(ClientHook):
         pairs = [device.samples() for device in devices]
         batch.data = [samples for samples, _ in pairs]
         batch.weights = [weights for _, weights in pairs]
-        batch.counts_for = [
-            device.counts_for(weights) for device, (_, weights) in zip(devices, pairs, strict=True)
-        ]
+        if not self.private:  # else it counts for the samples that it trains on
+            batch.counts_for = [
+                device.counts_for(own) for device, (_, own) in zip(devices, pairs, strict=True)
+            ]
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Report the streams' profiles and the running gradients (eq. 7)."""
+        """Report the streams' profiles and the running gradients (eq. 7).
+
+        With local noise only the gradients, which have it: profiles tell of labels.
+        """
         devices: list[StreamDevice] = batch.memo.pop(self)
         if self.estimates:
             found = look_together(batch, [device.gradient() for device in devices])
@@ -58,7 +63,8 @@ class StreamedData(ClientHook):
                     sent = self._noisy(row, estimate).astype(np.float32)
                     row.reply(ESTIMATE, to_record({"estimate": sent}))
         for device in devices:
-            device.report()
+            if not self.private:
+                device.report()
         return outcomes
 
     def _noisy(self, row: ClientRow, estimate: NDArray[Any]) -> NDArray[Any]:

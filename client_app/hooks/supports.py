@@ -7,6 +7,7 @@ Where it sends signatures, the server may ask for the indices themselves.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.fisher import fisher_diagonals, trainable_shapes
 from ...core.learning.job import Outcomes
+from ...core.learning.train_settings import TrainSettings
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ios import Ios
@@ -27,14 +29,17 @@ from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
 from ...core.wire.supports import encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
-from ...selectors.similarities.index_overlap import choose_k, choose_ks, top_k_supports
+from ...selectors.similarities.index_overlap import (
+    choose_k,
+    choose_ks,
+    top_k_supports,
+    usual_size,
+)
 from ...selectors.similarities.signatures import Hashing, Signature
 from ..batch import ClientBatch
 from .base import ClientHook
 
 _SECTION = "importance"
-_SHARE = 0.05  # of the parameters, in a support
-_FEWEST = 200  # indices: the overlap of fewer is mostly noise
 
 Models = Sequence[Mapping[str, NDArray[Any]]]
 Floats = NDArray[np.float32]
@@ -113,8 +118,8 @@ class SupportTeller(ClientHook):
         return self.usual(importance, max(1, round((self.settings.most or self.k_max) * size)))
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
-        """Return K where no share is set: one in twenty, and enough to compare small models by."""
-        return max(round(_SHARE * int(importance.shape[1])), min(_FEWEST, most))
+        """Return K where no share is set."""
+        return usual_size(int(importance.shape[1]), most)
 
     def layers(self, batch: ClientBatch) -> list[int] | None:
         """Return the sizes of the layers, if the support is to be filled layer by layer."""
@@ -127,14 +132,25 @@ class ImportantIndices(SupportTeller):
     """The indices of the parameters with the largest average importance.
 
     Importance is measured at the model that the client received, where all clients stand at the
-    same point, or after its training, where its own samples have small gradients by then.
+    same point; over its training, on the samples of each step; or after it, where its own samples
+    have small gradients by then.
     """
 
-    passes = 1
+    usually = "received"
+    parts = 1
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
-        self.trains = config[Ios].at == "trained"
+        self.at = self.usually if self.settings.at == "auto" else self.settings.at
+        self.trains = self.at != "received"
+        self.passes = 0 if self.at == "training" else 1
+
+    def training(self, settings: TrainSettings) -> TrainSettings:
+        """Ask for the squared gradients of local steps, where importance is made of them."""
+        if self.at != "training":
+            return settings
+        steps = -(-self.settings.samples // settings.batch_size)
+        return replace(settings, squares=self.parts, squared_steps=steps)
 
     def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Indices]:
         """Bring the average importance up to date and return its largest indices."""
@@ -158,6 +174,8 @@ class ImportantIndices(SupportTeller):
         return top_k_supports(importance, self.counts(importance), self.layers(batch))
 
     def _importance(self, batch: ClientBatch, models: Models) -> Floats:
+        if batch.squares is not None:  # none where an app of the user's own trains
+            return np.asarray(batch.squares.sum(axis=1))
         drawn = map(self._drawn, batch.data, batch.seeds)
         trainer = batch.side.trainer
         return fisher_diagonals(trainer.model, trainer.problem.loss, models, list(drawn))
@@ -171,17 +189,19 @@ class ImportantIndices(SupportTeller):
 
 
 class PaperIndices(ImportantIndices):
-    """As the paper has it: importance after local training, K by Algorithm 1.
+    """As the paper has it: importance over local training, K by Algorithm 1.
 
     A client reports its own K, and uses the mean of all clients' once the server has told it.
     """
 
+    usually = "training"
     k_max = 0.2  # section 6
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
-        self.trains = True
-        self.passes = 2 if config[Ios].stability else 1
+        if self.settings.stability:
+            self.parts = self.settings.resamples
+            self.passes *= 2
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return as many as cover enough of the importance."""
@@ -219,12 +239,18 @@ class PaperIndices(ImportantIndices):
         return choose_k(importance, settings.coverage, most, parts, settings.stability)
 
     def _importance(self, batch: ClientBatch, models: Models) -> Floats:
-        if self.settings.stability:
+        importance = super()._importance(batch, models)
+        if self.settings.stability and batch.squares is not None:
+            whole = importance[:, None]  # in place of parts that no step was in
+            batch.memo[self, "parts"] = np.where(
+                batch.squares.any(axis=2, keepdims=True), batch.squares, whole
+            )
+        elif self.settings.stability:
             columns = [
                 self._of_part(batch, models, part) for part in range(self.settings.resamples)
             ]
             batch.memo[self, "parts"] = np.stack(columns, axis=1)
-        return super()._importance(batch, models)
+        return importance
 
     def _of_part(self, batch: ClientBatch, models: Models, part: int) -> Floats:
         """Return the importance by every r-th sample of each client; of all where these are few."""
@@ -248,6 +274,10 @@ class IndexSignatures(ClientHook):
     def __init__(self, config: RunConfig) -> None:
         hook = methods("similarity")[config.similarity].hook
         self.teller: SupportTeller = load(hook)(config) if hook else self.kind(config)
+
+    def training(self, settings: TrainSettings) -> TrainSettings:
+        """Ask for what the supports are made of."""
+        return self.teller.training(settings)
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Find the supports and send their signatures."""

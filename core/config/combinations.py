@@ -174,11 +174,11 @@ def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[
     """Return what clients would send besides their noisy model."""
     problems = []
     for other in active:
-        if other.sends:
-            allowed = ", ".join(m.name for m in _on(other.axis) if not m.sends)
+        if sent := other.unprotected(config):
+            allowed = ", ".join(m.name for m in _on(other.axis) if not m.unprotected(config))
             problems.append(
                 f"{method}: {other} has clients send more than a noisy model "
-                f"({', '.join(other.sends)}); allowed are {allowed}"
+                f"({'; '.join(sent)}); allowed are {allowed}"
             )
     return problems
 

@@ -27,12 +27,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trained arrays, the mean loss over the steps taken, and how much was done."""
+    """The trained arrays, the mean loss over the steps taken, and how much was done.
+
+    ``squares``, where the settings ask for them, are the squared gradients of samples, flat over
+    the trained parameters: the mean over steps of the mean over a step's samples. They are in
+    parts, a row each, which add up to it: step t is in part t modulo their number.
+    """
 
     arrays: dict[str, NDArray[Any]]
     loss: float
     num_examples: int
     steps: int
+    squares: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +47,14 @@ class Outcomes(Sequence[Outcome]):
 
     >>> both = Outcomes({"w": np.array([[1.0], [2.0]])}, [0.5, 0.4], [7, 8], [1, 1])
     >>> both[1]
-    Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1)
+    Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1, squares=None)
     """
 
     arrays: dict[str, NDArray[Any]]
     losses: list[float]
     num_examples: list[int]
     steps: list[int]
+    squares: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> "Outcomes":
@@ -59,6 +66,7 @@ class Outcomes(Sequence[Outcome]):
             [each.loss for each in outcomes],
             [each.num_examples for each in outcomes],
             [each.steps for each in outcomes],
+            _stacked([each.squares for each in outcomes]),
         )
 
     def changes(self, models: Sequence[Mapping[str, NDArray[Any]]]) -> NDArray[np.float32]:
@@ -88,6 +96,7 @@ class Outcomes(Sequence[Outcome]):
             self.losses[index],
             self.num_examples[index],
             self.steps[index],
+            None if self.squares is None else self.squares[index],
         )
 
     def __iter__(self) -> Iterator[Outcome]:
@@ -95,3 +104,8 @@ class Outcomes(Sequence[Outcome]):
 
     def __len__(self) -> int:
         return len(self.losses)
+
+
+def _stacked(squares: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    known = [each for each in squares if each is not None]
+    return np.stack(known) if known and len(known) == len(squares) else None

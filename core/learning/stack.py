@@ -69,12 +69,14 @@ def stacked_gradients(
     weights: torch.Tensor,
     problem: Problem,
     added: Added | None = None,
+    squares: Tensors | None = None,
 ) -> tuple[torch.Tensor, Tensors]:
     """Return every client's weighted mean loss and its gradients.
 
     All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
     ``weights`` (clients, batch), parameters by their name in the model. What the objective adds to
-    the loss is a function of what the head is given.
+    the loss is a function of what the head is given. To ``squares``, if given, the weighted mean of
+    the samples' squared gradients is added.
     """
     seen = chain_forward(model, parameters, x)
     each, delta = _output_gradients(seen[-1], y, problem)
@@ -90,6 +92,11 @@ def stacked_gradients(
         gradients[f"{name}.weight"] = torch.bmm(behind, given.mT)
         if f"{name}.bias" in parameters:
             gradients[f"{name}.bias"] = behind.sum(2)
+        if squares is not None:  # a sample's weight is in what is squared, and once too often
+            squared = behind.square().mul_(1 / weights.where(weights > 0, torch.inf).unsqueeze(1))
+            squares[f"{name}.weight"].baddbmm_(squared, given.square().mT)
+            if f"{name}.bias" in parameters:
+                squares[f"{name}.bias"].add_(squared.sum(2))
     return losses, gradients
 
 
@@ -255,8 +262,9 @@ def _train_stack(
     }
     known = objective.per_sample(model, batches.jobs)
     losses = torch.zeros(len(jobs), device=device)
+    squares = [t.new_zeros(settings.squares, *t.shape) for t in current if settings.squares]
     active = -1
-    for (x, y, weights, rows), first in batches:
+    for number, ((x, y, weights, rows), first) in enumerate(batches):
         if len(weights) != active:
             active = len(weights)
             parameters, begun, momentum = (_first(active, t) for t in (current, start, momenta))
@@ -265,16 +273,25 @@ def _train_stack(
             summed = losses[:active]
         if known is not None:
             gradients_of = partial(stacked_gradients, added=partial(objective.added, known[rows]))
+        elif squares:
+            part = settings.squares_of(number)
+            to = None
+            if part is not None:
+                to = dict(zip(names, (own[part, :active] for own in squares), strict=True))
+            gradients_of = partial(stacked_gradients, squares=to)
         at = by_name
         if first is not None:
-            _, slopes = gradients_of(model, by_name, *first[:3], problem)
+            slope_of = stacked_gradients if squares else gradients_of
+            _, slopes = slope_of(model, by_name, *first[:3], problem)
             at = {n: p.sub(slopes[n], alpha=objective.first_rate) for n, p in by_name.items()}
         step_losses, found = gradients_of(model, at, x, y, weights, problem)
         gradients = [found[name] for name in names]
         objective.adjust(gradients, parameters, begun, brought)
         sgd_(parameters, gradients, momentum, settings)
         summed += step_losses
-    return _outcomes(batches, names, current, losses)
+    counted = torch.tensor([settings.squared_of(steps) for steps in batches.steps.tolist()])
+    flat = [(each.flatten(2) / counted.to(each).view(1, -1, 1)).transpose(0, 1) for each in squares]
+    return _outcomes(batches, names, current, losses, flat)
 
 
 def _first(count: int, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -296,7 +313,11 @@ def stacks(
 
 
 def _outcomes(
-    batches: _Batches, names: list[str], current: list[torch.Tensor], losses: torch.Tensor
+    batches: _Batches,
+    names: list[str],
+    current: list[torch.Tensor],
+    losses: torch.Tensor,
+    squares: list[torch.Tensor],
 ) -> Outcomes:
     rows = np.argsort(batches.order)
     means = losses.cpu().numpy() / batches.steps
@@ -308,6 +329,7 @@ def _outcomes(
         means[rows].tolist(),
         batches.sizes[rows].tolist(),
         batches.steps[rows].tolist(),
+        _in_order(torch.cat(squares, dim=2).cpu().numpy(), rows) if squares else None,
     )
 
 

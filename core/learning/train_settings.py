@@ -21,6 +21,18 @@ class TrainSettings:
     clip_norm: float = 0.0
     accumulate: int = 1
     precision: str = "float32"
+    squares: int = 0
+    """Parts in which the squared gradients of samples are added up (IOS); 0 for not at all."""
+    squared_steps: int = 0
+    """Steps that they are of, the first ones; 0 for all."""
+
+    def squares_of(self, step: int) -> int | None:
+        """Return the part that the squares of a step belong to, in turns; None if they do not."""
+        return step % self.squares if self.squares and step < self.squared_of(step + 1) else None
+
+    def squared_of(self, steps: int) -> int:
+        """Return how many of so many steps have their squares added up."""
+        return min(steps, self.squared_steps) if self.squared_steps else steps
 
     @property
     def stackable(self) -> bool:

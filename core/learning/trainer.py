@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain
 from threading import local as thread_local
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,6 +18,7 @@ from ..tasks import Split
 from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
 from .batches import UNUSED, batch_plans
+from .fisher import fisher_diagonal
 from .fused_model import fused_model
 from .job import Job, Outcome, Outcomes
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
@@ -115,9 +117,16 @@ class Trainer:
         in_memory = all(isinstance(job.data, Split) for job in jobs)
         if not (objective.stacks(self._by_hand) and in_memory):
             return False
+        if settings.squares and not self._squares_stack(jobs, objective):
+            return False
         if not self._by_hand and self._tried(jobs).reason:
             return False
         return self.mode == "stack" or self._light(jobs, settings)
+
+    def _squares_stack(self, jobs: Sequence[Job], objective: Plain) -> bool:
+        """Return whether a stack can add up the squared gradients of each sample's own loss."""
+        plain = type(objective).added is Plain.added
+        return self._by_hand and plain and all(job.weights is None for job in jobs)
 
     def _tried(self, jobs: Sequence[Job]) -> Trial:
         """Return what came of trying the model out, which is done once."""
@@ -223,13 +232,18 @@ def train_one(
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
         rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
+    size = sum(p.numel() for p in parameters)
+    squares = np.zeros((settings.squares, size), dtype=np.float32) if settings.squares else None
     pending: list[Sequence[torch.Tensor]] = []  # gradients, until there are enough for a step
     with _seeded_layers(model, job.seed):
         for number, (positions, (x, y)) in enumerate(
             zip(rows, job.data.follow(rows), strict=True), 1
         ):
+            x, y = moved(x, device), moved(y, device)
+            if squares is not None and (part := settings.squares_of(number - 1)) is not None:
+                squares[part] += fisher_diagonal(model, problem.loss, x, y)
             with precision(settings, device):
-                loss = batch_loss(positions.to(device), moved(x, device), moved(y, device))
+                loss = batch_loss(positions.to(device), x, y)
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
@@ -242,7 +256,9 @@ def train_one(
                     step(mean)
                     pending = []
     steps = -(-len(rows) // settings.accumulate)
-    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
+    if squares is not None:
+        squares /= max(1, settings.squared_of(len(rows)))
+    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps, squares)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Auxo: clients explore a tree of cohorts, which is split while they train."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from .base import AtLeastOne, Count, NonNegative, Settings, Share
@@ -43,6 +45,11 @@ class AuxoSettings(Settings):
     )
     exploration: Share = Field(
         default=0.3, description="share of clients that try another cohort at first"
+    )
+    explore_reward: Literal["exploring", "every-round"] = Field(
+        default="exploring",
+        description="when a client's reward is also added, divided by distance, to cohorts that it "
+        "never tried: in its first round with a cohort, or in every round (line 25 to the letter)",
     )
     lies_allowed: AtLeastOne = Field(
         default=3, description="requests that contradict the update before a client is barred"

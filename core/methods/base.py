@@ -170,6 +170,14 @@ class Method:
         """Return what it works badly with, with the settings of a run."""
         return self.suffers
 
+    def unprotected(self, config: "Configured") -> list[str]:
+        """Return what clients send of their data without noise, where the run promises noise."""
+        return list(self.sends)
+
+    def noise_multipliers(self, config: "Configured") -> list[float]:
+        """Return the noise over the clip of each thing that clients send besides their model."""
+        return []
+
     def least_clients(self, config: "Configured") -> int:
         """Return the fewest clients per round that it works with."""
         return 1

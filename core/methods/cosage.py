@@ -6,7 +6,7 @@ from .base import Settings, Share
 from .selector import Selector, Summary
 
 
-class CosAge(Settings):
+class CosAgeSettings(Settings):
     """CosAge's cooldown."""
 
     section = "cosage"
@@ -22,7 +22,7 @@ METHODS = (
         about="from each bin of dissimilarity, the client that has waited longest",
         paper="FL-GSCCS: gradient-summary client selection with cosine similarity and age (CosAge)",
         presets={"cosage": {"uplink": "top-k-plain", "weighting": "uniform"}},
-        settings=(CosAge, Summary),
+        settings=(CosAgeSettings, Summary),
         core="selectors.client_selectors.cosage:CosAge",
         hook="client_app.hooks.similarity:UpdateSimilarity",
         sends=("similarity",),

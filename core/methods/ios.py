@@ -12,7 +12,7 @@ from .base import AtLeastOne, BelowOne, Count, Method, Settings, Share, SomeShar
 PAPER = "Index-Overlap Similarity (IOS)"
 CHANGE_KEYS = ("share", "most", "per-layer")
 SUPPORT_KEYS = (*CHANGE_KEYS, "at", "ema", "samples")
-PAPER_KEYS = (*CHANGE_KEYS, "coverage", "stability", "resamples", "ema", "samples")
+PAPER_KEYS = (*SUPPORT_KEYS, "coverage", "stability", "resamples")
 SIGNATURE_KEYS = ("signatures", "hashes", "bands")
 
 
@@ -20,10 +20,11 @@ class Ios(Settings):
     """Which parameters represent a client, and how their overlap is used."""
 
     section = "ios"
-    at: Literal["received", "trained"] = Field(
-        default="received",
-        description="the model that importance is measured at: the one that a client receives, or "
-        "the one it has after training (always, with index-overlap)",
+    at: Literal["auto", "received", "training", "trained"] = Field(
+        default="auto",
+        description="where importance is measured: at the model that a client receives, at each "
+        "step of its training on that step's samples, or on all samples at the model it has "
+        'after training; "auto" means training with index-overlap, received with the others',
     )
     share: Share = Field(
         default=0.0,
@@ -44,7 +45,9 @@ class Ios(Settings):
         "two above it the first that do is taken; 0 takes K by coverage alone",
     )
     resamples: Annotated[int, Field(ge=2)] = Field(
-        default=4, description="parts of the samples that the stability of K is judged by (r)"
+        default=4,
+        description="parts of the local steps, or samples, that the stability of K is judged by "
+        "(r)",
     )
     ema: BelowOne = Field(default=0.8, description="weight of the past in the average importance")
     per_layer: bool = Field(
@@ -52,7 +55,8 @@ class Ios(Settings):
     )
     samples: Count = Field(
         default=0,
-        description="samples that importance is estimated from; 0 uses all of the client's",
+        description="samples that importance is estimated from, in training those of its first "
+        "steps; 0 uses all of the client's",
     )
     first_round: AtLeastOne = Field(
         default=2, description="first round in which clients are compared"

@@ -82,6 +82,22 @@ class _OdeMethod(StreamMethod):
     sends: tuple[str, ...] = ("labels", "gradient")
     releases: tuple[str, ...] = ("an estimate of the global gradient",)
 
+    def unprotected(self, config: Configured) -> list[str]:
+        """Return what is sent without noise; labels stay on the client where there is no plan."""
+        ode, found = config[Ode], super().unprotected(config)
+        if ode.coordinate:
+            found.append("labels for a plan, set ode.coordinate = false")
+        if ode.estimator == "exact":
+            found.append("gradients for ode.estimator = 'exact', set it to 'incremental'")
+        elif ode.estimator != "none" and not ode.noise:
+            found.append("a gradient, set ode.noise to more than 0")
+        return found
+
+    def noise_multipliers(self, config: Configured) -> list[float]:
+        """Return that of the gradient."""
+        ode = config[Ode]
+        return [] if ode.estimator == "none" else [ode.noise / ode.noise_clip]
+
 
 def _all_but(*keys: str) -> tuple[str, ...]:
     """Return the keys of streams and of ODE besides some, without prefix."""

@@ -23,10 +23,11 @@ class Summary(Settings):
     power: Annotated[float, Field(ge=1.0)] = Field(
         default=4.0, description="p of the norm in which updates are compared"
     )
-    form: Literal["unit", "printed"] = Field(
+    form: Literal["unit", "printed", "index-overlap"] = Field(
         default="unit",
-        description='"unit" divides both updates by their norm first; "printed" is eq. 8 and 9 '
-        "to the letter",
+        description='how updates are compared: "unit" divides both by their norm first; "printed" '
+        'is eq. 8 and 9 to the letter; "index-overlap" (ours, after IOS) is the share of their '
+        "largest entries that they have in common",
     )
     ask_at_most: Count = Field(
         default=0,

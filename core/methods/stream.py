@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, Count, Method, Positive, Settings, Share
+from .base import AtLeastOne, Configured, Count, Method, Positive, Settings, Share
 
 
 class Stream(Settings):
@@ -42,6 +42,12 @@ class StreamMethod(Method):
     layer: str = "strategies.layers.streams:Streams.of_run"
     hook: str = "client_app.hooks.streams:StreamedData"
     sends: tuple[str, ...] = ("labels",)
+
+    def unprotected(self, config: Configured) -> list[str]:
+        """Return nothing: how fast labels come stays on the client; but it must not be asked."""
+        if config[Stream].ingest == "every-round":
+            return ["answers to stream.ingest = 'every-round', set it to 'contact'"]
+        return []
 
 
 _HEAD = ("linear head",)

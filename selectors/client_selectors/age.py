@@ -53,23 +53,13 @@ def awake(
     Only who has taken part can be silenced, or the first round and every newcomer (of age 0) would
     fall to it. Never fewer than ``count`` of those known are left, if there are as many.
 
-    Parameters
-    ----------
-    age : array of int
-        Rounds since each of the U clients was last chosen.
-    count : int
-        How many will be chosen.
-    silent_ratio : float
-        Share that is silent, in [0, 1].
-    participated : array of bool, optional
-        Who has ever been chosen; everyone if not given.
-    known : array of bool, optional
-        Who can be chosen at all; everyone if not given.
-    rng : Generator, optional
-        Breaks ties between equal ages; else the lower position is silenced first.
+    - ``age``: rounds since each of the U clients was last chosen.
+    - ``count``: how many will be chosen.
+    - ``silent_ratio``: share that is silent, in [0, 1].
+    - ``participated``: who has ever been chosen; everyone if not given.
+    - ``known``: who can be chosen at all; everyone if not given.
+    - ``rng``: breaks ties between equal ages; else the lower position is silenced first.
 
-    Examples
-    --------
     >>> awake([0, 2, 0, 1], 1, silent_ratio=0.5).tolist()
     [False, True, False, True]
     >>> awake([0, 2, 0, 1], 1, 0.5, participated=[False, True, True, True]).tolist()

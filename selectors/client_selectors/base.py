@@ -12,21 +12,14 @@ Positions = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Candidates:
-    """The clients to choose from, in a fixed order, and what is known about them.
+    """The clients to choose from, in a fixed order, and what is known about them."""
 
-    Attributes
-    ----------
-    keys : sequence of str
-        Stable names of the clients.
-    observations : mapping of str to array
-        One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
-        was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
-        ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row per
-        client), ``utility``, ``seconds`` and ``num-examples`` of the last training, its ``update``
-        (a sketch) and ``bias-update`` (of the output layer), one row per client. NaN means unknown.
-    """
-
-    keys: Sequence[str]
+    keys: Sequence[str]  # stable names of the clients
+    # One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
+    # was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
+    # ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row per
+    # client), ``utility``, ``seconds`` and ``num-examples`` of the last training, its ``update``
+    # (a sketch) and ``bias-update`` (of the output layer), one row per client. NaN means unknown.
     observations: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -56,14 +49,9 @@ class Candidates:
 class ClientSelector:
     """Chooses clients. Stateless selectors override only :meth:`select`.
 
-    Attributes
-    ----------
-    needs : frozenset of str
-        Observations that it looks at, besides ``age`` and ``participated``.
-    oracle : bool
-        Whether it looks at what no server of a real federation knows.
-    takes_fewer : bool
-        Whether it may choose fewer clients than it may.
+    - ``needs``: observations that it looks at, besides ``age`` and ``participated``.
+    - ``oracle``: whether it looks at what no server of a real federation knows.
+    - ``takes_fewer``: whether it may choose fewer clients than it may.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

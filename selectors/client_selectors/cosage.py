@@ -123,13 +123,8 @@ class CosAge(ClientSelector):
 
     The cooldown is in :meth:`shortlist`: silent clients are not even asked for their summary.
 
-    Parameters
-    ----------
-    silent_ratio : float
-        Share of the clients that are silent, those that trained last.
+    - ``silent_ratio``: share of the clients that are silent, those that trained last.
 
-    Examples
-    --------
     >>> seen = {"age": [0, 0, 3, 2], "participated": [True] * 4}
     >>> crowd = Candidates(list("abcd"), {name: np.array(v) for name, v in seen.items()})
     >>> CosAge(silent_ratio=0.5).shortlist(crowd, 1, np.random.default_rng(0)).tolist()

@@ -24,25 +24,17 @@ class Oort(ClientSelector):
     Unknown utility (NaN) means that a client has not been explored; unknown seconds that it is not
     known to be slow.
 
-    Parameters
-    ----------
-    exploration, decay, floor : float
-        Share of the chosen that is explored: the first, by what it is multiplied every round, the
-        smallest.
-    alpha : float
-        Exponent of the penalty of clients slower than the preferred duration.
-    clip : float
-        Utilities above this quantile count as the quantile.
-    cut_off : float
-        Clients are drawn among those that have this share of the last score that would do.
-    pace, pacer_step, pacer_rounds : float, float, int
-        The preferred duration is this quantile of the known ones; by what the pacer raises it, and
-        after how many rounds without more utility.
-    blacklist_after : int
-        Clients chosen this often are not chosen again while there are others; 0 means never.
+    - ``exploration``, ``decay``, ``floor``: share of the chosen that is explored: the first, by
+      what it is multiplied every round, the smallest.
+    - ``alpha``: exponent of the penalty of clients slower than the preferred duration.
+    - ``clip``: utilities above this quantile count as the quantile.
+    - ``cut_off``: clients are drawn among those that have this share of the last score that would
+      do.
+    - ``pace``, ``pacer_step``, ``pacer_rounds``: the preferred duration is this quantile of the
+      known ones; by what the pacer raises it, and after how many rounds without more utility.
+    - ``blacklist_after``: clients chosen this often are not chosen again while there are others; 0
+      means never.
 
-    Examples
-    --------
     >>> seen = {"age": [0, 0, 0, 0], "participated": [1, 1, 1, 0],
     ...         "utility": [9.0, 1.0, 8.0, np.nan], "seconds": [1.0, 1.0, 90.0, np.nan]}
     >>> crowd = Candidates(list("abcd"), {name: np.array(v) for name, v in seen.items()})

@@ -18,13 +18,8 @@ class PowerOfChoice(LocalLoss):
     The draw is in proportion to the observation ``num-examples``: what clients trained on last.
     Unknown sizes count as the median of the known ones; the draw is uniform while none is known.
 
-    Parameters
-    ----------
-    candidates : int
-        How many are drawn and asked (d); 0 means twice as many as will be chosen.
+    - ``candidates``: how many are drawn and asked (d); 0 means twice as many as will be chosen.
 
-    Examples
-    --------
     >>> crowd = Candidates(list("abcd"), {"num-examples": np.array([0, 9, 0, 9])})
     >>> PowerOfChoice().shortlist(crowd, 1, np.random.default_rng(0)).tolist()
     [1, 3]

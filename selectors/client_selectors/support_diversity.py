@@ -26,17 +26,10 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
     which value stands at which place. The similarity is the cosine of these after subtracting how
     common each value is among the candidates.
 
-    Parameters
-    ----------
-    signatures : array, shape (clients, hashes)
-        MinHash signatures; equal entries mean overlap.
-    age : array of int
-        Rounds since each was last chosen.
-    count : int
-        How many to choose.
+    - ``signatures`` (shape (clients, hashes)): MinHash signatures; equal entries mean overlap.
+    - ``age``: rounds since each was last chosen.
+    - ``count``: how many to choose.
 
-    Examples
-    --------
     >>> signatures = [[1, 2, 3], [1, 2, 4], [7, 8, 9], [7, 8, 3]]
     >>> spread_out(signatures, [0, 0, 0, 0], 2).tolist()
     [0, 2]

@@ -21,52 +21,30 @@ _LARGEST = 32_767  # number of a cluster; servers keep them in two bytes
 
 
 @dataclass(frozen=True)
-class Record:
-    """One client and one cohort.
+class AffinityRecord:
+    """One client and one cohort."""
 
-    Attributes
-    ----------
-    reward : float
-        How well it fits, R.
-    index : int
-        The number of its cluster in the cohort, L, which is the last number of the child's path
-        once the cohort is split; -1 for none.
-    known : bool
-        Whether it trained there, or lay on that side when the parent was split.
-    """
-
-    reward: float = 0.0
+    reward: float = 0.0  # how well it fits, R
+    # The number of its cluster in the cohort, L, which is the last number of the child's path once
+    # the cohort is split; -1 for none
     index: int = NO_INDEX
-    known: bool = False
+    known: bool = False  # whether it trained there, or lay on that side when the parent was split
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What the server found about one participant of a round.
+    """What the server found about one participant of a round."""
 
-    Attributes
-    ----------
-    cohort : str
-        With which it trained.
-    reward : float
-        Instant reward; not a number while there is only one cohort, or if the update was zero.
-    index : int
-        Its cluster within the cohort; -1 for none.
-    serial : int
-        Differs from that of the feedback before, so that what arrives twice counts once.
-    """
-
-    cohort: str
+    cohort: str  # with which it trained
+    # Instant reward; not a number while there is only one cohort, or if the update was zero
     reward: float
-    index: int
-    serial: int
+    index: int  # its cluster within the cohort; -1 for none
+    serial: int  # differs from that of the feedback before, so that what arrives twice counts once
 
 
 class Affinity:
     """The records of one client.
 
-    Examples
-    --------
     Cluster 1 of cohort 0, then cohort 0 is split in two:
 
     >>> mine = Affinity()
@@ -75,29 +53,40 @@ class Affinity:
     {'0.0': 0.0, '0.1': 0.1}
     """
 
-    def __init__(self, records: dict[str, Record] | None = None, serial: int = 0) -> None:
+    def __init__(self, records: dict[str, AffinityRecord] | None = None, serial: int = 0) -> None:
         self.records = dict(records or {})
         self.serial = serial
 
-    def learn(self, feedback: Feedback | None, tree: CohortTree, rate: float = 0.2) -> None:
-        """Take in a message: what the server found, then the cohorts there are now."""
+    def learn(
+        self,
+        feedback: Feedback | None,
+        tree: CohortTree,
+        rate: float = 0.2,
+        every_round: bool = False,
+    ) -> None:
+        """Take in a message: what the server found, then the cohorts there are now.
+
+        A client that explores, and only then unless ``every_round``, also expects something of the
+        cohorts that it never tried (:func:`predicted`).
+        """
         if feedback is not None and feedback.serial != self.serial:
             self.serial = feedback.serial
-            self._update(feedback, rate)
+            self._update(feedback, rate, every_round)
         self.records = self.inherited(tree).records
 
-    def _update(self, feedback: Feedback, rate: float) -> None:
+    def _update(self, feedback: Feedback, rate: float, every_round: bool) -> None:
         """Update the rewards of the cohort that was tried, and of those that never were."""
         cohort, instant = feedback.cohort, feedback.reward
-        seen = self.records.get(cohort, Record())
+        seen = self.records.get(cohort, AffinityRecord())
         reward, index = seen.reward, seen.index if feedback.index == NO_INDEX else feedback.index
         if math.isfinite(instant):
-            for other in self._untried(besides=cohort):
+            explores = every_round or not seen.known
+            for other in self._untried(besides=cohort) if explores else ():
                 before, distance = self.records[other], path_distance(cohort, other)
                 expected = predicted(before.reward, instant, distance)
-                self.records[other] = Record(expected, before.index)
+                self.records[other] = AffinityRecord(expected, before.index)
             reward = float(decayed(reward, instant, rate))
-        self.records[cohort] = Record(reward, index, known=True)
+        self.records[cohort] = AffinityRecord(reward, index, known=True)
 
     def _untried(self, besides: str) -> list[str]:
         split = {parent_of(cohort) for cohort in self.records}
@@ -112,7 +101,7 @@ class Affinity:
         leaf of its cluster index, else to the one with the larger reward, else to any. Cohorts that
         are not in the tree are forgotten.
         """
-        records: dict[str, Record] = {}
+        records: dict[str, AffinityRecord] = {}
         for cohort in tree.cohorts():
             records[cohort] = self.records.get(cohort) or _child(cohort, records)
         return Affinity(records, self.serial)
@@ -123,7 +112,7 @@ class Affinity:
         Those below a leaf can: the server may have gone back to a state before a split.
 
         >>> tree = CohortTree.of_leaves(["0.0", "0.1"])
-        >>> Affinity({"0.1.0": Record(), "0.7": Record()}).strange(tree)
+        >>> Affinity({"0.1.0": AffinityRecord(), "0.7": AffinityRecord()}).strange(tree)
         ['0.7']
         """
         return [c for c in self.records if c not in tree and tree.children(tree.nearest(c))]
@@ -158,14 +147,14 @@ class Affinity:
         if not all(NO_INDEX <= int(index) <= _LARGEST for index in indices):
             raise ValueError(f"indices: expected {NO_INDEX} to {_LARGEST}, got {indices}")
         rows = zip(map(float, rewards), map(int, indices), map(bool, known), strict=True)
-        self.records = {str(c): Record(*row) for c, row in zip(cohorts, rows, strict=True)}
+        self.records = {str(c): AffinityRecord(*row) for c, row in zip(cohorts, rows, strict=True)}
         self.serial = int(state["serial"])
 
 
-def _child(cohort: str, records: dict[str, Record]) -> Record:
+def _child(cohort: str, records: dict[str, AffinityRecord]) -> AffinityRecord:
     """Return the record of a cohort that is new to a client."""
     parent = records.get(cohort.rpartition(".")[0])
     if parent is None:
-        return Record()
+        return AffinityRecord()
     own = parent.index != NO_INDEX and cohort.endswith(f".{parent.index}")
-    return Record(parent.reward + OWN_SIDE * own, known=own)
+    return AffinityRecord(parent.reward + OWN_SIDE * own, known=own)

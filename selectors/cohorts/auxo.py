@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass
-class Leaf:
+class AuxoLeaf:
     """What the server remembers of one leaf besides its model."""
 
     clusters: OnlineClusters
@@ -38,36 +38,19 @@ class Leaf:
 
 
 @dataclass
-class Round:
-    """One round of one leaf, while it is looked at.
+class LeafRound:
+    """One round of one leaf, while it is looked at."""
 
-    Attributes
-    ----------
-    leaf, column : str, int
-        Its name, and its place among the leaves.
-    points : array of float, one row per participant
-        Directions of their updates.
-    claims : Claims
-        What they said before.
-    members : array of bool
-        Who is known to belong to the leaf, and does not just try it; everyone while it is alone.
-    rewards : array of float
-        Instant ones.
-    labels : array of int
-        Clusters within the leaf; -1 for none.
-    gain : Gain
-        What a split along them would gain.
-    """
-
-    leaf: str
+    leaf: str  # its name, and its place among the leaves
     column: int
-    points: Floats
-    claims: Claims
+    points: Floats  # directions of their updates (one row per participant)
+    claims: Claims  # what they said before
+    # Who is known to belong to the leaf, and does not just try it; everyone while it is alone
     members: NDArray[np.bool_]
-    rewards: NDArray[np.float32]
+    rewards: NDArray[np.float32]  # instant ones
     lengths: NDArray[np.float32]
-    labels: NDArray[np.intp] = field(init=False)
-    gain: Gain = field(init=False)
+    labels: NDArray[np.intp] = field(init=False)  # clusters within the leaf; -1 for none
+    gain: Gain = field(init=False)  # what a split along them would gain
 
     def __post_init__(self) -> None:
         self.labels = np.full(len(self.points), -1, dtype=np.intp)
@@ -75,58 +58,31 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What one round of one leaf showed.
+class AuxoObserved:
+    """What one round of one leaf showed."""
 
-    Attributes
-    ----------
-    feedback : dict of str to Feedback
-        For each participant, to be sent with its next message.
-    children : list of str
-        What the leaf was split into; empty if it was not.
-    gain : Gain
-        Heterogeneity before and after a split along the clusters.
-    liars : list of str
-        Whose requests contradict their updates.
-    barred : list of str
-        Who came onto the blacklist by that.
-    strange : list of str
-        Who named cohorts that never existed.
-    """
-
-    feedback: dict[str, Feedback]
-    children: list[str]
-    gain: Gain
-    liars: list[str] = field(default_factory=list)
-    barred: list[str] = field(default_factory=list)
-    strange: list[str] = field(default_factory=list)
+    feedback: dict[str, Feedback]  # for each participant, to be sent with its next message
+    children: list[str]  # what the leaf was split into; empty if it was not
+    gain: Gain  # heterogeneity before and after a split along the clusters
+    liars: list[str] = field(default_factory=list)  # whose requests contradict their updates
+    barred: list[str] = field(default_factory=list)  # who came onto the blacklist by that
+    strange: list[str] = field(default_factory=list)  # who named cohorts that never existed
 
 
 class Auxo:
     """The cohorts of one run.
 
-    Parameters
-    ----------
-    parts : int
-        A cohort is split into at most this many parts (K); 1 for never.
-    rule : SplitRule
-        When a cohort is split.
-    first_cluster_round : int
-        Round of a cohort from which on clusters are looked for.
-    exploration, decay : float
-        Of the share of clients that try another cohort; :func:`exploration_rate`.
-    rate : float
-        Weight of a new reward against those before.
-    retry : int
-        See :class:`OnlineClusters`.
-    margin, strikes : float, int
-        When a request is a lie, and how many are too many; see :mod:`selectors.cohorts.lies`.
-    capacity : int
-        Number of clients whose place is remembered, and for whom feedback is kept.
-    seed : int
+    - ``parts``: a cohort is split into at most this many parts (K); 1 for never.
+    - ``rule``: when a cohort is split.
+    - ``first_cluster_round``: round of a cohort from which on clusters are looked for.
+    - ``exploration``, ``decay``: of the share of clients that try another cohort;
+      :func:`exploration_rate`.
+    - ``rate``: weight of a new reward against those before.
+    - ``retry``: see :class:`OnlineClusters`.
+    - ``margin``, ``strikes``: when a request is a lie, and how many are too many; see
+      :mod:`selectors.cohorts.lies`.
+    - ``capacity``: number of clients whose place is remembered, and for whom feedback is kept.
 
-    Examples
-    --------
     >>> auxo = Auxo(parts=2, rule=SplitRule(first_round=0, rounds=1, participants=2),
     ...             first_cluster_round=0)
     >>> auxo.match(["a", "b", "c", "d"], [None] * 4)
@@ -171,9 +127,9 @@ class Auxo:
         self._rng = np.random.default_rng(seed)
         self._serial = 0
 
-    def _new_leaf(self, round: int = 0) -> Leaf:
+    def _new_leaf(self, round: int = 0) -> AuxoLeaf:
         clusters = OnlineClusters(self.parts, self.rule, self.retry)
-        return Leaf(clusters, SplitWatch(self.rule), round)
+        return AuxoLeaf(clusters, SplitWatch(self.rule), round)
 
     def leaves(self) -> list[str]:
         """Return the cohorts that train."""
@@ -183,7 +139,7 @@ class Auxo:
         """Return how many rounds a leaf has had; it counts on from its parent's."""
         return self._leaf(leaf).round
 
-    def _leaf(self, leaf: str) -> Leaf:
+    def _leaf(self, leaf: str) -> AuxoLeaf:
         if leaf not in self._leaves:
             raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
         return self._leaves[leaf]
@@ -242,23 +198,17 @@ class Auxo:
         keys: Sequence[str],
         sketches: ArrayLike,
         requests: Sequence[Affinity | None],
-    ) -> Observed:
+    ) -> AuxoObserved:
         """Take in one round of a leaf, and split it if it is time.
 
-        Parameters
-        ----------
-        leaf : str
-        keys : sequence of str
-            The participants whose updates were aggregated.
-        sketches : array of float, one row per participant
-            Of their updates, in any scale, by one projection.
-        requests : sequence of Affinity or None
-            The records that they sent with their updates; none if a client sent nothing, and then
-            it has no preference.
+        - ``keys``: the participants whose updates were aggregated.
+        - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
+        - ``requests``: the records that they sent with their updates; none if a client sent
+          nothing, and then it has no preference.
         """
         self._leaf(leaf)
         if not keys:  # nothing was seen: no round
-            return Observed({}, [], Gain(0.0, 0.0, 0, 0.0))
+            return AuxoObserved({}, [], Gain(0.0, 0.0, 0, 0.0))
         updates = self._checked(keys, sketches, requests)
         self._delivered(keys, requests)
         pairs = zip(keys, requests, strict=True)
@@ -279,7 +229,7 @@ class Auxo:
         feedback = dict(zip(keys, found, strict=True))
         if children:
             self._follow(leaf, feedback)
-        return Observed(feedback, children, this.gain, liars, barred, strange)
+        return AuxoObserved(feedback, children, this.gain, liars, barred, strange)
 
     def _checked(
         self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]
@@ -302,7 +252,7 @@ class Auxo:
             if f"{leaf}.{one.index}" in self._leaves:
                 self._put(self._where, key, f"{leaf}.{one.index}")
 
-    def _round(self, leaf: str, claims: Claims, updates: Floats) -> Round:
+    def _round(self, leaf: str, claims: Claims, updates: Floats) -> LeafRound:
         """Count a round and return it, with who belongs to the leaf and the rewards."""
         self._leaves[leaf].round += 1
         self._serial += 1
@@ -315,9 +265,9 @@ class Auxo:
         if not alone:  # line 23; by direction, as clusters are: a long update is no outlier
             rewards[:] = _rewards_of(points, members)
             lengths[:] = _rewards_of(updates, members)
-        return Round(leaf, column, points, claims, members, rewards, lengths)
+        return LeafRound(leaf, column, points, claims, members, rewards, lengths)
 
-    def _cluster(self, this: Round) -> None:
+    def _cluster(self, this: LeafRound) -> None:
         """Find the clusters of the members; of the others none, and none in the first rounds.
 
         Clients that just try the leaf would look like a cluster of their own.
@@ -327,7 +277,7 @@ class Auxo:
             indices = this.claims.indices[members, this.column]
             this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
 
-    def _lied(self, this: Round) -> NDArray[np.bool_]:
+    def _lied(self, this: LeafRound) -> NDArray[np.bool_]:
         """Return whose request contradicts its update."""
         claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
         known, rewards = claims.known[:, column], claims.rewards[:, column]
@@ -339,7 +289,7 @@ class Auxo:
             lied |= wrong_cluster(distances, claimed, self.margin)
         return np.asarray(lied & np.any(this.points != 0, axis=1))
 
-    def _split_if_due(self, this: Round) -> list[str]:
+    def _split_if_due(self, this: LeafRound) -> list[str]:
         """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)

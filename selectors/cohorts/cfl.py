@@ -24,15 +24,10 @@ def stationary_but_torn(
 
     Then the common model does not move any more, though some clients would.
 
-    Parameters
-    ----------
-    updates : array of float, one row per client
-        In their true scale; sketches will do.
-    mean_below, max_above : float
-        Lengths, epsilon 1 and 2. They depend on the model and the learning rate.
+    - ``updates`` (one row per client): in their true scale; sketches will do.
+    - ``mean_below``, ``max_above``: lengths, epsilon 1 and 2. They depend on the model and the
+      learning rate.
 
-    Examples
-    --------
     >>> stationary_but_torn([[2.0, 0.1], [-2.0, 0.0]]), stationary_but_torn([[2.0, 0.1]])
     (True, False)
     """
@@ -79,20 +74,12 @@ def cross_similarity(updates: ArrayLike, parts: tuple[Positions, Positions]) -> 
 class Cfl:
     """The cohorts of one run.
 
-    Parameters
-    ----------
-    mean_below, max_above : float
-        See :func:`stationary_but_torn`.
-    smallest : int
-        Cohorts of fewer clients are not split.
-    after_round : int
-        No split up to this round.
-    cross_below : float
-        No split where two clients of different parts have updates that are at least this much
-        alike; 1 splits in any case.
+    - ``mean_below``, ``max_above``: see :func:`stationary_but_torn`.
+    - ``smallest``: cohorts of fewer clients are not split.
+    - ``after_round``: no split up to this round.
+    - ``cross_below``: no split where two clients of different parts have updates that are at least
+      this much alike; 1 splits in any case.
 
-    Examples
-    --------
     Clients keep their names, whatever their positions among the participants of a cohort:
 
     >>> cfl = Cfl(after_round=0)

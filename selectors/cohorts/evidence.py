@@ -27,30 +27,15 @@ _SWEEPS = 10
 
 @dataclass(frozen=True)
 class Differences:
-    """What clients always do differently.
+    """What clients always do differently."""
 
-    Attributes
-    ----------
-    keys : list of str
-        The clients.
-    means : array of float, one row per client
-        Estimates of ``b``, centred.
-    counts : array of int
-        In how many rounds each client was seen.
-    observed : tuple of arrays
-        All observations, and the client and the round of each.
-    common : array of float, one row per round
-        Estimates of ``a``.
-    degrees : int
-        Degrees of freedom of the noise; 0 where no client was seen twice.
-    """
-
-    keys: list[str]
-    means: Floats
-    counts: Positions
+    keys: list[str]  # the clients
+    means: Floats  # estimates of ``b``, centred (one row per client)
+    counts: Positions  # in how many rounds each client was seen
+    # All observations, and the client and the round of each
     observed: tuple[NDArray[np.float32], Positions, Positions]
-    common: Floats
-    degrees: int
+    common: Floats  # estimates of ``a`` (one row per round)
+    degrees: int  # degrees of freedom of the noise; 0 where no client was seen twice
 
     def noise_along(self, directions: ArrayLike) -> Floats:
         """Return the noise's variance along each of some orthonormal directions (columns)."""
@@ -69,8 +54,6 @@ def additive(rows: ArrayLike, clients: Positions, rounds: Positions) -> tuple[Fl
     from it before it is removed from the observations. All is linear in the means of clients and
     of rounds, so that the turns need only one number per round and coordinate.
 
-    Examples
-    --------
     Clients 0 and 1 were seen in round 0, clients 1 and 2 in round 1:
 
     >>> rows = np.array([[1.0], [3.0], [13.0], [15.0]])  # clients 1, 3, 5; rounds 0, 10
@@ -103,13 +86,8 @@ def _averaging(groups: Positions) -> Any:
 class Evidence:
     """The last observations of one cohort: which client, in which round, in what direction.
 
-    Parameters
-    ----------
-    capacity : int
-        Most observations that are kept; the oldest go first.
+    - ``capacity``: most observations that are kept; the oldest go first.
 
-    Examples
-    --------
     >>> evidence = Evidence()
     >>> evidence.add(["a", "b"], [[2.0, 0.0], [0.0, 3.0]])
     >>> evidence.add(["a", "b"], [[1.0, 0.0], [0.0, 1.0]])

@@ -29,20 +29,12 @@ def hierarchical_clusters(
 ) -> NDArray[np.intp]:
     """Return the cluster of each client.
 
-    Parameters
-    ----------
-    updates : array of float, one row per client
-    threshold : float, optional
-        Clusters at this distance or farther apart are not merged.
-    clusters : int, optional
-        Or: the largest number of clusters.
-    metric : str
-        euclidean, manhattan or cosine.
-    method : str
-        Which distance of two clusters counts: average, complete, single or (euclidean only) ward.
+    - ``threshold``: clusters at this distance or farther apart are not merged.
+    - ``clusters``: instead, the largest number of clusters.
+    - ``metric``: euclidean, manhattan or cosine.
+    - ``method``: which distance of two clusters counts: average, complete, single or (euclidean
+      only) ward.
 
-    Examples
-    --------
     >>> hierarchical_clusters([[0.0], [9.0], [0.2], [9.1]], threshold=1.0).tolist()
     [0, 1, 0, 1]
     """
@@ -79,15 +71,10 @@ def _distances(rows: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
 class FlHc:
     """The clusters of one run.
 
-    Parameters
-    ----------
-    cluster_round : int
-        After this round everyone trains once from the same model, and is clustered by that.
-    threshold, clusters, metric, method
-        See :func:`hierarchical_clusters`.
+    - ``cluster_round``: after this round everyone trains once from the same model, and is clustered
+      by that.
+    - ``threshold``, ``clusters``, ``metric``, ``method``: see :func:`hierarchical_clusters`.
 
-    Examples
-    --------
     >>> hc = FlHc(cluster_round=3, clusters=2)
     >>> [hc.due(round) for round in (2, 3)]
     [False, True]

@@ -72,13 +72,8 @@ def group_clients(updates: ArrayLike, groups: int) -> NDArray[np.intp]:
 class FlexCfl:
     """The groups of one run.
 
-    Parameters
-    ----------
-    groups : int
-        How many at most.
+    - ``groups``: how many at most.
 
-    Examples
-    --------
     >>> flex = FlexCfl(groups=2)
     >>> flex.start(list("abcd"), [[1, 0.1], [0, 1], [1, 0], [0.1, 1]])
     ['0.0', '0.1']

@@ -35,22 +35,13 @@ def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a split along the clusters of one round would gain.
+    """What a split along the clusters of one round would gain."""
 
-    Attributes
-    ----------
-    before, after : float
-        Mean squared difference to the centre of all, and to the centres of the clusters.
-    parts : int
-        Number of clusters.
-    smallest_share : float
-        Share of the participants that the smallest cluster holds.
-    """
-
+    # Mean squared difference to the centre of all, and to the centres of the clusters
     before: float
     after: float
-    parts: int
-    smallest_share: float
+    parts: int  # number of clusters
+    smallest_share: float  # share of the participants that the smallest cluster holds
 
 
 def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:

@@ -1,8 +1,7 @@
 """IFCA: k models, each client trains the one that fits its data best.
 
 Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
-1. All k models are sent to every participant of every round; for the cost see
-:func:`extra_bytes`.
+1. All k models are sent to every participant of every round.
 """
 
 from collections.abc import Sequence
@@ -17,13 +16,8 @@ from .tree import ROOT, Membership
 def best_model(losses: ArrayLike) -> NDArray[np.intp]:
     """Return the model of the lowest loss for each client; -1 if no loss is a number.
 
-    Parameters
-    ----------
-    losses : array of float, one row per client and one column per model
-        Ties go to the lower number.
+    - ``losses`` (one row per client): ties go to the lower number.
 
-    Examples
-    --------
     >>> best_model([[0.3, 0.2], [0.1, np.nan], [np.nan, np.nan]]).tolist()
     [1, 0, -1]
     """
@@ -37,25 +31,11 @@ def best_model(losses: ArrayLike) -> NDArray[np.intp]:
     return np.where(np.isinf(values.min(axis=1)), -1, best).astype(np.intp)
 
 
-def extra_bytes(models: int, model_bytes: int, participants: int) -> int:
-    """Return what is sent in a round beyond one model each.
-
-    >>> extra_bytes(models=3, model_bytes=1000, participants=10)
-    20000
-    """
-    return (models - 1) * model_bytes * participants
-
-
 class Ifca:
     """Which model each client trained last.
 
-    Parameters
-    ----------
-    models : int
-        Number of models (k), which must start differently.
+    - ``models``: number of models (k), which must start differently.
 
-    Examples
-    --------
     >>> ifca = Ifca(models=2)
     >>> ifca.observe(["a", "b"], [[0.9, 0.1], [0.1, 0.9]])
     ['0.1', '0.0']

@@ -20,16 +20,9 @@ _REMEMBERED = 100_000  # clients with strikes; names that never come back must n
 def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.25) -> Flags:
     """Return who claims a cluster that is much farther away than the nearest one.
 
-    Parameters
-    ----------
-    distances : array of float, one row per participant and one column per cluster
-    claimed : array of int
-        The cluster that the request names; -1 for none.
-    margin : float
-        How much farther: by that share of the distance to the nearest.
+    - ``claimed``: the cluster that the request names; -1 for none.
+    - ``margin``: how much farther: by that share of the distance to the nearest.
 
-    Examples
-    --------
     >>> wrong_cluster([[0.2, 1.4], [0.9, 1.0], [0.2, 1.4]], [1, 1, -1]).tolist()
     [True, False, False]
     """
@@ -69,13 +62,8 @@ class LieCounter:
     that agrees takes one strike off, and nobody is barred for good: after some rounds a client may
     try again, after twice as many the next time.
 
-    Parameters
-    ----------
-    strikes : int
-        This many put a client on the blacklist; 0 for never.
+    - ``strikes``: this many put a client on the blacklist; 0 for never.
 
-    Examples
-    --------
     >>> lies = LieCounter(strikes=2)
     >>> [lies.count(["a", "b"], [True, False]) for _ in range(3)]
     [[], ['a'], []]

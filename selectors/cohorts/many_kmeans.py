@@ -15,16 +15,8 @@ def many_kmeans(sets: Floats, parts: int, rng: np.random.Generator, starts: int 
 
     From several starts (as k-means++ chooses them), the one of least squared distances.
 
-    Parameters
-    ----------
-    sets : array of float, sets x points x dimensions
-    parts : int
-        Number of clusters; no more than there are points.
-    rng : Generator
-    starts : int
+    - ``parts``: number of clusters; no more than there are points.
 
-    Examples
-    --------
     >>> points = np.array([[[0.0], [9.0], [0.1], [9.1]], [[5.0], [5.1], [0.0], [0.2]]])
     >>> many_kmeans(points, 2, np.random.default_rng(0)).tolist()
     [[0, 1, 0, 1], [0, 0, 1, 1]]

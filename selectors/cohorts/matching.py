@@ -18,16 +18,10 @@ _GOLDEN = 0.6180339887498949  # its multiples are spread evenly over every inter
 def choose_leaves(rewards: ArrayLike, rates: ArrayLike, rng: np.random.Generator) -> Positions:
     """Return a leaf for each client: decaying epsilon-greedy (section 4.3, lines 27 to 33).
 
-    Parameters
-    ----------
-    rewards : array of float, one row per client and one column per leaf
-        The largest is the client's choice; equal ones are drawn from.
-    rates : array of float
-        Probability of a random leaf instead, for each leaf that is chosen.
-    rng : Generator
+    - ``rewards`` (one row per client): the largest is the client's choice; equal ones are drawn
+      from.
+    - ``rates``: probability of a random leaf instead, for each leaf that is chosen.
 
-    Examples
-    --------
     >>> choose_leaves([[0.1, 0.3], [0.2, 0.0]], [0.0, 0.0], np.random.default_rng(0)).tolist()
     [1, 0]
     """
@@ -98,20 +92,11 @@ def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> di
 
 @dataclass
 class Claims:
-    """What some clients say about some leaves: one row per client, one column per leaf.
-
-    Attributes
-    ----------
-    rewards : array of float32
-    indices : array of int16
-        Cluster within the leaf; -1 for none.
-    known : array of bool
-        Whether the client trained there or was sorted into it.
-    """
+    """What some clients say about some leaves: one row per client, one column per leaf."""
 
     rewards: NDArray[np.float32]
-    indices: NDArray[np.int16]
-    known: NDArray[np.bool_]
+    indices: NDArray[np.int16]  # cluster within the leaf; -1 for none
+    known: NDArray[np.bool_]  # whether the client trained there or was sorted into it
 
     @classmethod
     def of(cls, requests: Sequence[Affinity | None], tree: CohortTree) -> "Claims":

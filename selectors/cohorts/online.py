@@ -159,14 +159,10 @@ class OnlineClusters:
     The centroids of the last round are kept for clusters of which no member takes part. Among very
     many clients that is the rule: 200 of 100,000 hardly ever meet again.
 
-    Parameters
-    ----------
-    most : int
-        Number of clusters at most (K); 1 for none at all.
-    rule : SplitRule
-        Says what is worth a split.
-    retry : int
-        After this many rounds of clusters that are not worth a split, the search starts again.
+    - ``most``: number of clusters at most (K); 1 for none at all.
+    - ``rule``: says what is worth a split.
+    - ``retry``: after this many rounds of clusters that are not worth a split, the search starts
+      again.
     """
 
     def __init__(self, most: int, rule: SplitRule, retry: int = 20) -> None:
@@ -188,11 +184,7 @@ class OnlineClusters:
     def step(self, points: Floats, indices: ArrayLike) -> tuple[Labels, Gain]:
         """Return the labels of the participants after one round, and what a split would gain.
 
-        Parameters
-        ----------
-        points : array of float, one row of length one or zero per participant
-        indices : array of int
-            Number of the cluster that each was in before; -1 for none.
+        - ``indices``: number of the cluster that each was in before; -1 for none.
         """
         labels = np.full(len(points), _UNLABELLED, dtype=np.intp)
         if self.parts:

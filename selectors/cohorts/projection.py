@@ -23,20 +23,12 @@ _RUN = 64  # coordinates that are read together: single ones would cost a cache 
 class Projection:
     """A seeded random projection of a model's layers to one short vector.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of coordinates of each layer; one number for a flat update.
-    dimension : int
-        Length of a sketch.
-    seed : int
-        Same seed and sizes, same projection.
-    coordinates : int
-        About how many coordinates are looked at. Of small layers, biases and heads, that is all; of
-        large ones a sample.
+    - ``sizes``: number of coordinates of each layer; one number for a flat update.
+    - ``dimension``: length of a sketch.
+    - ``seed``: same seed and sizes, same projection.
+    - ``coordinates``: about how many coordinates are looked at. Of small layers, biases and heads,
+      that is all; of large ones a sample.
 
-    Examples
-    --------
     >>> project = Projection([1000, 10], dimension=8)
     >>> old = [np.ones((10, 100)), np.zeros(10)]
     >>> new = [layer + 0.5 for layer in old]

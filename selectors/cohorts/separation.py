@@ -31,30 +31,16 @@ _ROUNDING = 1e-13  # of a squared length, relative to the largest
 
 @dataclass(frozen=True)
 class Separation:
-    """How clearly clients fall into groups.
+    """How clearly clients fall into groups."""
 
-    Attributes
-    ----------
-    labels : array of int
-        The group of each client.
-    parts : int
-        How many groups; 1 if there are too few clients to see.
-    within : float
-        Share of the variance between clients, along the main directions, within the groups.
-    chance : float
-        The smallest such share among draws without groups; not a number if it was not needed.
-    smallest : int
-        Clients in the smallest group.
-    rivalled : bool
-        Whether another number of groups is almost as clear.
-    """
-
-    labels: Labels
-    parts: int
+    labels: Labels  # the group of each client
+    parts: int  # how many groups; 1 if there are too few clients to see
+    # Share of the variance between clients, along the main directions, within the groups
     within: float
+    # The smallest such share among draws without groups; not a number if it was not needed
     chance: float
-    smallest: int
-    rivalled: bool = False
+    smallest: int  # clients in the smallest group
+    rivalled: bool = False  # whether another number of groups is almost as clear
 
     def clear(self, limit: float) -> bool:
         """Return whether there are groups.
@@ -78,8 +64,6 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     The best number is that which leaves the smallest share within the groups, compared with what
     chance leaves. Every group has two clients or more.
 
-    Examples
-    --------
     >>> from .evidence import Evidence
     >>> evidence, rng = Evidence(), np.random.default_rng(0)
     >>> for _ in range(3):
@@ -153,15 +137,9 @@ def share_within(scores: Floats, labels: Labels, noise: Floats) -> float:
 def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> float:
     """Return the smallest share within groups that is found among clients without groups.
 
-    Parameters
-    ----------
-    lengths : array of float
-        Of the clients' differences along their main directions (singular values).
-    parts : int
-        Number of clusters to look for.
-    noise : array of float
-        Variance of each client's mean along the first ``parts - 1`` directions.
-    seed : int
+    - ``lengths``: of the clients' differences along their main directions (singular values).
+    - ``parts``: number of clusters to look for.
+    - ``noise``: variance of each client's mean along the first ``parts - 1`` directions.
     """
     rng, count = np.random.default_rng([seed, parts]), len(noise)
     draws = int(np.clip(_POINTS_DRAWN / count, _FEWEST_DRAWS, _MOST_DRAWS))

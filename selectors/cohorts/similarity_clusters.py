@@ -17,21 +17,11 @@ _SLOWER = (0.75, 0.9)  # dampings tried when the messages do not converge
 
 @dataclass(frozen=True)
 class SimilarityClusters:
-    """The clusters, and whether they are to be trusted.
+    """The clusters, and whether they are to be trusted."""
 
-    Attributes
-    ----------
-    labels : array of int
-        Cluster of each client, from 0 on.
-    exemplars : array of int
-        Position of the client that stands for each cluster.
-    converged : bool
-        If not, all are in one cluster: worth a warning.
-    """
-
-    labels: NDArray[np.intp]
-    exemplars: NDArray[np.intp]
-    converged: bool
+    labels: NDArray[np.intp]  # cluster of each client, from 0 on
+    exemplars: NDArray[np.intp]  # position of the client that stands for each cluster
+    converged: bool  # if not, all are in one cluster: worth a warning
 
 
 def similarity_clusters(
@@ -43,21 +33,12 @@ def similarity_clusters(
 ) -> SimilarityClusters:
     """Return clusters by affinity propagation.
 
-    Parameters
-    ----------
-    similarity : array of float, one row and one column per client
-        Larger is more alike; the diagonal is not looked at.
-    preference : float, optional
-        How readily a client stands for others: the larger, the more clusters. The median of the
-        similarities if not given.
-    damping : float
-        From 0.5 to below 1; raised where the messages swing and do not settle.
-    iterations : int
-        At most.
-    seed : int
+    - ``similarity``: larger is more alike; the diagonal is not looked at.
+    - ``preference``: how readily a client stands for others: the larger, the more clusters. The
+      median of the similarities if not given.
+    - ``damping``: from 0.5 to below 1; raised where the messages swing and do not settle.
+    - ``iterations``: at most.
 
-    Examples
-    --------
     >>> alike = [[1, 0.9, 0.1, 0.2], [0.9, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.8], [0.2, 0.1, 0.8, 1]]
     >>> similarity_clusters(alike).labels.tolist()
     [0, 0, 1, 1]

@@ -11,24 +11,17 @@ from .heterogeneity import Gain
 class SplitRule:
     """The conditions under which a cohort of which clusters are known is split along them.
 
-    Parameters
-    ----------
-    first_round, last_round : int
-        Rounds of the cohort before and after which it is not split; the paper found that early and
-        late splits do worse. No last one if 0.
-    rounds : int
-        Rounds in a row in which heterogeneity must fall enough.
-    participants : int
-        Participants per round that each cohort must keep, when all share equally.
-    smallest_share : float
-        Of the participants, the least that each cluster must hold: outliers are no cohort.
-    exponent : float
-        Splitting into K parts must bring the mean squared difference down by ``K ** exponent``. At
-        one, the mean difference falls by sqrt(K) as the lemma asks; one half is laxer.
-    alpha : float
-        Each cohort must keep more participants than ``alpha * sqrt(|P_0| / J_0 ** 2)`` (lemma 4.1):
-        of P_0 before the split, whose root mean squared difference is J_0. Rows have length one, so
-        that J_0 has no scale.
+    - ``first_round``, ``last_round``: rounds of the cohort before and after which it is not split;
+      the paper found that early and late splits do worse. No last one if 0.
+    - ``rounds``: rounds in a row in which heterogeneity must fall enough.
+    - ``participants``: participants per round that each cohort must keep, when all share equally.
+    - ``smallest_share``: of the participants, the least that each cluster must hold: outliers are
+      no cohort.
+    - ``exponent``: splitting into K parts must bring the mean squared difference down by ``K **
+      exponent``. At one, the mean difference falls by sqrt(K) as the lemma asks; one half is laxer.
+    - ``alpha``: each cohort must keep more participants than ``alpha * sqrt(|P_0| / J_0 ** 2)``
+      (lemma 4.1): of P_0 before the split, whose root mean squared difference is J_0. Rows have
+      length one, so that J_0 has no scale.
     """
 
     first_round: int = 20
@@ -73,8 +66,6 @@ class SplitRule:
 class SplitWatch:
     """Counts for one cohort how many rounds in a row a split would have been worth it.
 
-    Examples
-    --------
     >>> watch = SplitWatch(SplitRule(first_round=0, rounds=2))
     >>> good = Gain(before=1.0, after=0.2, parts=2, smallest_share=0.5)
     >>> [watch.due(round, good, participants=20) for round in range(3)]

@@ -39,7 +39,7 @@ _KNOWN = 1_000_000  # clients that are remembered
 
 
 @dataclass
-class Leaf:
+class TestedLeaf:
     """What is known of one leaf besides its model."""
 
     evidence: Evidence = field(default_factory=Evidence)
@@ -50,62 +50,33 @@ class Leaf:
 
 @dataclass
 class Misfit:
-    """A client without a cohort, or one that may be in the wrong one.
+    """A client without a cohort, or one that may be in the wrong one."""
 
-    Attributes
-    ----------
-    asked : int
-        How often it was asked.
-    again : int
-        The round from which on it may be asked again.
-    tried : dict of str to float
-        Rewards of the cohorts that it tried.
-    """
-
-    asked: int = 0
-    again: int = 0
-    tried: dict[str, float] = field(default_factory=dict)
+    asked: int = 0  # how often it was asked
+    again: int = 0  # the round from which on it may be asked again
+    tried: dict[str, float] = field(default_factory=dict)  # rewards of the cohorts that it tried
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What one round of one leaf showed.
+class SplitVerdict:
+    """What one round of one leaf showed."""
 
-    Attributes
-    ----------
-    children : list of str
-        What the leaf was split into; empty if it was not.
-    groups : Separation or None
-        How clearly its clients fall into groups; none if it was not looked at.
-    reason : str
-        Why it was not split.
-    """
-
-    children: list[str]
+    children: list[str]  # what the leaf was split into; empty if it was not
+    # How clearly its clients fall into groups; none if it was not looked at
     groups: Separation | None
-    reason: str
+    reason: str  # why it was not split
 
 
 class SplitTest:
     """The cohorts of one run.
 
-    Parameters
-    ----------
-    parts : int
-        Most parts that a cohort is split into; 1 for never.
-    rule : SplitRule
-        In which rounds a cohort may be split, in how many rounds in a row there must be clear
-        groups, and how many participants per round each part must keep.
-    limit : float
-        Share of the variance between clients that may be within the groups.
-    rate : float
-        Weight of a new reward against those before.
-    asks : bool
-        Whether clients that no cohort knows wait to be asked; else they try.
-    seed : int
+    - ``parts``: most parts that a cohort is split into; 1 for never.
+    - ``rule``: in which rounds a cohort may be split, in how many rounds in a row there must be
+      clear groups, and how many participants per round each part must keep.
+    - ``limit``: share of the variance between clients that may be within the groups.
+    - ``rate``: weight of a new reward against those before.
+    - ``asks``: whether clients that no cohort knows wait to be asked; else they try.
 
-    Examples
-    --------
     >>> cohorts = SplitTest(rule=SplitRule(first_round=0, rounds=1, participants=1))
     >>> keys, rng = [str(number) for number in range(12)], np.random.default_rng(0)
     >>> for _ in range(2):
@@ -132,7 +103,7 @@ class SplitTest:
         self.parts, self.rule, self.limit = parts, rule or SplitRule(), limit
         self.rate, self.asks, self.seed = rate, asks, seed
         self.tree = CohortTree()
-        self._leaves = {ROOT: Leaf()}
+        self._leaves = {ROOT: TestedLeaf()}
         self._homes: dict[str, str] = {}  # the leaf of each client, the one placed last at the end
         self._fits: dict[str, tuple[float, int]] = {}  # reward there, and from how many rounds
         self._misfits: dict[str, Misfit] = {}
@@ -219,27 +190,21 @@ class SplitTest:
         sketches: ArrayLike,
         population: int,
         round: int | None = None,
-    ) -> Observed:
+    ) -> SplitVerdict:
         """Take in one round of a leaf, and split it if it is time.
 
-        Parameters
-        ----------
-        leaf : str
-        keys : sequence of str
-            The participants whose updates were aggregated.
-        sketches : array of float, one row per participant
-            Of their updates, in any scale, by one projection.
-        population : int
-            How many clients there are in all cohorts.
-        round : int, optional
-            The server's round, by which :meth:`observe_late` knows it; by default they are counted.
+        - ``keys``: the participants whose updates were aggregated.
+        - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
+        - ``population``: how many clients there are in all cohorts.
+        - ``round``: the server's round, by which :meth:`observe_late` knows it; by default they are
+          counted.
         """
         if leaf not in self._leaves:
             raise ValueError(f"leaf: expected one of {', '.join(self.leaves())}, got {leaf!r}")
         if len(set(keys)) != len(keys):
             raise ValueError(f"keys: expected no key twice, got {list(keys)}")
         if not keys:
-            return Observed([], None, "nobody took part")
+            return SplitVerdict([], None, "nobody took part")
         points = self._directions(leaf, sketches, len(keys))
         mine = [self.home(key) == leaf for key in keys]
         if ROOT not in self._leaves:
@@ -257,8 +222,6 @@ class SplitTest:
         remembered. That the leaf was not split meanwhile, and that the client was not seen in that
         round, is checked here. The next round of the leaf judges with it.
 
-        Examples
-        --------
         >>> cohorts = SplitTest()
         >>> seen = cohorts.observe("0", ["a", "b"], [[1.0, 0.1], [1.0, 0.0]], population=3, round=7)
         >>> cohorts.observe_late("0", "c", [0.0, 1.0], round=7)
@@ -305,22 +268,22 @@ class SplitTest:
         if key not in self._homes and all(name in tried for name in leaves):
             self._settle(key, max(leaves, key=lambda name: tried[name]))
 
-    def _judged(self, leaf: str, participants: int, population: int) -> Observed:
+    def _judged(self, leaf: str, participants: int, population: int) -> SplitVerdict:
         """Split a leaf, or say why not."""
         this, leaves = self._leaves[leaf], len(self._leaves)
         homes = population if leaf == ROOT else list(self._homes.values()).count(leaf)
         wanted = min(_ENOUGH, _SEEN * homes)
         if self.parts < 2:
-            return Observed([], None, "split-test.parts = 1")
+            return SplitVerdict([], None, "split-test.parts = 1")
         if this.evidence.clients < wanted:
             seen = f"{this.evidence.clients} clients seen, at least {wanted:.0f} are needed"
-            return Observed([], None, seen)
+            return SplitVerdict([], None, seen)
         # All cohorts share the participants of a round.
         total = participants * leaves
         most = min(self.parts, int(total / self.rule.participants) - leaves + 1)
         if most < 2:
             few = f"{total} participants per round are too few for more cohorts"
-            return Observed([], None, f"{few} of {self.rule.participants}")
+            return SplitVerdict([], None, f"{few} of {self.rule.participants}")
         found = self._leaves[leaf].evidence.differences()
         groups = separation(found, most, self.limit, self.seed)
         looks = 2 if groups.very_clear(self.limit) else 1  # one look is enough at the clearest
@@ -329,7 +292,7 @@ class SplitTest:
         this.parts = groups.parts
         reason = self._against(this, groups)
         if reason:
-            return Observed([], groups, reason)
+            return SplitVerdict([], groups, reason)
         children = self.tree.split(leaf, groups.parts)
         stay = dict(zip(found.keys, groups.labels.tolist(), strict=True))
         gone = [key for key, home in self._homes.items() if home == leaf]
@@ -338,11 +301,11 @@ class SplitTest:
         for key, label in stay.items():
             self._settle(key, children[label])
         del self._leaves[leaf]
-        self._leaves |= {child: Leaf(round=this.round) for child in children}
+        self._leaves |= {child: TestedLeaf(round=this.round) for child in children}
         self._misfits.clear()  # what they tried is gone
-        return Observed(children, groups, "")
+        return SplitVerdict(children, groups, "")
 
-    def _against(self, leaf: Leaf, groups: Separation) -> str:
+    def _against(self, leaf: TestedLeaf, groups: Separation) -> str:
         """Return what speaks against a split, nothing if it is due."""
         if groups.parts < 2:
             return "too few clients to tell groups apart"
@@ -386,7 +349,7 @@ class SplitTest:
         self.tree, self._leaves = tree, {}
         for name in tree.leaves():
             kept = state["leaves"][name]
-            leaf = Leaf(
+            leaf = TestedLeaf(
                 round=int(kept["round"]), streak=int(kept["streak"]), parts=int(kept["parts"])
             )
             leaf.evidence.load_state_dict(kept["evidence"])

@@ -35,8 +35,6 @@ def in_order(cohorts: Iterable[str]) -> list[str]:
 class CohortTree:
     """All cohorts that ever were; those that were split are inner nodes.
 
-    Examples
-    --------
     >>> tree = CohortTree()
     >>> tree.split("0", 2)
     ['0.0', '0.1']
@@ -146,8 +144,6 @@ class CohortTree:
 class Membership:
     """Who is in which leaf, for methods that assign clients once and for all.
 
-    Examples
-    --------
     >>> members = Membership()
     >>> members.split("0", [["a", "b"], ["c"]])
     ['0.0', '0.1']

@@ -14,15 +14,10 @@ TOO_FEW = 3  # samples of a class that say nothing about its gradients
 def budget_count(budget: float, size: int) -> int:
     """Return how many of ``size`` samples a budget allows.
 
-    Parameters
-    ----------
-    budget : float
-        A share if below 1 (rounded, but at least one sample), a whole number of samples otherwise.
-    size : int
-        How many samples there are.
+    - ``budget``: a share if below 1 (rounded, but at least one sample), a whole number of samples
+      otherwise.
+    - ``size``: how many samples there are.
 
-    Examples
-    --------
     >>> budget_count(0.1, 256), budget_count(0.01, 20), budget_count(40, 256), budget_count(40, 7)
     (26, 1, 40, 7)
     """

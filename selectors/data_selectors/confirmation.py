@@ -33,18 +33,11 @@ def confirmation(gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike) ->
     prototype. One where nothing is known: if a sample's own gradient is zero, or if the server has
     no sample of its label, so that the target's first entry is not negative.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, 1 + d)
-        Each sample's gradient in the bias and weights of its label's neuron. For rows that are not
-        finite the answer is NaN.
-    labels : array of int, shape (n,)
-        From 0 to the number of targets - 1.
-    targets : array, shape (classes, 1 + d)
-        Mean gradient of each class in its own neuron.
+    - ``gradients`` (shape (n, 1 + d)): each sample's gradient in the bias and weights of its
+      label's neuron. For rows that are not finite the answer is NaN.
+    - ``labels`` (shape (n,)): from 0 to the number of targets - 1.
+    - ``targets`` (shape (classes, 1 + d)): mean gradient of each class in its own neuron.
 
-    Examples
-    --------
     Two classes around 0 and around 4. The second sample looks like the other class.
 
     >>> gradients = [[-0.5, 0.0], [-0.9, -3.6], [-0.2, -0.4]]

@@ -26,19 +26,12 @@ RULES = ("full", "random", "facility-location", "crust", "projection", "distance
 
 
 @dataclass(frozen=True)
-class Coreset:
-    """Samples to train on.
+class ChosenSamples:
+    """Samples to train on."""
 
-    Attributes
-    ----------
-    indices : array of int
-        Ascending; none twice.
-    weights : array of float
-        How much each counts in training: not negative, and one on average over those of a class, so
-        that weights change what counts within a class but not how much a class counts.
-    """
-
-    indices: Positions
+    indices: Positions  # ascending; none twice
+    # How much each counts in training: not negative, and one on average over those of a class, so
+    # that weights change what counts within a class but not how much a class counts
     weights: Floats
 
     def __len__(self) -> int:
@@ -47,25 +40,17 @@ class Coreset:
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """Options of the rules.
+    """Options of the rules."""
 
-    Attributes
-    ----------
-    ridge, tolerance, step, nonnegative, residual
-        Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``distance`` and
-        ``projection``. The weights of ``projection`` are never negative.
-    radius : float
-        Of :func:`forager.selectors.data_selectors.crust.crust`.
-    equal : bool
-        Whether classes give equal parts of the budget, not parts in proportion to their sizes.
-    """
-
+    # Of :func:`selectors.data_selectors.matching_pursuit.matching_pursuit`, for ``distance`` and
+    # ``projection``. The weights of ``projection`` are never negative.
     ridge: float = 0.5
     tolerance: float = 1e-4
     step: int = 1
     nonnegative: bool = False
     residual: str = "mean"
-    radius: float = 2.0
+    radius: float = 2.0  # of :func:`forager.selectors.data_selectors.crust.crust`
+    # Whether classes give equal parts of the budget, not parts in proportion to their sizes
     equal: bool = False
 
 
@@ -77,34 +62,24 @@ def choose_coreset(
     targets: ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     settings: RuleSettings | None = None,
-) -> Coreset:
+) -> ChosenSamples:
     """Return at most ``budget`` samples, chosen by a rule within each class.
 
     As many as the budget allows, unless fewer are usable. Classes of fewer than three samples leave
     their part to the others.
 
-    Parameters
-    ----------
-    rule : str
-        ``full`` (all usable samples, whatever the budget), ``random``, ``facility-location``,
-        ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL) or ``nearest``.
-    rows : array, shape (n, d), or None
-        A gradient or a feature vector per sample. Samples with values that are not finite are never
-        chosen. ``full`` and ``random`` do without.
-    labels : array of int, shape (n,)
-        From 0 on; below the number of targets if there are any.
-    budget : int
-        Samples in total.
-    targets : array, shape (classes, d), optional
-        Mean gradient of each class, for the last three rules. A row with values that are not finite
-        means that nothing is known of the class: then, as without targets, the mean of the client's
-        own rows of the class is matched.
-    rng : Generator, optional
-        For ``random``.
-    settings : RuleSettings, optional
+    - ``rule``: ``full`` (all usable samples, whatever the budget), ``random``,
+      ``facility-location``, ``crust``, ``projection`` (GradMatch), ``distance`` (GCFL) or
+      ``nearest``.
+    - ``rows`` (shape (n, d)): a gradient or a feature vector per sample. Samples with values that
+      are not finite are never chosen. ``full`` and ``random`` do without.
+    - ``labels`` (shape (n,)): from 0 on; below the number of targets if there are any.
+    - ``budget``: samples in total.
+    - ``targets`` (shape (classes, d)): mean gradient of each class, for the last three rules. A row
+      with values that are not finite means that nothing is known of the class: then, as without
+      targets, the mean of the client's own rows of the class is matched.
+    - ``rng``: for ``random``.
 
-    Examples
-    --------
     >>> rows = np.array([[1.0], [3.0], [1.1], [9.0], [8.0], [np.nan], [2.0]])
     >>> labels = [0, 0, 0, 1, 1, 1, 1]
     >>> choose_coreset("nearest", rows, labels, 4, targets=[[1.0], [9.0]]).indices.tolist()
@@ -245,6 +220,6 @@ def _mean_one(weights: NDArray[Any]) -> Floats:
     return positive / mean if mean > 0 else np.ones(len(positive))
 
 
-def _sorted(indices: Positions, weights: Floats) -> Coreset:
+def _sorted(indices: Positions, weights: Floats) -> ChosenSamples:
     order = np.argsort(indices)
-    return Coreset(indices[order], weights[order])
+    return ChosenSamples(indices[order], weights[order])

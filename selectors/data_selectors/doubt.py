@@ -29,14 +29,9 @@ def held_out_evidence(
     The class means that judge a fifth of the samples are those of the other four fifths: a sample
     is nearer to a mean that it is part of.
 
-    Parameters
-    ----------
-    gradients, labels, rivals
-        As in :func:`selectors.data_selectors.trust.label_evidence`.
-    num_classes : int
+    - ``gradients``, ``labels``, ``rivals``: as in
+      :func:`selectors.data_selectors.trust.label_evidence`.
 
-    Examples
-    --------
     The last sample lies where the other class does. By the mean of the others, it is doubted.
 
     >>> features = np.array([[0.0], [0.2], [4.0], [0.1]])
@@ -70,17 +65,10 @@ def standards(
     samples would fall short of it. A class of few samples borrows one more from the mean of all.
     The third row is the share of wrong labels that are doubted, the same for all classes.
 
-    Parameters
-    ----------
-    evidence : array, shape (2, n)
-        Of clean samples, from :func:`held_out_evidence`.
-    labels : array of int, shape (n,)
-    num_classes : int
-    wrong : tuple of arrays, optional
-        Evidence for wrong labels, and those labels. Without it, all of them count as noticed.
+    - ``evidence`` (shape (2, n)): of clean samples, from :func:`held_out_evidence`.
+    - ``wrong``: evidence for wrong labels, and those labels. Without it, all of them count as
+      noticed.
 
-    Examples
-    --------
     The first class is easy. Half of the second would fall short, so that its bar is lowered.
 
     >>> evidence = np.array([[0.8] * 4 + [0.1, 0.2, 0.8, 0.8]] * 2)
@@ -118,19 +106,12 @@ def chances(
     where e is the share of wrong labels that are noticed. A doubted sample weighs ``1 - J(1 - r)``:
     next to nothing on easy data, as much as any other where clean samples are doubted as often.
 
-    Parameters
-    ----------
-    trust : array, shape (2, n)
-        From :func:`selectors.data_selectors.trust.remembered`. Samples without a finite trust weigh
-        nothing.
-    labels : array of int, shape (n,)
-    standard : array, shape (3, classes), optional
-        From :func:`standards`. Without it, what is doubted weighs nothing.
-    at_least : int
-        If the weights add up to less, the most trusted samples weigh 1, this many.
+    - ``trust`` (shape (2, n)): from :func:`selectors.data_selectors.trust.remembered`. Samples
+      without a finite trust weigh nothing.
+    - ``standard`` (shape (3, classes)): from :func:`standards`. Without it, what is doubted weighs
+      nothing.
+    - ``at_least``: if the weights add up to less, the most trusted samples weigh 1, this many.
 
-    Examples
-    --------
     >>> trust, labels = np.array([[0.9] * 60 + [0.1] * 40] * 2), np.zeros(100, int)
     >>> chances(trust, labels, [[1.0], [0.05], [0.95]])[[0, 99]].round(3).tolist()
     [1.0, 0.183]

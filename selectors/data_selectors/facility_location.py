@@ -64,14 +64,9 @@ def cluster_sizes(features: ArrayLike, chosen: Positions) -> NDArray[np.int64]:
 def greedy_medoids(features: ArrayLike, budget: int, measure: Measure) -> Positions:
     """Return samples that make the sum of all distances to the nearest of them small.
 
-    Parameters
-    ----------
-    features : array, shape (n, d)
-        One row per sample.
-    budget : int
-        How many to choose.
-    measure : function
-        Makes distances of squared Euclidean ones, in place if it likes.
+    - ``features`` (shape (n, d)): one row per sample.
+    - ``budget``: how many to choose.
+    - ``measure``: makes distances of squared Euclidean ones, in place if it likes.
     """
     rows, usable = finite_rows(features)
     if index(budget) < 0:

@@ -50,21 +50,13 @@ DEPENDENT = (
 
 @dataclass(frozen=True)
 class Pursuit:
-    """What matching pursuit found.
+    """What matching pursuit found."""
 
-    Attributes
-    ----------
-    indices : array of int
-        The samples, in the order chosen; none twice.
-    weights : array of float
-        One per sample: the ridge solution for these samples. All the same for ``plain-mean``.
-    residuals : array of float
-        Norm of what is missing after each step: of the residual, or for ``plain-mean`` of the
-        target minus the mean of those chosen.
-    """
-
-    indices: Positions
+    indices: Positions  # the samples, in the order chosen; none twice
+    # One per sample: the ridge solution for these samples. All the same for ``plain-mean``.
     weights: Floats
+    # Norm of what is missing after each step: of the residual, or for ``plain-mean`` of the target
+    # minus the mean of those chosen
     residuals: Floats
 
 

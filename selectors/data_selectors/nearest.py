@@ -16,17 +16,10 @@ from ..client_selectors.base import lowest
 def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.intp]:
     """Return the ``budget`` samples with ``||g_j - target||`` lowest, the nearest first.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, d)
-        One row per sample. Rows that are not finite are never chosen.
-    target : array, shape (d,)
-        What to be near to.
-    budget : int
-        How many; if there are fewer samples, all of them. Ties go to the lower index.
+    - ``gradients`` (shape (n, d)): one row per sample. Rows that are not finite are never chosen.
+    - ``target`` (shape (d,)): what to be near to.
+    - ``budget``: how many; if there are fewer samples, all of them. Ties go to the lower index.
 
-    Examples
-    --------
     >>> nearest([[0.0, 0.0], [1.0, 1.0], [float("nan"), 1.0], [1.0, 2.0]], [1.0, 1.5], 2).tolist()
     [1, 3]
     """

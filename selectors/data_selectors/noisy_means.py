@@ -30,23 +30,13 @@ def noisy_means(
     A class without samples gets a row of NaN: nothing is known of it. Rows that are not finite are
     left out.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, d)
-        One row per sample.
-    labels : array of int, shape (n,)
-        From 0 to classes - 1.
-    classes : int
-        How many classes there are.
-    clip : float
-        Norm to which gradients are clipped.
-    multiplier : float
-        Standard deviation of the noise on a sum, divided by the clip.
-    rng : Generator
-        Of the noise. Whoever can predict it can remove it.
+    - ``gradients`` (shape (n, d)): one row per sample.
+    - ``labels`` (shape (n,)): from 0 to classes - 1.
+    - ``classes``: how many classes there are.
+    - ``clip``: norm to which gradients are clipped.
+    - ``multiplier``: standard deviation of the noise on a sum, divided by the clip.
+    - ``rng``: of the noise. Whoever can predict it can remove it.
 
-    Examples
-    --------
     >>> gradients = [[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]]
     >>> noisy_means(gradients, [0, 0, 1], 3, 5.0, 0.0, np.random.default_rng()).tolist()
     [[1.5, 2.5], [3.0, 4.0], [nan, nan]]

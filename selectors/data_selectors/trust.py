@@ -45,15 +45,10 @@ def label_evidence(
     is said: 1 and 1/2. NaN for rows that are not finite. Samples are judged one by one: those of
     many clients, one after the other, are best judged in one call.
 
-    Parameters
-    ----------
-    gradients, labels, targets
-        As in :func:`selectors.data_selectors.confirmation.confirmation`.
-    rivals : array, shape (n,)
-        The model's probability of the likeliest label besides the own one.
+    - ``gradients``, ``labels``, ``targets``: as in
+      :func:`selectors.data_selectors.confirmation.confirmation`.
+    - ``rivals`` (shape (n,)): the model's probability of the likeliest label besides the own one.
 
-    Examples
-    --------
     Two classes around 0 and around 4. The second sample looks like the other class; the model has
     learned its label nevertheless.
 
@@ -83,20 +78,13 @@ def remembered(
 ) -> Floats:
     """Return the trust in each label after one more look.
 
-    Parameters
-    ----------
-    trust : array, shape (2, n), or None
-        What was returned last time. Without it, and where it is NaN (for samples that had no finite
-        evidence, or that are new), the first look counts alone.
-    evidence : array, shape (2, n)
-        From :func:`label_evidence`.
-    trained : array of bool, shape (n,)
-        Which samples were trained on since the last look: their trust does not rise.
-    memory : float
-        Share of the past in the mean; 0 for the last look alone.
+    - ``trust`` (shape (2, n)): what was returned last time. Without it, and where it is NaN (for
+      samples that had no finite evidence, or that are new), the first look counts alone.
+    - ``evidence`` (shape (2, n)): from :func:`label_evidence`.
+    - ``trained`` (shape (n,)): which samples were trained on since the last look: their trust does
+      not rise.
+    - ``memory``: share of the past in the mean; 0 for the last look alone.
 
-    Examples
-    --------
     >>> before, now = [[0.5, 0.5, 0.5]] * 2, [[0.9, 0.9, 0.1]] * 2
     >>> remembered(before, now, [False, True, True], memory=0.5)[0].tolist()
     [0.7, 0.5, 0.3]

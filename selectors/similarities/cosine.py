@@ -13,13 +13,8 @@ def cosine_matrix(vectors: Sequence[ArrayLike]) -> Floats:
 
     A vector of zeros has no direction: its cosine to all others is 0.
 
-    Parameters
-    ----------
-    vectors : sequence of n arrays, shape (d,), or an array of rows
-        Say, the clients' importances, gradients or updates.
+    - ``vectors`` (shape (d,)): say, the clients' importances, gradients or updates.
 
-    Examples
-    --------
     >>> cosine_matrix([[1, 0], [2, 0], [0, 5], [-1, 0]])[0]
     array([ 1.,  1.,  0., -1.])
     """

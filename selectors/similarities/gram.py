@@ -14,16 +14,10 @@ _ROUNDING = 1e-7  # of a length that is left of vectors, relative to the longest
 def gram_matrix(vectors: Sequence[ArrayLike], centred: bool = False) -> Floats:
     """Return the inner products of all pairs, summed in float64.
 
-    Parameters
-    ----------
-    vectors : sequence of n arrays, shape (d,), or an array of rows
-        Finite and of one length.
-    centred : bool
-        Whether to subtract the vectors' mean first. Differences between vectors stay as they are
-        and lose fewer digits.
+    - ``vectors`` (shape (d,)): finite and of one length.
+    - ``centred``: whether to subtract the vectors' mean first. Differences between vectors stay as
+      they are and lose fewer digits.
 
-    Examples
-    --------
     >>> gram_matrix([[1, 2], [0, 3]])
     array([[5., 6.],
            [6., 9.]])
@@ -49,13 +43,8 @@ def centred_cosines(products: ArrayLike) -> Floats:
     Only the inner products are needed: those of the centred vectors follow from them. A vector that
     is the mean itself has no direction left: its cosine to all others is 0. The diagonal is 1.
 
-    Parameters
-    ----------
-    products : array, shape (n, n)
-        Inner products of all pairs, as :func:`gram_matrix` returns them.
+    - ``products`` (shape (n, n)): inner products of all pairs, as :func:`gram_matrix` returns them.
 
-    Examples
-    --------
     >>> centred_cosines(gram_matrix([[1, 1], [1, 1], [1, 3]])).round(3).tolist()[0]
     [1.0, 1.0, -1.0]
     """

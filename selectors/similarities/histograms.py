@@ -40,16 +40,10 @@ def wasserstein_distance(p: ArrayLike, q: ArrayLike) -> float:
 def histogram_similarity(histograms: Sequence[ArrayLike], measure: str = "js") -> Floats:
     """Return the oracle: the similarity of all pairs of clients by their label histograms.
 
-    Parameters
-    ----------
-    histograms : sequence of n arrays, shape (classes,), or an array of rows
-        Counts or shares of each class; none is empty.
-    measure : {"js", "wasserstein"}
-        One minus the Jensen-Shannon divergence, or one minus the Wasserstein distance over the
-        numbers of the classes as a share of the largest possible.
+    - ``histograms`` (shape (classes,)): counts or shares of each class; none is empty.
+    - ``measure``: one minus the Jensen-Shannon divergence, or one minus the Wasserstein distance
+      over the numbers of the classes as a share of the largest possible.
 
-    Examples
-    --------
     >>> histogram_similarity([[1, 0], [2, 0], [0, 1]])
     array([[1., 1., 0.],
            [1., 1., 0.],
@@ -69,17 +63,11 @@ def mixture_divergence(
 ) -> Floats:
     """Return how far each client's labels are from those of its neighbours' mixture (table 5).
 
-    Parameters
-    ----------
-    similarity : array, shape (n, n)
-        Decides who the neighbours are, of equals the first, and weighs them: negative counts as 0.
-    histograms : sequence of n arrays, shape (classes,)
-        Counts or shares of each class.
-    neighbours : int
-        How many each client has, 1 to n - 1.
+    - ``similarity`` (shape (n, n)): decides who the neighbours are, of equals the first, and weighs
+      them: negative counts as 0.
+    - ``histograms`` (shape (classes,)): counts or shares of each class.
+    - ``neighbours``: how many each client has, 1 to n - 1.
 
-    Examples
-    --------
     >>> similarity = [[1, 0.9, 0.1], [0.9, 1, 0], [0.1, 0, 1]]
     >>> mixture_divergence(similarity, [[4, 4], [1, 1], [0, 9]], neighbours=1).round(2).tolist()
     [0.0, 0.0, 0.31]

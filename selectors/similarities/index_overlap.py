@@ -21,6 +21,8 @@ from .intersections import intersection_sizes
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+_SHARE = 0.05  # of the parameters, in a support
+_FEWEST = 200  # indices: the overlap of fewer is mostly noise
 _ROUNDING = 1e-12  # of a cumulative sum, relative to the total
 
 
@@ -59,17 +61,10 @@ def top_k_supports(
 ) -> list[Indices]:
     """Return :func:`top_k_support` of every row; of a row of zeros, which names none, no index.
 
-    Parameters
-    ----------
-    importance : array, shape (n, M)
-        One row per client.
-    k : int or array of int, shape (n,)
-        How many indices, for all or for each.
-    layers : sequence of int, optional
-        As for :func:`top_k_support`.
+    - ``importance`` (shape (n, M)): one row per client.
+    - ``k`` (shape (n,)): how many indices, for all or for each.
+    - ``layers``: as for :func:`top_k_support`.
 
-    Examples
-    --------
     >>> [support.tolist() for support in top_k_supports([[1.0, 3.0, 2.0], [0.0, 0.0, 0.0]], 2)]
     [[1, 2], []]
     """
@@ -114,6 +109,33 @@ def overlap(a: ArrayLike, b: ArrayLike) -> float:
     first, second = checked_support(a, "a"), checked_support(b, "b")
     common = np.intersect1d(first, second, assume_unique=True).size
     return float(common / np.sqrt(first.size * second.size))
+
+
+def usual_size(parameters: int, most: int) -> int:
+    """Return K where nobody says otherwise: one in twenty, and enough to compare small models by.
+
+    >>> usual_size(100_000, most=25_000), usual_size(650, most=162)
+    (5000, 162)
+    """
+    return max(round(_SHARE * parameters), min(_FEWEST, most))
+
+
+def overlaps_with(reference: ArrayLike, updates: ArrayLike, k: int | None = None) -> Floats:
+    """Return the overlap of the ``k`` largest entries of each update with those of a reference.
+
+    By absolute values; what is 0 is in no support. NaN where an update is not finite.
+
+    >>> overlaps_with([0.0, -3.0, 2.0, 0.1], [[1.0, 9.0, -9.0, 0.0], [9.0, 0.0, 0.0, 9.0]], k=2)
+    array([1., 0.])
+    """
+    rows = np.abs(np.vstack([np.asarray(reference)[None], np.asarray(updates)]))
+    finite = np.isfinite(rows).all(axis=1)
+    rows[~finite] = 0
+    size = rows.shape[1]
+    count = usual_size(size, max(1, size // 4)) if k is None else k
+    first, *others = top_k_supports(rows, np.minimum(np.maximum(1, (rows > 0).sum(1)), count))
+    found = [overlap(first, own) if first.size and own.size else 0.0 for own in others]
+    return np.where(finite[1:] & finite[0], found, np.nan)
 
 
 def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) -> Floats:

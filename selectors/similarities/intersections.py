@@ -24,24 +24,14 @@ _SHARING = 3  # sets in one number
 
 @dataclass(frozen=True)
 class _Layout:
-    """How sets share numbers, and how much is multiplied at a time.
+    """How sets share numbers, and how much is multiplied at a time."""
 
-    Attributes
-    ----------
-    dtype : dtype
-        Whose mantissa holds three counts.
-    bits : int
-        Of one count.
-    cell, block : int
-        A block of columns is made of whole cells, and is as long as its counts and its cap allow.
-    width : int
-        Columns of the dense factor that are multiplied at a time, at most: what a cache holds.
-    """
-
-    dtype: type[np.floating[Any]]
-    bits: int
+    dtype: type[np.floating[Any]]  # whose mantissa holds three counts
+    bits: int  # of one count
+    # A block of columns is made of whole cells, and is as long as its counts and its cap allow
     cell: int
     block: int
+    # Columns of the dense factor that are multiplied at a time, at most: what a cache holds
     width: int
 
     @property
@@ -60,15 +50,9 @@ _DENSE = 1536  # columns up to which A is multiplied as it is
 def intersection_sizes(supports: Sequence[Indices], threads: int | None = None) -> Counts:
     """Return how many indices each pair of sets has in common.
 
-    Parameters
-    ----------
-    supports : sequence of arrays
-        Strictly increasing indices from 0 on, at least one in each.
-    threads : int, optional
-        How many to use; as many as there are processors if not given.
+    - ``supports``: strictly increasing indices from 0 on, at least one in each.
+    - ``threads``: how many to use; as many as there are processors if not given.
 
-    Examples
-    --------
     >>> intersection_sizes([np.array([1, 2, 5]), np.array([2, 5, 9, 10])])
     array([[3, 2],
            [2, 4]])

@@ -18,18 +18,11 @@ def overlaps_by_signature(
 ) -> Floats:
     """Return the overlaps of all pairs of supports: exact where held, else by their signatures.
 
-    Parameters
-    ----------
-    signatures : array, shape (n, h)
-        One row per client.
-    counts : array, shape (n,)
-        How many indices each of their supports has.
-    held : mapping of int to array, optional
-        The supports that are known, by row. All their pairs are scored at once, which is faster
-        than one candidate pair after the other.
+    - ``signatures`` (shape (n, h)): one row per client.
+    - ``counts`` (shape (n,)): how many indices each of their supports has.
+    - ``held``: the supports that are known, by row. All their pairs are scored at once, which is
+      faster than one candidate pair after the other.
 
-    Examples
-    --------
     >>> signatures, counts = [[1, 2, 3, 4], [1, 2, 7, 8]], [10, 10]
     >>> overlaps_by_signature(signatures, counts).round(3).tolist()
     [[1.0, 0.667], [0.667, 1.0]]
@@ -52,13 +45,8 @@ def centred_overlaps_by_signature(
 
     The numbers of common indices follow from the overlaps, and the centred overlaps from these.
 
-    Parameters
-    ----------
-    signatures, counts, held
-        As for :func:`overlaps_by_signature`.
+    - ``signatures``, ``counts``, ``held``: as for :func:`overlaps_by_signature`.
 
-    Examples
-    --------
     >>> signatures, counts = [[1, 2, 3, 4], [1, 2, 3, 4], [1, 6, 7, 8]], [10, 10, 10]
     >>> centred_overlaps_by_signature(signatures, counts).round(3).tolist()[0]
     [1.0, 1.0, -1.0]
@@ -75,17 +63,10 @@ def signed_overlaps_by_signature(
 
     Places that agree in all bits count for, those that agree in all bits but the lowest against.
 
-    Parameters
-    ----------
-    signatures : array of uint32, shape (n, h)
-        From :meth:`Hashing.sign_changes`, one row per client.
-    counts : array, shape (n,)
-        How many changes each of them is of.
-    held : mapping of int to array, optional
-        The codes that are known, by row.
+    - ``signatures`` (shape (n, h)): from :meth:`Hashing.sign_changes`, one row per client.
+    - ``counts`` (shape (n,)): how many changes each of them is of.
+    - ``held``: the codes that are known, by row.
 
-    Examples
-    --------
     >>> signatures = np.array([[3, 5, 7, 9], [3, 5, 7, 9], [2, 4, 6, 8]], dtype=np.uint32)
     >>> signed_overlaps_by_signature(signatures, [10, 10, 10]).tolist()[0]
     [1.0, 1.0, -1.0]

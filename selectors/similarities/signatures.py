@@ -23,19 +23,14 @@ _CHUNK = 8192  # indices hashed at a time
 class Hashing:
     """Signs supports. Clients and server that are to agree need the same three arguments.
 
-    Parameters
-    ----------
-    hashes : int
-        Length h of a signature. The standard error of a Jaccard estimate is sqrt(J (1 - J) / h).
-    seed : int
-        Of the hash functions.
-    scheme : {"independent", "one-permutation"}
-        h hash functions as in the paper, or one, whose range is divided into h bins: each index is
-        hashed once instead of h times. The estimate is as good while a support has many more than
-        h indices; with fewer, bins are empty, are filled from others, and the estimate is noisier.
+    - ``hashes``: length h of a signature. The standard error of a Jaccard estimate is sqrt(J (1 -
+      J) / h).
+    - ``seed``: of the hash functions.
+    - ``scheme``: h hash functions as in the paper, or one, whose range is divided into h bins: each
+      index is hashed once instead of h times. The estimate is as good while a support has many more
+      than h indices; with fewer, bins are empty, are filled from others, and the estimate is
+      noisier.
 
-    Examples
-    --------
     >>> Hashing(4, seed=0).sign([1, 2, 3]).shape
     (4,)
     """

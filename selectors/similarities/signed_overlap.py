@@ -53,15 +53,10 @@ def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: Arra
 def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Codes:
     """Return the codes of the ``k`` largest changes of an update; fewer if fewer are not zero.
 
-    Parameters
-    ----------
-    update : array, shape (M,)
-        Finite, not all zero. Of equally large changes, those of lower indices are taken.
-    k, layers
-        As for :func:`top_k_support`.
+    - ``update`` (shape (M,)): finite, not all zero. Of equally large changes, those of lower
+      indices are taken.
+    - ``k``, ``layers``: as for :func:`top_k_support`.
 
-    Examples
-    --------
     >>> split_codes(top_k_changes([0.1, -3.0, 0.0, 2.0], k=2))
     (array([1, 3]), array([-1,  1], dtype=int8))
     """
@@ -94,15 +89,9 @@ def signed_overlap_matrix(codes: Iterable[ArrayLike], threads: int | None = None
     Of the indices that two clients have in common, those with one sign are counted as common codes;
     all others have opposite signs.
 
-    Parameters
-    ----------
-    codes : iterable of arrays
-        One per client.
-    threads : int, optional
-        How many to count with; as many as there are processors if not given.
+    - ``codes``: one per client.
+    - ``threads``: how many to count with; as many as there are processors if not given.
 
-    Examples
-    --------
     >>> clients = [signed_codes([0, 1], [1, 1]), signed_codes([0, 1], [1, -1])]
     >>> clients.append(signed_codes([0, 1], [-1, -1]))
     >>> signed_overlap_matrix(clients).tolist()[0]

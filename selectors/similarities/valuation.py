@@ -57,17 +57,10 @@ def donor_values(target: Samples, donors: Sequence[Samples], k: int = 5) -> Floa
     All donors' samples together are what a k-nearest-neighbour classifier, by Euclidean distance,
     labels the target's samples with; the values are means over these.
 
-    Parameters
-    ----------
-    target : pair of arrays, shapes (m, ...) and (m,)
-        Inputs and labels that the donors are to help with.
-    donors : sequence of pairs of arrays
-        Inputs and labels of each donor.
-    k : int
-        Number of neighbours.
+    - ``target`` (shapes (m, ...) and (m,)): inputs and labels that the donors are to help with.
+    - ``donors``: inputs and labels of each donor.
+    - ``k``: number of neighbours.
 
-    Examples
-    --------
     >>> same, other = ([[0.0], [0.1]], [1, 1]), ([[0.2], [9.0]], [0, 0])
     >>> values = donor_values(([[0.05]], [1]), [same, other], k=1)
     >>> bool(values[0] > values[1])

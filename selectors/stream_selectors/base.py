@@ -16,22 +16,13 @@ _FIELDS = {"loss": "losses", "norm": "gradient_norms", "value": "values"}
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Samples that arrived, in order, and what is known about them.
+class Offered:
+    """Samples that arrived, in order, and what is known about them."""
 
-    Attributes
-    ----------
-    keys : array of int
-        One number per sample, the same whenever the sample is seen again.
-    labels : array of int
-        Their classes.
-    losses, gradient_norms, values : array of float, optional
-        What a rule may need: the loss of each sample, the length of its gradient, its value. What
-        is not finite is unusable, and the sample is not stored.
-    """
-
-    keys: ArrayLike
-    labels: ArrayLike
+    keys: ArrayLike  # one number per sample, the same whenever the sample is seen again
+    labels: ArrayLike  # their classes
+    # What a rule may need: the loss of each sample, the length of its gradient, its value. What is
+    # not finite is unusable, and the sample is not stored.
     losses: ArrayLike | None = None
     gradient_norms: ArrayLike | None = None
     values: ArrayLike | None = None
@@ -42,7 +33,7 @@ class Batch:
     def scores(self, need: str) -> Floats:
         """Return what a rule needs: "loss", "norm" or "value".
 
-        >>> Batch([7], [0], losses=[0.5]).scores("norm")
+        >>> Offered([7], [0], losses=[0.5]).scores("norm")
         Traceback (most recent call last):
         ValueError: gradient_norms: needed by this rule, and not given
         """
@@ -68,30 +59,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome for an offered batch.
+    """The outcome for an offered batch."""
 
-    Attributes
-    ----------
-    kept : array of int
-        Positions in the batch of the samples that are now stored and were not before.
-    evicted : array of int
-        Keys that were stored before and are not any more.
-    """
-
+    # Positions in the batch of the samples that are now stored and were not before
     kept: NDArray[np.intp]
-    evicted: Ints
+    evicted: Ints  # keys that were stored before and are not any more
 
 
 class Lot:
     """A seeded generator that is made when something is drawn: many contacts draw nothing.
 
-    Attributes
-    ----------
-    state : int or dict
-        The seed while nothing was drawn, then the generator's state.
+    - ``state``: the seed while nothing was drawn, then the generator's state.
 
-    Examples
-    --------
     >>> lot = Lot(3)
     >>> lot.state, lot.draw(2).tolist() == np.random.default_rng(3).random(2).tolist()
     (3, True)
@@ -130,18 +109,11 @@ class StreamSelector:
     A batch is decided on as if its samples came one by one. A sample that is stored is not stored
     again.
 
-    Parameters
-    ----------
-    capacity : int
-        Most samples to keep; with 0 none is kept.
-    seed : int
-        Of the rule's own random generator, if it draws.
+    - ``capacity``: most samples to keep; with 0 none is kept.
+    - ``seed``: of the rule's own random generator, if it draws.
 
-    Attributes
-    ----------
-    needs : str
-        What it must know of a sample: "nothing", "loss", "norm" or "value". The device need not
-        compute anything else.
+    - ``needs``: what it must know of a sample: "nothing", "loss", "norm" or "value". The device
+      need not compute anything else.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -172,7 +144,7 @@ class StreamSelector:
         """Values of what is stored, in the order of :attr:`kept`; NaN where a rule has none."""
         return np.full(len(self), np.nan)
 
-    def offer(self, batch: Batch) -> Decision:
+    def offer(self, batch: Offered) -> Decision:
         """Decide which of these samples to keep, and what has to go for them."""
         entered: dict[int, int] = {}
         evicted: dict[int, None] = {}
@@ -197,7 +169,7 @@ class StreamSelector:
         kept = np.fromiter(entered.values(), dtype=np.intp, count=len(entered))
         return Decision(np.sort(kept), np.fromiter(evicted, dtype=np.int64, count=len(evicted)))
 
-    def revalue(self, batch: Batch) -> None:
+    def revalue(self, batch: Offered) -> None:
         """Take new scores of stored samples, as the model has changed; others are ignored."""
 
     def discard(self, keys: ArrayLike) -> None:
@@ -206,7 +178,7 @@ class StreamSelector:
             if self._labels.pop(key, None) is not None:
                 self._forget(key)
 
-    def _scores(self, batch: Batch) -> Floats:
+    def _scores(self, batch: Offered) -> Floats:
         """Return one number per sample, by which it is placed."""
         return np.zeros(len(batch)) if self.needs == "nothing" else batch.scores(self.needs)
 

@@ -27,18 +27,13 @@ _STEPS, _CLOSE = 50, 0.01  # of its prices: at most this many, and when the labe
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Who stores what.
+class Coordination:
+    """Who stores what."""
 
-    Attributes
-    ----------
-    quota : array of int, shape (clients, labels)
-        How many samples of each label a client stores (D of eq. 9).
-    class_weights : array of float, shape (labels,)
-        Weight of a stored sample of each label (gamma of eq. 11); 0 where none is stored.
-    """
-
+    # How many samples of each label a client stores (D of eq. 9). (shape (clients, labels))
     quota: Ints
+    # Weight of a stored sample of each label (gamma of eq. 11); 0 where none is stored. (shape
+    # (labels,))
     class_weights: Floats
 
 
@@ -53,7 +48,7 @@ def coordinate(
     client_weights: str = "stored",
     held: ArrayLike | None = None,
     loyalty: float = 0.0,
-) -> Plan:
+) -> Coordination:
     """Return how many samples of which label each client stores, and what they weigh.
 
     Only labels that arrive at a client are given to it; a client without storage gets none. A label
@@ -124,7 +119,7 @@ def coordinate(
         raise ValueError(f"quantities: expected {known}, got {quantities!r}")
     if cover:
         _cover(quota, (speeds > 0) & (places > 0)[:, None], speeds)
-    return Plan(quota, class_weights(speeds, quota, client_weights))
+    return Coordination(quota, class_weights(speeds, quota, client_weights))
 
 
 def class_weights(velocity: ArrayLike, quota: ArrayLike, client_weights: str = "stored") -> Floats:

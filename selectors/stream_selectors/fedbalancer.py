@@ -10,12 +10,10 @@ from .ranked import FilteredSelector
 class FedBalancer(FilteredSelector):
     """Keeps high losses, without samples among the top tenth of the last 50.
 
-    Examples
-    --------
-    >>> from forager.selectors.stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Offered
     >>> rule = FedBalancer(capacity=2)
     >>> losses = [0.3, 0.2, 0.1, 9.0]  # 9.0 is more than the 90 % quantile of those before
-    >>> rule.offer(Batch([1, 2, 3, 4], [0, 0, 0, 0], losses=losses)).kept.tolist()
+    >>> rule.offer(Offered([1, 2, 3, 4], [0, 0, 0, 0], losses=losses)).kept.tolist()
     [0, 1]
     """
 

@@ -6,13 +6,11 @@ from .base import StreamSelector
 class Fifo(StreamSelector):
     """Keeps what arrived last.
 
-    Examples
-    --------
-    >>> from forager.selectors.stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Offered
     >>> rule = Fifo(capacity=2)
-    >>> rule.offer(Batch([5, 6, 7], [0, 0, 1])).kept.tolist()
+    >>> rule.offer(Offered([5, 6, 7], [0, 0, 1])).kept.tolist()
     [1, 2]
-    >>> rule.offer(Batch([6, 8], [0, 1])).evicted.tolist()  # 6 came again, so 7 is the oldest
+    >>> rule.offer(Offered([6, 8], [0, 1])).evicted.tolist()  # 6 came again, so 7 is the oldest
     [7]
     """
 

@@ -6,11 +6,9 @@ from .ranked import RankedSelector
 class GradientNorm(RankedSelector):
     """Keeps the samples of longest gradient.
 
-    Examples
-    --------
-    >>> from forager.selectors.stream_selectors.base import Batch
+    >>> from forager.selectors.stream_selectors.base import Offered
     >>> rule = GradientNorm(capacity=1)
-    >>> rule.offer(Batch([1, 2], [0, 0], gradient_norms=[0.5, 2.0])).kept.tolist()
+    >>> rule.offer(Offered([1, 2], [0, 0], gradient_norms=[0.5, 2.0])).kept.tolist()
     [1]
     """
 

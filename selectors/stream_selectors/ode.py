@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .coordination import Plan, class_weights, coordinate
+from .coordination import class_weights, coordinate
 from .value_store import ValueStore
 
 __all__ = [
     "GlobalGradient",
-    "Plan",
     "RunningGradient",
     "ValueStore",
     "class_weights",
@@ -35,17 +34,12 @@ _MODES = ("incremental", "participants")
 def data_values(gradients: ArrayLike, direction: ArrayLike, normalize: bool = False) -> Floats:
     """Return the value of every sample: its gradient, projected on the global one (eq. 6).
 
-    Parameters
-    ----------
-    gradients : array, shape (samples, ...)
-        One gradient per sample.
-    direction : array, shape (...)
-        The global gradient or an estimate of it; a plain 0 stands for the zero gradient.
-    normalize : bool
-        Divide by the length of the sample's gradient, so that large gradients are not favoured.
+    - ``gradients`` (shape (samples, ...)): one gradient per sample.
+    - ``direction`` (shape (...)): the global gradient or an estimate of it; a plain 0 stands for
+      the zero gradient.
+    - ``normalize``: divide by the length of the sample's gradient, so that large gradients are not
+      favoured.
 
-    Examples
-    --------
     >>> gradients = [[3.0, 4.0], [0.0, 1.0], [-1.0, 0.0]]
     >>> data_values(gradients, [1.0, 0.0]).tolist()
     [3.0, 0.0, -1.0]
@@ -67,8 +61,6 @@ def data_values(gradients: ArrayLike, direction: ArrayLike, normalize: bool = Fa
 class RunningGradient:
     """The mean gradient of what arrived at a device since it last took part (eq. 7).
 
-    Examples
-    --------
     >>> running = RunningGradient()
     >>> running.update([2.0, 0.0])
     >>> running.update([5.0, 3.0], count=2)  # the mean of two samples

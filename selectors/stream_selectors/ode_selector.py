@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import Batch, Floats, Ints, StreamSelector
+from .base import Floats, Ints, Offered, StreamSelector
 from .value_store import ValueStore
 
 _UNVALUED = -sys.float_info.max  # ranks below every value
@@ -24,23 +24,16 @@ class OdeSelector(StreamSelector):
     there is no estimate of the global gradient, and so no values, batches come without them, and
     each queue is a reservoir: a uniform sample.
 
-    Parameters
-    ----------
-    capacity : int
-        Most samples to keep, of all labels together.
-    seed : int
-        Of the generator that draws while there are no values.
-    quota : array of int, optional
-        Samples to keep of each label: the client's row of the plan.
+    - ``capacity``: most samples to keep, of all labels together.
+    - ``seed``: of the generator that draws while there are no values.
+    - ``quota``: samples to keep of each label: the client's row of the plan.
 
-    Examples
-    --------
     >>> rule = OdeSelector(capacity=3, quota=[2, 0, 1])
-    >>> batch = Batch([10, 11, 12, 13, 14], [0, 1, 2, 0, 0], values=[0.1, 9.0, 0.3, 0.2, 0.4])
+    >>> batch = Offered([10, 11, 12, 13, 14], [0, 1, 2, 0, 0], values=[0.1, 9.0, 0.3, 0.2, 0.4])
     >>> rule.offer(batch).kept.tolist()  # 11 is of a label that is not assigned
     [2, 3, 4]
-    >>> rule.revalue(Batch([13, 14], [0, 0], values=[0.9, 0.0]))
-    >>> rule.offer(Batch([15], [0], values=[0.5])).evicted.tolist()
+    >>> rule.revalue(Offered([13, 14], [0, 0], values=[0.9, 0.0]))
+    >>> rule.offer(Offered([15], [0], values=[0.5])).evicted.tolist()
     [14]
     """
 
@@ -76,7 +69,7 @@ class OdeSelector(StreamSelector):
         self._shrink()
         return before[~np.isin(before, self.kept)]
 
-    def revalue(self, batch: Batch) -> None:
+    def revalue(self, batch: Offered) -> None:
         """Take new values of stored samples; one that is not finite leaves the old."""
         values = batch.scores("value").tolist()
         self._rank_by(lot=False)
@@ -84,7 +77,7 @@ class OdeSelector(StreamSelector):
             if key in self._labels:
                 self._store_of(self._labels[key]).refresh(key, value)
 
-    def _scores(self, batch: Batch) -> Floats:
+    def _scores(self, batch: Offered) -> Floats:
         self._rank_by(lot=batch.values is None)
         return self._lot.draw(len(batch)) if self._by_lot else batch.scores("value")
 

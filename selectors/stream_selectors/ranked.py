@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .base import Batch, Floats, StreamSelector
+from .base import Floats, Offered, StreamSelector
 from .value_store import ValueStore
 
 WINDOW = 50  # samples whose scores are remembered to detect noise (ODE, appendix C.3)
@@ -24,7 +24,7 @@ class RankedSelector(StreamSelector):
         """Scores of what is stored."""
         return np.array([self._store.value(key) for key in self._labels], dtype=np.float64)
 
-    def revalue(self, batch: Batch) -> None:
+    def revalue(self, batch: Offered) -> None:
         """Take new scores of stored samples; one that is not finite leaves the old."""
         scores = self._scores(batch).tolist()
         for (key, _), score in zip(batch.numbered(), scores, strict=True):
@@ -57,10 +57,8 @@ class RankedSelector(StreamSelector):
 class FilteredSelector(RankedSelector):
     """Keeps the highest scores, without samples above a quantile of those that came before.
 
-    Attributes
-    ----------
-    quantile : float
-        Of the scores of the last :data:`WINDOW` samples; a sample above it is taken for noise.
+    - ``quantile``: of the scores of the last :data:`WINDOW` samples; a sample above it is taken for
+      noise.
     """
 
     quantile: ClassVar[float]

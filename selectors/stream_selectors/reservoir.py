@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from .base import Batch, Floats, StreamSelector
+from .base import Floats, Offered, StreamSelector
 
 
 class Reservoir(StreamSelector):
     """Every arrival is kept with the same probability (Vitter's algorithm R).
 
-    Examples
-    --------
     >>> rule = Reservoir(capacity=3, seed=1)
-    >>> rule.offer(Batch(range(3), [0, 0, 1])).kept.tolist()
+    >>> rule.offer(Offered(range(3), [0, 0, 1])).kept.tolist()
     [0, 1, 2]
     >>> for start in range(3, 3000, 3):
-    ...     _ = rule.offer(Batch(range(start, start + 3), [0, 1, 2]))
+    ...     _ = rule.offer(Offered(range(start, start + 3), [0, 1, 2]))
     >>> len(rule), bool(rule.kept.max() > 100)
     (3, True)
     """
@@ -24,7 +22,7 @@ class Reservoir(StreamSelector):
         self._slots: list[int] = []
         self._seen = 0
 
-    def _scores(self, batch: Batch) -> Floats:
+    def _scores(self, batch: Offered) -> Floats:
         return self._lot.draw(len(batch))
 
     def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .ode import Plan, coordinate
+from .coordination import Coordination, coordinate
 
 GAP = 10
 """Rounds that a plan lasts at least, unless many clients are new."""
@@ -27,15 +27,11 @@ class StoragePlan:
     chance: what chance explains is no drift, and every plan for drift doubles the rounds until the
     next.
 
-    Parameters
-    ----------
-    replan : float
-        Drift (in sum, of shares that add up to 1) from which on the plan is made again; infinite
-        for never: only for other clients, or labels that nobody had.
-    clients_per_label, labels_per_client : int
-        Limits of the plan; 0 for any number.
-    quantities, cover, client_weights : str, bool, str
-        As in :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
+    - ``replan``: drift (in sum, of shares that add up to 1) from which on the plan is made again;
+      infinite for never: only for other clients, or labels that nobody had.
+    - ``clients_per_label``, ``labels_per_client``: limits of the plan; 0 for any number.
+    - ``quantities``, ``cover``, ``client_weights``: as in
+      :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     """
 
     def __init__(
@@ -64,17 +60,13 @@ class StoragePlan:
         velocities: Mapping[str, list[float]],
         capacities: Mapping[str, int],
         arrived: Mapping[str, int],
-    ) -> Plan | None:
+    ) -> Coordination | None:
         """Make a new plan if the old one no longer fits, and return it then.
 
-        Parameters
-        ----------
-        server_round : int
-            The round.
-        velocities : mapping of str to list of float
-            Samples of each label per round, by client; some come to each.
-        capacities, arrived : mapping of str to int
-            What each can store, and the samples that its velocities were measured by.
+        - ``server_round``: the round.
+        - ``velocities``: samples of each label per round, by client; some come to each.
+        - ``capacities``, ``arrived``: what each can store, and the samples that its velocities were
+          measured by.
         """
         if not velocities or not self._outdated(server_round, velocities, capacities, arrived):
             return None

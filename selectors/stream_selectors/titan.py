@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Batch, Floats, StreamSelector
+from .base import Floats, Offered, StreamSelector
 
 _WINDOW = 50  # samples of a class over which the mean length of gradients is taken
 
@@ -30,7 +30,7 @@ class Titan(StreamSelector):
     Examples
     --------
     >>> rule = Titan(capacity=4)
-    >>> batch = Batch(range(80), [0, 1] * 40, gradient_norms=[3.0, 1.0] * 40)
+    >>> batch = Offered(range(80), [0, 1] * 40, gradient_norms=[3.0, 1.0] * 40)
     >>> _ = rule.offer(batch)
     >>> rule.labels.tolist().count(0)
     3
@@ -51,7 +51,7 @@ class Titan(StreamSelector):
         """Lengths of the gradients of what is stored."""
         return np.array([self._drawn[key][1] for key in self._labels], dtype=np.float64)
 
-    def revalue(self, batch: Batch) -> None:
+    def revalue(self, batch: Offered) -> None:
         """Take new lengths of stored samples; one that is not finite leaves the old."""
         scores = self._scores(batch).tolist()
         for (key, _), score in zip(batch.numbered(), scores, strict=True):

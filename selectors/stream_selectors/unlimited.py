@@ -6,10 +6,8 @@ from .base import StreamSelector
 class Unlimited(StreamSelector):
     """Keeps everything, whatever the capacity.
 
-    Examples
-    --------
-    >>> from forager.selectors.stream_selectors.base import Batch
-    >>> Unlimited(capacity=1).offer(Batch([5, 6, 5], [0, 0, 0])).kept.tolist()
+    >>> from forager.selectors.stream_selectors.base import Offered
+    >>> Unlimited(capacity=1).offer(Offered([5, 6, 5], [0, 0, 0])).kept.tolist()
     [0, 1]
     """
 

@@ -14,8 +14,6 @@ class ValueStore:
     A full queue gives up its lowest value for one that is as high or higher, the older of equals
     first. Values that are not finite are never stored; a key that is there gets its new value.
 
-    Examples
-    --------
     >>> store = ValueStore(2)
     >>> [store.offer(key, value) for key, value in [("a", 1.0), ("b", 3.0), ("c", 0.5)]]
     [None, None, None]

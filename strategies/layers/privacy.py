@@ -1,7 +1,8 @@
 """Differential privacy: the server's noise, and the account of what is left of privacy."""
 
+import itertools
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -12,6 +13,7 @@ from ...core.config import RunConfig
 from ...core.entropy import protective
 from ...core.learning.clipping import clipped, with_noise
 from ...core.log.events import PrivacySpent
+from ...core.methods.catalogue import chosen
 from ...core.methods.privacy import Dp
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES
@@ -48,7 +50,9 @@ class PrivacyLedger(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "PrivacyLedger":
         """Return the ledger that a config describes."""
         dp, central = config[Dp], config.privacy == "central-dp"
-        return cls(inner, dp.noise_multiplier, dp.delta, central=central)
+        more = [] if central else [m.noise_multipliers(config) for m in chosen(config.axes())]
+        multiplier = together([dp.noise_multiplier, *itertools.chain(*more)])
+        return cls(inner, multiplier, dp.delta, central=central)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -80,6 +84,15 @@ class PrivacyLedger(Layer):
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned; what was released since stays released."""
         self.federation.releases.at_least(state["releases"])
+
+
+def together(multipliers: Sequence[float]) -> float:
+    """Return the noise multiplier that says as much as several releases of one round do.
+
+    >>> together([2.0, 2.0]) ** 2, together([1.0]), together([1.0, 0.0])
+    (2.0000000000000004, 1.0, 0.0)
+    """
+    return sum(z**-2 for z in multipliers) ** -0.5 if all(multipliers) else 0.0
 
 
 class CentralNoise(Layer):

@@ -83,7 +83,7 @@ class Selection(Layer):
             at_most=config.clients.at_most,
         )
         questions = Questions(
-            bounded=asked.form == "unit",
+            bounded=asked.form != "printed",
             labels=load_task(config.task_spec()).num_classes,
             hashes=config[Ios].hashes,
             ride=asked.mode == "piggyback",

@@ -71,7 +71,9 @@ class Streams(Layer):
     global gradient.
 
     Without ``ode``, clients only report what they store. Its estimator "exact" is an oracle that
-    asks everyone for the gradient of all its data in every round.
+    asks everyone for the gradient of all its data in every round. If they are ``private``, they say
+    nothing of their streams but a gradient with noise: nobody is asked for a profile, there is no
+    plan, and all count the same in the estimate.
     """
 
     own_records = (PLAN, ESTIMATE)
@@ -86,11 +88,13 @@ class Streams(Layer):
         every_round: bool = False,  # those that do not train look at what arrived, too
         velocity_factor: float = 100.0,  # times the usual velocity that is absurd
         norm_factor: float = 5.0,  # times the usual norm that an estimate counts for at most
+        private: bool = False,
     ) -> None:
         super().__init__(inner)
         self.num_classes = num_classes
         self._like = np.empty(gradient_size, dtype=np.float32)
-        self.ode = ode
+        self.ode, self.private = ode, private
+        self._here: Sequence[str] = ()
         self.every_round = every_round
         self.profiles = StreamProfiles()
         rules = ode or Ode()
@@ -119,6 +123,7 @@ class Streams(Layer):
             every_round=config[Stream].ingest == "every-round",
             velocity_factor=bounds.count_factor,
             norm_factor=bounds.norm_factor,
+            private=config.privacy == "local-dp",
         )
 
     @property
@@ -133,13 +138,15 @@ class Streams(Layer):
         self._sizes.settle()
         self._speeds.settle()
         nodes = self.federation.nodes(grid)
-        self.profiles.advance(server_round, self.federation.keys(nodes))
-        key = self.federation.key
-        unknown = [node for node in nodes if self.profiles.unknown(key(node), server_round)]
-        self._ask(server_round, grid, unknown, None)
+        self._here = self.federation.keys(nodes)
+        self.profiles.advance(server_round, self._here)
+        if not self.private:
+            pairs = zip(nodes, self._here, strict=True)
+            unknown = [node for node, key in pairs if self.profiles.unknown(key, server_round)]
+            self._ask(server_round, grid, unknown, None)
         if self.exact:
             self._ask(server_round, grid, nodes, arrays)
-        if self.ode and self.ode.coordinate:
+        if self.ode and self.ode.coordinate and not self.private:
             self._plan(server_round)
         requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
         if self.every_round:
@@ -171,6 +178,8 @@ class Streams(Layer):
                 estimate = row.arrays(ESTIMATE, {"estimate": self._like})["estimate"]
             except ValueError as error:
                 raise BadReply(f"estimate: {error}") from error
+        if self.private:
+            return _Told(None, estimate)
         if said is None and self.federation.key(row.node) in self.profiles.told:
             return _Told(None, estimate)
         n = self.num_classes
@@ -205,6 +214,8 @@ class Streams(Layer):
         if estimates:
             shares = dict.fromkeys(self.profiles.told, 0.0)
             shares |= {key: sum(row) for key, row in self.profiles.velocities().items()}
+            if self.private:
+                shares = dict.fromkeys([*self._here, *estimates], 1.0)
             if shares != self._shares:
                 self._shares = shares
                 self.gradient.reshare(shares)
@@ -278,6 +289,8 @@ class Streams(Layer):
         return sound
 
     def _note(self, server_round: int) -> None:
+        if self.private:
+            return
         here = self.profiles.here()
         stored = np.array([told["stored"] for told in here]).reshape(-1, self.num_classes)
         self.federation.note(

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forager.selectors.data_selectors.coreset import RULES, Coreset, RuleSettings, choose_coreset
+from forager.selectors.data_selectors.coreset import (
+    RULES,
+    ChosenSamples,
+    RuleSettings,
+    choose_coreset,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -24,13 +29,13 @@ def samples(size: int, length: int = 6, classes: int = 4, seed: int = 0) -> Samp
     return targets[labels] + rng.normal(size=(size, length)), labels, targets
 
 
-def choose(rule: str, data: Sample, budget: int, seed: int = 0, **changes: Any) -> Coreset:
+def choose(rule: str, data: Sample, budget: int, seed: int = 0, **changes: Any) -> ChosenSamples:
     rows, labels, targets = data
     rng = np.random.default_rng(seed)
     return choose_coreset(rule, rows, labels, budget, targets, rng, RuleSettings(**changes))
 
 
-def assert_sound(coreset: Coreset, rule: str, size: int, budget: int) -> None:
+def assert_sound(coreset: ChosenSamples, rule: str, size: int, budget: int) -> None:
     indices, weights = coreset.indices, coreset.weights
     assert isinstance(indices, np.ndarray)
     assert indices.dtype.kind == "i"
@@ -43,7 +48,7 @@ def assert_sound(coreset: Coreset, rule: str, size: int, budget: int) -> None:
     assert not len(coreset) or weights.mean() == pytest.approx(1)
 
 
-def same(a: Coreset, b: Coreset) -> bool:
+def same(a: ChosenSamples, b: ChosenSamples) -> bool:
     return a.indices.tolist() == b.indices.tolist() and a.weights.tolist() == b.weights.tolist()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from forager.core.storage import tree
-from forager.selectors.stream_selectors.base import Batch, StreamSelector
+from forager.selectors.stream_selectors.base import Offered, StreamSelector
 from forager.selectors.stream_selectors.fedbalancer import FedBalancer
 from forager.selectors.stream_selectors.fifo import Fifo
 from forager.selectors.stream_selectors.gradient_norm import GradientNorm
@@ -46,11 +46,11 @@ def make(name: str, capacity: int = 6, seed: int = 3) -> StreamSelector:
     return RULES[name](capacity, seed)
 
 
-def arrivals(count: int, seed: int = 0, keys: int = 10**6) -> Batch:
+def arrivals(count: int, seed: int = 0, keys: int = 10**6) -> Offered:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=count)
     names = rng.integers(0, keys, count)
-    return Batch(names, names % LABELS, np.abs(scores), np.abs(scores) + 1, scores)
+    return Offered(names, names % LABELS, np.abs(scores), np.abs(scores) + 1, scores)
 
 
 def play(rule: StreamSelector, batches: int, seed: int = 0) -> list[list[int]]:
@@ -134,7 +134,7 @@ def test_inputs_are_not_changed(name: str) -> None:
 @rules
 def test_works_with_nothing_and_without_capacity(name: str) -> None:
     rule = make(name)
-    empty = Batch([], [], losses=[], gradient_norms=[], values=[])
+    empty = Offered([], [], losses=[], gradient_norms=[], values=[])
     assert rule.offer(empty).kept.size == rule.offer(empty).evicted.size == len(rule) == 0
     rule.revalue(empty)
     assert rule.kept.dtype == np.int64
@@ -148,11 +148,11 @@ def test_looks_at_nothing_but_what_it_needs(name: str) -> None:
     rule, batch = make(name), arrivals(12)
     field = FIELDS[rule.needs]
     needed = {field: getattr(batch, field)} if field else {}
-    rule.offer(Batch(batch.keys, batch.labels, **needed))
+    rule.offer(Offered(batch.keys, batch.labels, **needed))
     assert len(rule)
     if rule.needs in {"loss", "norm"}:
         with pytest.raises(ValueError, match=f"{field}: needed by this rule, and not given"):
-            rule.offer(Batch(batch.keys, batch.labels))
+            rule.offer(Offered(batch.keys, batch.labels))
 
 
 @pytest.mark.parametrize("name", sorted(RULES.keys() - {"unlimited", "fifo", "reservoir"}))
@@ -160,13 +160,13 @@ def test_unusable_scores_are_never_stored(name: str) -> None:
     rule = make(name, 50)
     scores = np.array([np.nan, np.inf, -np.inf] * 10 + [0.5])
     zeros = np.zeros(31, dtype=int)
-    rule.offer(Batch(np.arange(31), zeros, scores, scores, scores))
+    rule.offer(Offered(np.arange(31), zeros, scores, scores, scores))
     assert rule.kept.tolist() == [30]
 
 
 @rules
 def test_a_lost_sample_can_be_forgotten_and_offered_again(name: str) -> None:
-    rule, batch = make(name), Batch([5], [0], [1.0], [1.0], [1.0])
+    rule, batch = make(name), Offered([5], [0], [1.0], [1.0], [1.0])
     rule.offer(batch)
     rule.discard([5, 77])
     assert len(rule) == 0

@@ -65,6 +65,8 @@ def test_every_rule_finds_planted_groups(planted, rule):
     also = {"similarity": "centred-overlap"} if rule == "similarity" else {}
     # CFL splits in two at a time, and only near a common optimum.
     more = {"cfl.mean-norm": 0.7} if rule == "cfl" else {}
+    if rule == "auxo":  # clients explore, and need some rounds to come back
+        more = {"num-server-rounds": 15}
     result = run_local({**planted, **also, **more, "cohorts": rule})
     assert result.reason == "completed"
     assert not any(e["failed"] for e in events(result, "exchange"))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 _COMMANDS = (
-    *("run", "resume", "compare", "watch", "report", "predict"),
+    *("run", "resume", "compare", "watch", "report", "donors", "predict"),
     *("demo", "methods", "keys", "new_task", "doctor"),
 )
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...core.tasks.metric_text import label, title, written
 from ...core.tasks.metrics import Metric
 from .axes import HEIGHT, edges, metric_axis, rounds_axis
-from .cohort_tree import Cohort, CohortTree
+from .cohort_tree import Cohort, DrawnTree
 from .formatting import plural, shorten
 from .history import History
 from .hover import over_lines, over_metric
@@ -24,7 +24,7 @@ MOST_NAMED_COHORTS = 12
 
 def tree_chart(history: History) -> Plot | None:
     """Draw the cohorts on top of each other, as wide as they have clients."""
-    tree = CohortTree(history)
+    tree = DrawnTree(history)
     rounds = tree.rounds()
     if not rounds or len(tree.cohorts) < 2:  # one cohort is no picture
         return None
@@ -78,7 +78,7 @@ def _name_bands(
 
 def cohort_metric_chart(history: History) -> Plot | None:
     """Draw the main metric of each cohort's model; children begin where their parent ended."""
-    tree, metric = CohortTree(history), history.metric
+    tree, metric = DrawnTree(history), history.metric
     known = [cohort for cohort in tree.bands() if cohort.scores]
     if len(known) < 2:
         return None
@@ -104,7 +104,7 @@ def cohort_metric_chart(history: History) -> Plot | None:
     return draw("cohort-metric", HEIGHT, paint, over_metric(metric))
 
 
-def _with_parent(tree: CohortTree, cohort: Cohort) -> dict[int, float]:
+def _with_parent(tree: DrawnTree, cohort: Cohort) -> dict[int, float]:
     parent = tree.cohorts.get(cohort.parent)
     first = min(cohort.scores)
     before = {r: a for r, a in parent.scores.items() if r < first} if parent else {}
@@ -113,7 +113,7 @@ def _with_parent(tree: CohortTree, cohort: Cohort) -> dict[int, float]:
 
 def cohorts_sentence(history: History) -> str:
     """Say into how many cohorts the clients fell, and how these do."""
-    tree = CohortTree(history)
+    tree = DrawnTree(history)
     last = tree.last()
     if not last:
         return ""
@@ -163,6 +163,6 @@ def pictures(history: History) -> tuple[Picture, ...]:
         Picture(
             f"{title(metric)} of each cohort",
             cohort_metric_chart,
-            _of_a_tree(*directions) if CohortTree(history).named_by_descent else _OF_CLUSTERS,
+            _of_a_tree(*directions) if DrawnTree(history).named_by_descent else _OF_CLUSTERS,
         ),
     )

@@ -32,7 +32,7 @@ class Cohort:
     scores: dict[int, float] = field(default_factory=dict)
 
 
-class CohortTree:
+class DrawnTree:
     """All cohorts that ever were.
 
     Attributes
@@ -45,7 +45,7 @@ class CohortTree:
     Examples
     --------
     >>> split = {"a": {"0": 1.0}, "b": {"0": 1.0}}
-    >>> tree = CohortTree(History.from_events([
+    >>> tree = DrawnTree(History.from_events([
     ...     {"event": "cohorts", "round": 1, "members": {"0": 9}},
     ...     {"event": "regrouped", "round": 2, "cohorts": split},
     ...     {"event": "cohorts", "round": 2, "members": {"a": 5, "b": 4}},
@@ -119,7 +119,7 @@ class CohortTree:
         ...     {"event": "regrouped", "round": 2,
         ...         "cohorts": {"2.0": {"1.1": 4}, "2.1": {"1.0": 6}}},
         ...     {"event": "cohorts", "round": 2, "members": {"2.0": 4, "2.1": 6}}]
-        >>> [(band.name, band.sizes) for band in CohortTree(History.from_events(log)).bands()]
+        >>> [(band.name, band.sizes) for band in DrawnTree(History.from_events(log)).bands()]
         [('A', {1: 6, 2: 6}), ('B', {1: 4, 2: 4})]
         """
         if self.named_by_descent:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.log.events import SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
-from .cohort_tree import CohortTree
+from .cohort_tree import DrawnTree
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
@@ -97,7 +97,7 @@ def similarity_chart(history: History) -> Plot | None:
     likeness = last_likeness(history)
     if likeness is None or len(likeness.clients) < 2:
         return None
-    tree = CohortTree(history)
+    tree = DrawnTree(history)
     clusters = [tree.shown(name) for name in likeness.clusters]
     starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ...core.log.events import CohortsTrained
 from .axes import HEIGHT, finish
-from .cohort_tree import CohortTree
+from .cohort_tree import DrawnTree
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_lines
@@ -38,7 +38,7 @@ def split_chart(history: History) -> Plot | None:
     found = criterion(history)
     if not found:
         return None
-    cohorts = CohortTree(history).cohorts
+    cohorts = DrawnTree(history).cohorts
 
     def paint(axes: "Axes") -> None:
         lines = {

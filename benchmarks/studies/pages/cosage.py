@@ -4,7 +4,8 @@ from ....tools.experiments.measures import Measure
 from ...sweeps.measures import at_round, final, jitter, mean_height, total, total_bytes
 from ...sweeps.tables import Column
 from ..claims import Claim, Trial
-from ..cosage import POLICIES, STEPS, digits, features, ordered
+from ..cosage import POLICIES, STEPS, digits, features, forms, ordered
+from .forms import table_of_forms
 from .page import Curves, Page
 
 HEIGHT = mean_height("accuracy")
@@ -23,7 +24,7 @@ COLUMNS = (
 
 def page() -> Page:
     """Return the page."""
-    small, large, sorted_ids = digits(), features(), ordered()
+    small, large, sorted_ids, read = digits(), features(), ordered(), forms()
 
     def against(other: str, measure: Measure = HEIGHT, scale: float = 100.0) -> tuple[Trial, ...]:
         return tuple(
@@ -90,8 +91,9 @@ def page() -> Page:
                 },
             ),
         ),
-        tables={study.name: COLUMNS for study in (small, sorted_ids, large)},
-        studies=[small, sorted_ids, large],
+        tables={study.name: COLUMNS for study in (small, sorted_ids, large, read)},
+        studies=[small, sorted_ids, large, read],
+        more={"How eq. 8 and 9 are read": table_of_forms()},
     )
 
 

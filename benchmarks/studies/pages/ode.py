@@ -20,6 +20,7 @@ from ..ode import (
     values,
 )
 from .page import Curves, Page
+from .speed_up import speed_ups
 
 ACCURACY = last_mean("accuracy")
 # Table 2: ODE-Est minus RS on their synthetic data, Fashion-MNIST, HARBOX and their own traffic
@@ -175,6 +176,7 @@ def page() -> Page:
             pictures.name: (*COLUMNS[:2], COLUMNS[3]),  # clients have no test data of their own
         },
         studies=[table, pictures, storage, pieces, worth, priced],
+        more={"How soon, and how accurate over devices": speed_ups()},
     )
 
 

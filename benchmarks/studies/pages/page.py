@@ -67,6 +67,8 @@ class Page:
         Columns of the table of each study, by its name.
     studies : list of Study
         All that it is made from.
+    more : dict
+        Sections besides, by their headings.
     """
 
     key: str
@@ -78,6 +80,7 @@ class Page:
     curves: tuple[Curves, ...]
     tables: Mapping[str, Sequence[Column]]
     studies: Sequence[Study] = field(default_factory=list)
+    more: Mapping[str, str] = field(default_factory=dict)
 
     def tests(self) -> list[Trial]:
         """Return the tests of all claims."""
@@ -130,6 +133,7 @@ class Page:
             rule(self.claims),
             claims_table(self.claims),
             *self._figures(),
+            *(f"## {heading}\n\n{text}" for heading, text in self.more.items()),
             "## Tables",
             *(self._folded(study) for study in self.studies),
             "## Run it again",

@@ -1,4 +1,4 @@
-"""The analysis of a run's supports, and the settings of the comparisons."""
+"""What a run keeps of supports, and the settings of the comparisons."""
 
 import json
 from argparse import Namespace
@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from forager.benchmarks import ios
-from forager.benchmarks.ios_alignment import alignment, cluster_quality, shapley_matrix
-from forager.benchmarks.ios_analysis import AnalysisError, analyse, donor_table, similarities
+from forager.benchmarks.ios_alignment import alignment, cluster_quality
 from forager.core.config import read_config
 from forager.core.storage import tree
-from forager.core.tasks import Split, load_task
-from forager.core.wire.supports import decode_support, encode_support
-from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
 from forager.tools.engine.local import run_local
 from forager.tools.experiments.records import Scalar
 from forager.tools.experiments.workers import Reply, WorkerPool, read_reply, run_task
@@ -46,22 +42,12 @@ def test_a_run_keeps_the_supports_that_were_sent_and_nothing_else(run: Path) -> 
     sizes = [data.nbytes for data in kept["supports"].values()]
     assert all(data.dtype == np.uint8 for data in kept["supports"].values())
     assert (run / "supports.safetensors").stat().st_size < sum(sizes) + 2500
-    clients, matrix = similarities(kept)
-    supports = [
-        decode_support(kept["supports"][key].tobytes(), kept["size"], kept["tag"])
-        for key in clients
-    ]
-    np.testing.assert_array_equal(matrix, centred_overlap_matrix(supports))
-    _, paper = similarities(kept, centred=False)
-    np.testing.assert_array_equal(paper, overlap_matrix(supports))
 
 
 def test_values_are_not_kept(tmp_path: Path, run: Path) -> None:
     cache = {"data.cache-dir": str(run.parent), "output-dir": str(tmp_path), "report": False}
     result = run_local({**RUN, **cache, "similarity": "cosine", "num-server-rounds": 2})
     assert not (result.folder / "supports.safetensors").exists()
-    with pytest.raises(AnalysisError, match=r"holds no supports\.safetensors"):
-        analyse(result.folder)
 
 
 def test_signatures_are_kept_with_the_supports_that_were_fetched(tmp_path: Path, run: Path) -> None:
@@ -70,64 +56,7 @@ def test_signatures_are_kept_with_the_supports_that_were_fetched(tmp_path: Path,
     result = run_local({**RUN, **cache, **keys})
     kept = tree.load(result.folder / "supports.safetensors", "supports")
     assert set(kept["signatures"]) == {str(i) for i in range(8)}
-    clients, matrix = similarities(kept)
-    assert matrix.shape == (8, 8)
-    assert analyse(result.folder).clients == clients
-
-
-def test_an_analysis_agrees_with_the_truth_and_is_in_the_report(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ios.main(["analyse", str(run)]) == 0
-    printed = capsys.readouterr().out
-    found = analyse(run)
-    assert found.scores["tau"] > 0.2  # better than chance on clients with two classes each
-    assert found.scores["Shapley tau"] > 0.1
-    assert found.scores["run's clusters"] >= 2
-    assert f"{found.scores['tau']:.3f}" in printed
-    page = (run / "report.html").read_text()
-    assert "<h2>Donors</h2>" in page
-    assert "tau, KNN-Shapley" in page
-    best = donor_table(found).rows[1][1].split(", ")[0]
-    row = found.matrix[0].copy()
-    row[0] = -1
-    assert best == found.clients[int(row.argmax())]
-
-
-def test_the_donors_of_one_client(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ios.main(["analyse", str(run), "--target", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()[2:9]
-    donors = [line.split("|")[1].strip() for line in lines]
-    assert sorted(donors) == ["0", "1", "2", "4", "5", "6", "7"]
-    scores = [float(line.split("|")[2]) for line in lines]
-    assert scores == sorted(scores, reverse=True)
-    assert ios.main(["analyse", str(run), "--target", "nobody"]) == 1
-    assert "--target 'nobody': not among 0, 1" in capsys.readouterr().err
-
-
-def test_without_the_data_the_ranking_is_left(run: Path, tmp_path: Path) -> None:
-    kept = tree.load(run / "supports.safetensors", "supports")
-    kept["supports"] = {f"camera-{key}": data for key, data in kept["supports"].items()}
-    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
-    tree.save(tmp_path / "supports.safetensors", kept, "supports")
-    found = analyse(tmp_path)
-    assert (found.scores, found.truth, found.worth) == ({}, None, None)
-    assert donor_table(found).rows[1][2:] == ["-", "-"]
-
-
-def test_what_cannot_be_analysed_says_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        ios.main(["analyse"])
-    assert ios.main(["analyse", str(tmp_path / "nowhere")]) == 1
-    assert "is not a run folder" in capsys.readouterr().err
-    (tmp_path / "supports.safetensors").write_bytes(b"damaged")
-    assert ios.main(["analyse", str(tmp_path)]) == 1
-    assert "not a state file" in capsys.readouterr().err
-    support = np.frombuffer(encode_support(np.array([1]), 9, 5), dtype=np.uint8)
-    with pytest.raises(AnalysisError, match="supports of 1 clients"):
-        similarities({"size": 9, "tag": 5, "supports": {"a": support}})
+    assert set(kept["supports"]) <= set(kept["signatures"])
 
 
 def test_the_truth_agrees_with_itself_and_chance_does_not() -> None:
@@ -145,15 +74,6 @@ def test_the_truth_agrees_with_itself_and_chance_does_not() -> None:
 def test_a_single_cluster_has_no_quality() -> None:
     histograms = np.eye(4, dtype=np.int64) + 1
     assert cluster_quality(np.zeros(4, dtype=int), histograms) == {"clusters": 1.0}
-
-
-def test_a_client_with_the_same_data_is_worth_most() -> None:
-    task = load_task(read_config({"partition": "iid", "num-clients": 4}).task_spec())
-    one, two = (task.client_data(i, 4).train for i in (0, 1))
-    wrong = Split(one.x, (one.y + 1) % 10)
-    worth = shapley_matrix([one, wrong, one, two])
-    assert worth[0].argmax() == 2
-    assert worth[0, 1] < 0 < worth[0, 3]
 
 
 def options(setting: str, tmp_path: Path, task: str, **given: Any) -> Namespace:

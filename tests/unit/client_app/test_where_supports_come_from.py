@@ -5,7 +5,9 @@ import pytest
 from forager.client_app.hooks import supports as hooks
 from forager.client_app.side import task_side
 from forager.core.config import read_config
+from forager.core.learning.batches import UNUSED, batch_plans, batch_seed
 from forager.core.learning.model_arrays import load_arrays
+from forager.core.tasks import load_task
 from forager.core.wire.arrays import flat_floats, from_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
 from forager.core.wire.signatures import decode_signature
@@ -45,7 +47,8 @@ def measured(monkeypatch):
         ({}, True),
         ({"ios.at": "received"}, True),
         ({"ios.at": "trained"}, False),
-        ({"strategy": "ios"}, False),
+        ({"strategy": "ios", "ios.at": "trained"}, False),
+        ({"strategy": "ios", "ios.at": "received"}, True),
     ],
     ids=str,
 )
@@ -59,7 +62,7 @@ def test_importance_is_measured_where_the_run_says(measured, keys, received):
     np.testing.assert_array_equal(reader(keys).read(reply), top_k_support(importance, 65))
 
 
-@pytest.mark.parametrize(("at", "trained"), [("received", 0), ("trained", 1)])
+@pytest.mark.parametrize(("at", "trained"), [("received", 0), ("trained", 1), ("training", 1)])
 def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, at, trained):
     keys = KEYS | {"ios.at": at}
     trainer, calls = task_side(read_config(keys)).trainer, []
@@ -73,7 +76,7 @@ def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, at, trained)
 
 
 def test_the_paper_takes_as_many_as_cover_enough_and_others_a_usual_number(measured):
-    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "ios.coverage": 0.5}
+    keys = KEYS | {"strategy": "ios", "ios.at": "trained", "ios.share": 0.0, "ios.coverage": 0.5}
     paper = reader(keys).read(ask("train", context_of(keys), model_of(keys)))
     assert paper.size == choose_k(measured[0][1], 0.5, 162) < 162
     for more, count in (
@@ -87,6 +90,74 @@ def test_the_paper_takes_as_many_as_cover_enough_and_others_a_usual_number(measu
             kind = SignedSupportReader if similarity == "signed-overlap" else SupportReader
             told = reader(keys, kind).read(ask("train", context_of(keys), model_of(keys)))
             assert told.size == count
+
+
+def squares_of_steps(keys, arrays, number):
+    """Train a softmax regression by plain loops; return the mean squared gradient of each step."""
+    config = read_config(keys)
+    data = load_task(config.task_spec()).client_data(1, 4).train
+    x, y = data.x.flatten(1).double().numpy(), data.y.numpy()
+    weight, bias = (a.astype(np.float64) for a in from_record(arrays).values())
+    seed = batch_seed(config.seed, "1", number)
+    (plan,) = batch_plans([len(y)], config.batch_size, config.local_epochs, 0, [seed])
+    steps, moved = [], [np.zeros_like(weight), np.zeros_like(bias)]
+    for row in plan:
+        own = [int(position) for position in row if position != UNUSED]
+        scores = x[own] @ weight.T + bias
+        delta = np.exp(scores - scores.max(1, keepdims=True))
+        delta /= delta.sum(1, keepdims=True)
+        delta[np.arange(len(own)), y[own]] -= 1
+        pairs = zip(delta, x[own], strict=True)
+        each = [np.concatenate([np.outer(d, xs).ravel(), d]) for d, xs in pairs]
+        steps.append(np.square(each).mean(0))
+        gradients = [delta.T @ x[own] / len(own), delta.mean(0)]
+        moved = [config.momentum * m + g for m, g in zip(moved, gradients, strict=True)]
+        weight, bias = (
+            weight - config.learning_rate * moved[0],
+            bias - config.learning_rate * moved[1],
+        )
+    return np.array(steps)
+
+
+def test_importance_is_accumulated_over_local_training_and_averaged_over_rounds():
+    """IOS, section 3.1: the mean over the local batches, then the EMA over rounds from 0."""
+    keys = KEYS | {"strategy": "ios", "local-epochs": 3, "momentum": 0.9, "weight-decay": 0.0}
+    context, average = context_of(keys), 0.0
+    for number in (1, 2, 3):
+        arrays = model_of(keys, number)
+        told = reader(keys).read(ask("train", context, arrays, number))
+        steps = squares_of_steps(keys, arrays, number)
+        assert len(steps) > 5
+        average = 0.8 * average + 0.2 * steps.mean(0)
+        wanted = np.sort(np.argsort(-average, kind="stable")[:65])
+        np.testing.assert_array_equal(told, wanted)
+    after = np.argsort(-steps[-1], kind="stable")[:65]
+    assert set(after) != set(told.tolist())  # one step would have said something else
+
+
+def test_k_is_stable_if_every_rth_step_says_the_same(monkeypatch):
+    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "local-epochs": 4}
+    keys |= {"ios.stability": 0.99, "ios.resamples": 3, "ios.coverage": 0.5, "ios.ema": 0.0}
+    seen, plain = [], hooks.choose_k
+    monkeypatch.setattr(hooks, "choose_k", lambda *given: seen.append(given) or plain(*given))
+    arrays = model_of(keys)
+    ask("train", context_of(keys), arrays)
+    ((importance, coverage, most, parts, target),) = seen
+    steps = squares_of_steps(keys | {"momentum": read_config(keys).momentum}, arrays, 1)
+    wanted = [steps[part::3].sum(0) / len(steps) for part in range(3)]
+    np.testing.assert_allclose(parts, wanted, rtol=1e-3, atol=1e-8)
+    np.testing.assert_allclose(importance, np.sum(wanted, axis=0), rtol=1e-3, atol=1e-8)
+    assert (coverage, most, target) == (0.5, 130, 0.99)
+
+
+def test_of_fewer_steps_than_parts_the_others_are_the_whole(monkeypatch):
+    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "local-steps": 1, "ios.ema": 0.0}
+    keys |= {"ios.stability": 0.99, "ios.resamples": 3}
+    seen, plain = [], hooks.choose_k
+    monkeypatch.setattr(hooks, "choose_k", lambda *given: seen.append(given) or plain(*given))
+    ask("train", context_of(keys), model_of(keys))
+    importance, _, _, parts, _ = seen[0]
+    np.testing.assert_array_equal(parts, [importance] * 3)
 
 
 def test_changes_are_those_of_the_update():

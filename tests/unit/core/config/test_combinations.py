@@ -15,6 +15,7 @@ ONLY_A_MODEL = {
     "data-selector": {
         *("full", "random", "facility-location", "crust", "skyline"),
         *("trusted", "gcfl", "gradmatch", "nearest"),
+        *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
     },
     "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
@@ -86,6 +87,16 @@ def test_local_noise_goes_with_what_sends_nothing_but_a_model(axis: str) -> None
             (line,) = [line for line in text.splitlines() if refused in line]
             allowed = line.partition("allowed are ")[2].split(", ")
             assert set(allowed) == ONLY_A_MODEL[axis]
+
+
+def test_ode_goes_with_local_noise_once_its_gradient_has_some_and_there_is_no_plan() -> None:
+    keys: dict[str, Any] = {"privacy": "local-dp", "data-selector": "ode"}
+    with pytest.raises(ConfigError) as error:
+        read_config(keys)
+    for way_out in ("set ode.coordinate = false", "set ode.noise to more than 0"):
+        assert way_out in str(error.value)
+    read_config({**keys, "ode.coordinate": False, "ode.noise": 0.1})
+    read_config({**keys, "ode.coordinate": False, "ode.estimator": "none"})
 
 
 def test_every_axis_has_been_thought_of() -> None:

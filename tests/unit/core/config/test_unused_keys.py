@@ -87,7 +87,11 @@ def test_a_key_is_used_if_any_method_of_the_run_reads_it(preset: str) -> None:
         ({"strategy": "ios-centred", "ios.signatures": True}, []),
         ({"strategy": "ios-centred", "ios.neighbours": 3}, ["ios.neighbours"]),
         ({"strategy": "ios-centred", "ios.at": "trained", "ios.share": 0.1}, []),
-        ({"strategy": "ios", "ios.at": "trained"}, ["ios.at"]),
+        ({"strategy": "ios", "ios.at": "trained"}, []),
+        (
+            {"strategy": "ios", "similarity": "signed-overlap", "ios.at": "trained"},
+            ["ios.at"],
+        ),
         ({"strategy": "ios", "ios.share": 0.1, "ios.coverage": 0.5}, []),
         ({"strategy": "ios-centred", "ios.coverage": 0.5}, ["ios.coverage"]),
         ({"strategy": "ios-centred", "similarity": "signed-overlap", "ios.ema": 0.1}, ["ios.ema"]),

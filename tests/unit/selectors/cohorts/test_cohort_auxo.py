@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cohort_playground import Playground
-from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.benchmarks.playground import Playground
+from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
 from forager.selectors.cohorts.auxo import Auxo
 from forager.selectors.cohorts.split import SplitRule
 from sklearn.datasets import make_blobs
@@ -173,7 +173,13 @@ def test_a_cohort_whose_members_left_takes_in_new_ones() -> None:
 
 def test_a_cohort_that_never_existed_is_reported_and_does_no_harm() -> None:
     auxo, keys, updates = split_in_two()
-    odd = Affinity({"0.7": Record(99.0, 3, True), "nonsense": Record(), "0.1": Record(0.3)})
+    odd = Affinity(
+        {
+            "0.7": AffinityRecord(99.0, 3, True),
+            "nonsense": AffinityRecord(),
+            "0.1": AffinityRecord(0.3),
+        }
+    )
     seen = auxo.observe("0.1", keys[1:3], updates[1:3], [odd, Affinity()])
     assert seen.strange == [keys[1]]
     assert keys[1] in auxo.members(keys)["0.1"]
@@ -183,7 +189,7 @@ def test_a_request_that_does_not_know_of_the_split_goes_to_its_side() -> None:
     """They were away when their cohort was split."""
     auxo, _, _ = split_in_two(exploration=0.0)
     away = [f"away{i}" for i in range(6)]
-    requests = [Affinity({"0": Record(index=i % 2, known=True)}) for i in range(6)]
+    requests = [Affinity({"0": AffinityRecord(index=i % 2, known=True)}) for i in range(6)]
     assert auxo.match(away, requests) == {"0.0": away[::2], "0.1": away[1::2]}
     assert auxo.members(away) == {"0.0": away[::2], "0.1": away[1::2]}
 

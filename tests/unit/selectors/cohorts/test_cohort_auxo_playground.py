@@ -2,18 +2,11 @@
 
 import numpy as np
 import pytest
-from cohort_playground import Lie, Playground
-from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.benchmarks.explore_reward import blobs
+from forager.benchmarks.playground import Lie, Playground
+from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
 from forager.selectors.cohorts.auxo import Auxo
 from numpy.typing import NDArray
-from sklearn.datasets import make_blobs
-
-
-def blobs(groups: int, seed: int, points: int = 1000) -> tuple[NDArray[np.float64], ...]:
-    found: tuple[NDArray[np.float64], ...] = make_blobs(
-        points, 32, centers=groups, cluster_std=2.0, random_state=seed
-    )
-    return found
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -25,6 +18,14 @@ def test_four_blobs_are_four_cohorts(seed: int) -> None:
     assert len(ground.auxo.leaves()) == 4
     assert ground.score(truth) > 0.9
     assert ground.barred == []
+
+
+def test_rewards_that_speak_for_other_cohorts_in_every_round_mix_them() -> None:
+    """Line 25 of algorithm 1, taken alone."""
+    points, truth = blobs(4, seed=0, points=200)
+    ground = Playground(Auxo(), points, every_round=True)
+    ground.play(rounds=45, participants=80)
+    assert ground.score(truth) < 0.1
 
 
 def test_as_many_cohorts_as_groups_even_if_more_are_allowed() -> None:
@@ -67,7 +68,7 @@ def stubborn(leaf: int) -> Lie:
 
     def lie(auxo: Auxo) -> Affinity:
         leaves = auxo.leaves()
-        return Affinity({leaves[leaf % len(leaves)]: Record(reward=1.0, known=True)})
+        return Affinity({leaves[leaf % len(leaves)]: AffinityRecord(reward=1.0, known=True)})
 
     return lie
 

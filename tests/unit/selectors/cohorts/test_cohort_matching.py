@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from forager.selectors.cohorts.affinity import Affinity, Record
+from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
 from forager.selectors.cohorts.matching import Claims, choose_leaves, equal_shares
 from forager.selectors.cohorts.tree import CohortTree
 
@@ -42,7 +42,9 @@ def test_requests_become_claims_about_the_leaves_there_are() -> None:
     """Two splits that the clients have not heard of, each along their clusters (line 22)."""
     tree = CohortTree.of_leaves(["0.4", "0.5.0", "0.5.1"])
     said = [(0.5, 4), (0.25, 5), (0.0, -1)]
-    requests = [Affinity({"0": Record(reward, index, known=True)}) for reward, index in said]
+    requests = [
+        Affinity({"0": AffinityRecord(reward, index, known=True)}) for reward, index in said
+    ]
     found = Claims.of([*requests, None], tree)
     np.testing.assert_allclose(
         found.rewards, [[0.6, 0.5, 0.5], [0.25, 0.35, 0.35], [0, 0, 0], [0, 0, 0]]

@@ -52,12 +52,12 @@ def test_exploration_decays_with_the_rounds_of_the_cohort() -> None:
         exploration_rate(0, initial=2.0)
 
 
-def test_a_bad_try_speaks_less_against_cohorts_farther_away() -> None:
+def test_a_try_says_less_of_cohorts_farther_away() -> None:
     """Figure 7, and that it adds up (line 25)."""
     near, far = predicted(0.0, -3.0, 1), predicted(0.0, -3.0, 2)
     assert (near, far) == (-1.5, -1.0)
     assert predicted(near, -1.0, 1) == -1.5 - 0.5
-    assert predicted(near, 1.0, 1) == -1.5  # a good one says nothing of others
+    assert predicted(near, 1.0, 1) == -1.5 + 0.5  # either sign
 
 
 def test_heterogeneity_is_equation_1() -> None:

@@ -9,6 +9,7 @@ from forager.selectors.similarities.index_overlap import (
     layer_budgets,
     overlap,
     overlap_matrix,
+    overlaps_with,
     stability,
     top_k_support,
     top_k_supports,
@@ -235,3 +236,27 @@ def test_k_max_caps_coverage_and_stability() -> None:
 def test_bad_choices_are_refused(arguments: tuple, named: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=f"^{named}: expected"):
         choose_k(*arguments)
+
+
+# --- overlap with a reference ----------------------------------------------------------------
+
+
+def test_overlaps_with_a_reference_are_those_of_the_largest_entries() -> None:
+    rng = np.random.default_rng(0)
+    reference, updates = rng.normal(size=400), rng.normal(size=(6, 400))
+    largest = set(np.argsort(-np.abs(reference))[:40].tolist())
+    wanted = [
+        len(largest & set(np.argsort(-np.abs(update))[:40].tolist())) / 40 for update in updates
+    ]
+    np.testing.assert_allclose(overlaps_with(reference, updates, k=40), wanted)
+    np.testing.assert_allclose(overlaps_with(reference, -3 * updates, k=40), wanted)
+    by_default = overlaps_with(reference, [reference, updates[0]])  # a quarter of so few
+    both = set(np.argsort(-np.abs(reference))[:100]) & set(np.argsort(-np.abs(updates[0]))[:100])
+    np.testing.assert_allclose(by_default, [1.0, len(both) / 100])
+
+
+def test_what_is_zero_is_in_no_support_and_what_is_broken_is_unknown() -> None:
+    updates = [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [np.nan, 1.0, 1.0]]
+    found = overlaps_with([0.0, 1.0, 0.5], updates, k=2)
+    np.testing.assert_allclose(found, [0.0, 1 / np.sqrt(2), np.nan])
+    assert np.isnan(overlaps_with([np.inf, 1.0, 0.5], updates, k=2)).all()

@@ -2,7 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from forager.selectors.stream_selectors.base import Batch
+from forager.selectors.stream_selectors.base import Offered
 from forager.selectors.stream_selectors.fedbalancer import FedBalancer
 from forager.selectors.stream_selectors.fifo import Fifo
 from forager.selectors.stream_selectors.gradient_norm import GradientNorm
@@ -15,8 +15,8 @@ from forager.selectors.stream_selectors.unlimited import Unlimited
 RNG = np.random.default_rng(0)
 
 
-def batch(start: int, count: int) -> Batch:
-    return Batch(np.arange(start, start + count), np.zeros(count, dtype=int))
+def batch(start: int, count: int) -> Offered:
+    return Offered(np.arange(start, start + count), np.zeros(count, dtype=int))
 
 
 def test_every_arrival_is_as_likely_to_be_in_the_reservoir() -> None:
@@ -53,7 +53,7 @@ def test_ranked_rules_have_the_highest(rule: HighLoss | GradientNorm) -> None:
     for start in range(0, 100, 7):
         part = scores[start : start + 7]
         keys = np.arange(start, start + len(part))
-        rule.offer(Batch(keys, keys % 3, losses=part, gradient_norms=part))
+        rule.offer(Offered(keys, keys % 3, losses=part, gradient_norms=part))
     assert sorted(rule.values.tolist()) == [94, 95, 96, 97, 98, 99]
     assert scores[rule.kept].tolist() == rule.values.tolist()
     assert rule.labels.tolist() == (rule.kept % 3).tolist()
@@ -80,17 +80,17 @@ def test_what_is_above_the_quantile_of_the_last_fifty_is_not_stored(
     ]
     for start in range(0, 400, 32):
         part, keys = scores[start : start + 32], np.arange(start, min(400, start + 32))
-        rule.offer(Batch(keys, keys * 0, losses=part, gradient_norms=part))
+        rule.offer(Offered(keys, keys * 0, losses=part, gradient_norms=part))
     best = sorted(allowed, key=lambda key: scores[key])[-9:]
     assert sorted(rule.kept.tolist()) == sorted(best)
 
 
 def test_the_window_survives_a_restart() -> None:
     whole, losses = FedBalancer(5), RNG.lognormal(size=200)
-    whole.offer(Batch(np.arange(120), np.zeros(120, int), losses=losses[:120]))
+    whole.offer(Offered(np.arange(120), np.zeros(120, int), losses=losses[:120]))
     again = FedBalancer(5)
     again.load_state_dict(whole.state_dict())
-    rest = Batch(np.arange(120, 200), np.zeros(80, int), losses=losses[120:])
+    rest = Offered(np.arange(120, 200), np.zeros(80, int), losses=losses[120:])
     assert again.offer(rest).kept.tolist() == whole.offer(rest).kept.tolist()
 
 
@@ -103,18 +103,18 @@ def test_unlimited_keeps_all_once() -> None:
 
 def test_what_goes_and_comes_back_in_one_batch_has_not_changed() -> None:
     rule = HighLoss(1)
-    rule.offer(Batch([1], [0], losses=[1.0]))
-    decision = rule.offer(Batch([2, 1], [0, 0], losses=[2.0, 3.0]))
+    rule.offer(Offered([1], [0], losses=[1.0]))
+    decision = rule.offer(Offered([2, 1], [0, 0], losses=[2.0, 3.0]))
     assert (decision.kept.tolist(), decision.evicted.tolist()) == ([], [])
     assert rule.kept.tolist() == [1]
-    decision = rule.offer(Batch([3, 4], [0, 0], losses=[4.0, 5.0]))
+    decision = rule.offer(Offered([3, 4], [0, 0], losses=[4.0, 5.0]))
     assert (decision.kept.tolist(), decision.evicted.tolist()) == ([1], [1])
 
 
 def test_batches_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(ValueError, match="losses: expected 2 as in keys"):
-        HighLoss(3).offer(Batch([1, 2], [0, 0], losses=[1.0]))
+        HighLoss(3).offer(Offered([1, 2], [0, 0], losses=[1.0]))
     with pytest.raises(ValueError, match="labels: expected 2 numbers"):
-        Fifo(3).offer(Batch([1, 2], [0]))
+        Fifo(3).offer(Offered([1, 2], [0]))
     with pytest.raises(ValueError, match="keys: expected whole numbers"):
-        Fifo(3).offer(Batch([1.5], [0]))
+        Fifo(3).offer(Offered([1.5], [0]))

@@ -16,7 +16,7 @@ from forager.tools.flower.env import PROJECT, app_folder
 from typer.testing import CliRunner
 
 COMMANDS = [
-    *("run", "resume", "compare", "watch", "report", "predict"),
+    *("run", "resume", "compare", "watch", "report", "donors", "predict"),
     *("demo", "methods", "keys", "new-task", "doctor"),
 ]
 

@@ -1,14 +1,16 @@
-"""Clients without messages: each has one point, and its update points from the model to it."""
+"""Auxo without messages: each client has one point, and its update points from the model to it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from forager.selectors.cohorts.affinity import Affinity
-from forager.selectors.cohorts.auxo import Auxo, Observed
-from forager.selectors.cohorts.matching import equal_shares
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
+
+from ..selectors.cohorts.affinity import Affinity
+from ..selectors.cohorts.auxo import Auxo, AuxoObserved
+from ..selectors.cohorts.matching import equal_shares
 
 Lie = Callable[[Auxo], Affinity]
 
@@ -22,6 +24,7 @@ class Playground:
     seed: int = 0
     liars: dict[str, Lie] = field(default_factory=dict)
     loss: float = 0.0  # share of the clients that have lost their records
+    every_round: bool = False  # see Affinity.learn
 
     def __post_init__(self) -> None:
         self.keys = [str(i) for i in range(len(self.points))]
@@ -38,9 +41,10 @@ class Playground:
             shares = equal_shares(participants, len(leaves), number)
             for leaf, share in zip(leaves, shares, strict=True):
                 who = self.rng.permutation(groups[leaf])[:share].tolist()
-                self.train(number, leaf, who)
+                if who:
+                    self.train(number, leaf, who)
 
-    def train(self, number: int, leaf: str, who: Sequence[str]) -> Observed:
+    def train(self, number: int, leaf: str, who: Sequence[str]) -> AuxoObserved:
         """Play one round of one leaf."""
         updates = self.points[[int(key) for key in who]] - self.models[leaf]
         seen = self.auxo.observe(leaf, who, updates, [self.request(key) for key in who])
@@ -54,7 +58,8 @@ class Playground:
     def match(self) -> dict[str, list[str]]:
         """Ask all clients for their requests; some have lost their records meanwhile."""
         for key in self.keys:
-            self.records[key].learn(self.auxo.feedback_for(key), self.auxo.tree)
+            feedback = self.auxo.feedback_for(key)
+            self.records[key].learn(feedback, self.auxo.tree, every_round=self.every_round)
             if self.rng.random() < self.loss:
                 self.records[key] = Affinity(serial=self.records[key].serial)
         return self.auxo.match(self.keys, [self.request(key) for key in self.keys])
@@ -63,7 +68,7 @@ class Playground:
         """Return what a client says of itself."""
         return self.liars[key](self.auxo) if key in self.liars else self.records[key]
 
-    def score(self, truth: NDArray[np.int64], among: Sequence[str] | None = None) -> float:
+    def score(self, truth: NDArray[Any], among: Sequence[str] | None = None) -> float:
         """Return how well the cohorts agree with the truth, corrected for chance."""
         self.match()
         found = {
