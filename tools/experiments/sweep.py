@@ -132,6 +132,7 @@ class Sweep:
         self, file: SweepFile, pool: WorkerPool | ClusterPool, folder: Path, keep_runs: bool
     ) -> None:
         self._file, self._pool, self._folder, self._keep = file, pool, folder, keep_runs
+        self.records = file.records  # of earlier commands
         self._done = {record.key for record in file.records if record.status == "completed"}
 
     @property

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -268,14 +268,3 @@ def short(path: Path) -> str:
     """Write a path as the user would type it here."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line: the same as ``forager run``."""
-    from ..cli.app import main as forager
-
-    return forager(["run", *(sys.argv[1:] if arguments is None else arguments)])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -129,9 +129,14 @@ def _how(document: Mapping[str, Any]) -> str:
         f"<li>{escape(stage['budget'])}: {escape(', '.join(stage['strategies']))}</li>"
         for stage in document["stages"]
     )
+    sets = "".join(
+        f"<li><b>{escape(s['name'])}</b>: <code>{escape(s['sets'] or 'the defaults')}</code></li>"
+        for s in document["strategies"]
+    )
     settings = "\n".join(f"{key} = {value!r}" for key, value in document["settings"].items())
     command = document["command"]
     return (
+        f"<p>What each strategy sets:</p><ul>{sets}</ul>"
         f"<p>Trained up to, and who took part:</p><ul>{stages}</ul>"
         f"<pre><code>{escape(command)}</code></pre>"
         f"<details><summary>Settings that all share</summary>"

@@ -26,7 +26,7 @@ from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
 from ...engine.simulated_devices import simulated_devices
-from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
 from .meter import Meter, Metered, MeteredGrid
 from .rows import rows_of
 
@@ -48,7 +48,7 @@ def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
     budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))
     home = Path(str(overrides["output-dir"])).parent
     folder = RunFolder(home / run_name(overrides))
-    settings = {k: v for k, v in overrides.items() if k not in (LIMIT_KIND, LIMIT_AMOUNT)}
+    settings = {k: v for k, v in overrides.items() if k not in (LIMIT_KIND, LIMIT_AMOUNT, CONTENT)}
     settings["output-dir"] = str(home)
     reason = "completed"
     if budget.spent(rows_of(folder.read_events())) < budget.amount:

@@ -127,4 +127,7 @@ def text_table(document: Mapping[str, Any]) -> str:
     titles = [column.title for column in shown]
     rows = [[column.say(s) for column in shown] for s in document["strategies"]]
     legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
-    return f"{Table([titles, *rows]).text()}\nagainst the best: {legend}\n"
+    sets = [f"  {s['name']}: {s['sets']}" for s in document["strategies"] if s["sets"]]
+    told = "\nwhat they set beside fedavg:\n" + "\n".join(sets) if sets else ""
+    spread = "\n± is one standard deviation over seeds" if len(document["seeds"]) > 1 else ""
+    return f"{Table([titles, *rows]).text()}\nagainst the best: {legend}{spread}{told}\n"

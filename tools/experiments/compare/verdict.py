@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....core.config import default_config, read_config
 from ....core.tasks.metric_text import title, written
 from ....core.tasks.metrics import ACCURACY, Metric
 from ...report.formatting import data_size, plural
@@ -86,7 +87,7 @@ def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> l
     best, others = known[0], known[1:]
     ruler = Ruler.of(comparison.metric, best)
     lines = [
-        _recommendation(best, others, comparison.baseline, ruler),
+        _recommendation(best, others, comparison, ruler),
         _score(comparison.goal, best, others, ruler),
         _sort_out("bytes", "At equal bytes", best, others, ruler),
         _sort_out("work", "At equal work of the clients", best, others, ruler),
@@ -109,12 +110,15 @@ def _against(others: Sequence[Finding], baseline: str) -> Difference | None:
     return next((f.against["rounds"] for f in others if f.name == baseline), None)
 
 
-def _recommendation(best: Finding, others: Sequence[Finding], baseline: str, ruler: Ruler) -> str:
+def _recommendation(
+    best: Finding, others: Sequence[Finding], comparison: Comparison, ruler: Ruler
+) -> str:
+    baseline = comparison.baseline
     against = _against(others, baseline)
     if not others:
         return f"Run {best.name}: there was nothing to compare it with."
     if against is None:
-        return f"Run {best.name}: none of the others is better on these data."
+        return f"Run {best.name}: none of the others is better {GOAL_NAMES[comparison.goal]}."
     kind, lead = judge(against, ruler), _lead(against, ruler.metric)
     if kind == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."
@@ -146,7 +150,11 @@ def _other(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
         return ""
     metric = ruler.metric
     text = f"{title(metric)} {name}: {written(metric, best.other.mean)} with {best.name}."
-    return f"{text} {_sort_out('other', 'At equal rounds', best, others, ruler)}".strip()
+    text = f"{text} {_sort_out('other', 'At equal rounds', best, others, ruler)}".strip()
+    if not any(judge(finding.against["other"], ruler) == BETTER for finding in others):
+        return text
+    (other,) = GOAL_NAMES.keys() - {goal}
+    return f"{text} Add --goal {other} if these data are what counts."
 
 
 def _worst(best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
@@ -190,7 +198,10 @@ def _selecting(known: Sequence[Finding]) -> str:
         return "Selecting costs less than a hundredth of the bytes with all of them."
     costs = [(f.name, *f.selecting_a_round) for f in costly]
     told = [f"{name} {data_size(size)} and {1e3 * time:.0f} ms" for name, size, time in costs]
-    return f"Selecting costs per round: {', '.join(told)}; with the others next to nothing."
+    rest = (
+        "" if len(costly) == len(known) else "; with the others less than a hundredth of the bytes"
+    )
+    return f"Selecting costs per round: {', '.join(told)}{rest}."
 
 
 def _bytes_a_round(finding: Finding) -> float:
@@ -199,12 +210,28 @@ def _bytes_a_round(finding: Finding) -> float:
 
 def _caveats(comparison: Comparison, found: Sequence[Finding], ruler: Ruler) -> list[str]:
     lines = [_stopped([f for f in found if f.seeds and not f.to_the_end], ruler)]
+    lines.append(_compressed(found, comparison.baseline))
     if len(comparison.seeds) < FEW_SEEDS:
         lines.append(f"With {plural(len(comparison.seeds), 'seed')} chance cannot be judged well.")
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found if f.failed]
     if failed:
         lines.append(f"Failed: {', '.join(failed)}; runs.jsonl says why.")
     return lines
+
+
+def _compressed(found: Sequence[Finding], baseline: str) -> str:
+    """Say who also sends less than the baseline does, and how to tell the two effects apart."""
+    uplinks = {f.name: read_config({**default_config(), **f.settings}).uplink for f in found}
+    usual = uplinks.get(baseline)
+    others = {name: uplink for name, uplink in uplinks.items() if uplink != usual}
+    if usual is None or not others:
+        return ""
+    told = ", ".join(f"{name} (uplink='{uplink}')" for name, uplink in others.items())
+    uplink = next(iter(others.values()))
+    return (
+        f"Not only who trains differs, but also what is sent: {told}; {baseline} has "
+        f"uplink='{usual}'. Add \"{baseline} uplink='{uplink}'\" to tell the two apart."
+    )
 
 
 def _stopped(found: Sequence[Finding], ruler: Ruler) -> str:

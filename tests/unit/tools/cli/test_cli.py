@@ -12,7 +12,7 @@ from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
 from forager.tools.cli.options import REFUSED, read_overrides
 from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
-from forager.tools.flower.env import PROJECT, app_folder
+from forager.tools.flower.env import PROJECT, app_folder, superlink_name
 from typer.testing import CliRunner
 
 COMMANDS = [
@@ -258,3 +258,31 @@ def test_a_run_in_this_process_that_was_stopped_says_how_to_go_on(
     keys = "callbacks='stopping:Stop' num-clients=2 run-name='cut' report=false"
     assert main(["run", "--local", "-c", keys]) == 130
     assert re.search(r"To go on: .*resume runs/cut --local", capsys.readouterr().out)
+
+
+def test_a_run_on_devices_is_never_continued_by_a_simulation(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "num-clients=3 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", settings]) == 0
+    file = place / "runs/one/config.json"
+    config = json.loads(file.read_text())
+    assert config["runs-on"] == "local engine"
+    monkeypatch.setattr("forager.tools.flower.run.launch", lambda *_: pytest.fail("simulated"))
+    assert main(["resume", "one", "-c", "num-server-rounds=2"]) == 0  # where it was
+    file.write_text(json.dumps({**config, "runs-on": "devices"}))
+    capsys.readouterr()
+    for option in ([], ["--local"]):
+        assert main(["resume", "one", "-c", "num-server-rounds=3", *option]) == REFUSED
+        said = capsys.readouterr().err
+        assert "flwr run . SUPERLINK --stream -c" in said
+        assert "num-server-rounds=3 " in said
+        assert f"resume-from='{place}/runs/one'" in said
+    assert main(["run", "--local", "-c", f"{settings} resume-from='runs/one'"]) == REFUSED
+    assert "that run was on devices, this one is on local engine" in capsys.readouterr().err
+
+
+def test_the_one_superlink_that_is_known_is_named(tmp_path: Path) -> None:
+    config = '[superlink.local]\noptions.num-supernodes = 2\n[superlink.mine]\naddress = "a:1"\n'
+    (tmp_path / "config.toml").write_text(config)
+    assert superlink_name(tmp_path) == "mine"

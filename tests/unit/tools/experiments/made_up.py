@@ -27,7 +27,7 @@ def comparison(
     seeds = max(len(found) for found in runs.values())
     stages = plan(Budget("rounds", 100), 10)
     result = Comparison(
-        [Candidate(name, {"strategy": name}) for name in runs],
+        [Candidate(name, {}) for name in runs],
         {"task": "digits"},
         Budget("rounds", 100),
         list(range(seeds)),
