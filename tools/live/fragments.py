@@ -7,6 +7,7 @@ from html import escape
 from threading import Lock
 
 from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
+from ..report.history import History
 from ..report.page import chapters, render
 from ..report.picture import figure
 from ..report.tables import text
@@ -57,7 +58,7 @@ def _version(runs: Sequence[FollowedRun]) -> int:
 
 
 def _pictures(run: FollowedRun) -> dict[str, str]:
-    history = run.history()
+    history = run.history
     drawn = ((each, each.draw(history)) for _, some in chapters(history) for each in some)
     return {
         plot.name: figure(each.title, plot, each.words(history))
@@ -67,7 +68,7 @@ def _pictures(run: FollowedRun) -> dict[str, str]:
 
 
 def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
-    plot = overlay({run.name: run.history() for run in runs})
+    plot = overlay({run.name: run.history for run in runs})
     if plot is None:
         return {}
     caption = "Each line is a run, by its name."
@@ -77,29 +78,28 @@ def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
 def whole_report(run: FollowedRun) -> str:
     """Return the report of a run as it stands."""
     with _drawing:
-        history = run.history()
+        history = run.history
         return render(run.name, history.started.config, history)
 
 
 def head(run: FollowedRun) -> str:
     """Return name, what runs, how far it is."""
-    state = run.state
-    most = max(1, state.total)
+    most, done = max(1, run.history.rounds_wanted), run.history.rounds_done
     return (
-        f"<h2>{text(state.title or 'A run is starting', 200)}</h2>"
+        f"<h2>{text(run.history.started.strategy or 'A run is starting', 200)}</h2>"
         f'<p class="sub">{text(run.name, 100)}</p>'
-        f'<progress max="{most}" value="{min(state.done, most)}" '
-        f'aria-label="rounds done">{state.done}</progress>'
+        f'<progress max="{most}" value="{min(done, most)}" '
+        f'aria-label="rounds done">{done}</progress>'
     )
 
 
 def status(run: FollowedRun) -> str:
     """Return one sentence; screen readers read it out when it changes."""
-    state = run.state
-    parts = [f"Round {state.done} of {state.total or '?'}"]
-    parts += view.scores(state)
-    if state.finish is not None:
-        parts.append(view.ending(state))
+    history = run.history
+    parts = [f"Round {history.rounds_done} of {history.rounds_wanted or '?'}"]
+    parts += view.scores(history)
+    if history.finish is not None:
+        parts.append(view.ending(history))
     return _unbroken(escape(", ".join(parts) + "."))
 
 
@@ -107,7 +107,7 @@ def now(run: FollowedRun) -> str:
     """Return who trains, who is late, bytes, time left."""
     quiet = run.tail.quiet_seconds()
     # Tens of seconds: the piece is sent again only when it says something else.
-    lines = view.lines(run.state, 10 * (quiet // 10))
+    lines = view.lines(run.history, 10 * (quiet // 10))
     cells = (
         f"<div><dt>{escape(name)}</dt><dd>{_unbroken(text(value, 400))}</dd></div>"
         for name, value in lines
@@ -124,7 +124,7 @@ def faults(run: FollowedRun) -> str:
     """Return the last things that went wrong, the newest first; nothing if nothing did."""
     rows = []
     for event in reversed(run.events):
-        rows += [f"<li>{row}</li>" for row in _fault(event)]
+        rows += [f"<li>{row}</li>" for row in _fault(event, run.history)]
         if len(rows) >= RECENT_FAULTS:
             break
     if not rows:
@@ -132,20 +132,16 @@ def faults(run: FollowedRun) -> str:
     return f"<h3>Faults, newest first</h3><ul class='faults'>{''.join(rows[:RECENT_FAULTS])}</ul>"
 
 
-def _fault(line: Mapping[str, object]) -> list[str]:
+def _fault(line: Mapping[str, object], history: History) -> list[str]:
     event = read_event(line)
     at = "" if event is None else f"round {'?' if event.round is None else event.round}: "
+    told: list[tuple[str, str]] = []
     match event:
-        case Quarantined():
-            return [f"{at}{_client(event.client)} set aside: {text(event.reason, 200)}"]
         case CohortFailed():
             return [f"{at}a cohort failed: {text(event.reason, 200)}"]
+        case Quarantined():
+            told = [(event.client, f"set aside: {text(event.reason, 200)}")]
         case Exchanged():
-            failed = [f"failed: {text(reason, 200)}" for reason in event.failed.values()]
-            told = [*zip(event.failed, failed, strict=True), *((c, "was late") for c in event.late)]
-            return [f"{at}{_client(client)} {what}" for client, what in told]
-    return []
-
-
-def _client(name: str) -> str:
-    return f"<b>{text(name, 40)}</b>"
+            told = [(key, f"failed: {text(reason, 200)}") for key, reason in event.failed.items()]
+            told += [(key, "was late") for key in event.late]
+    return [f"{at}<b>{text(history.name_of(key), 40)}</b> {what}" for key, what in told]

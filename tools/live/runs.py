@@ -7,7 +7,6 @@ from pathlib import Path
 from ...server_app.run_folder import Event
 from ..report.history import History
 from ..report.tail import Tail
-from ..report.watch.state import RunState
 
 MOST_SHOWN = 4  # runs side by side, unless the user asks for others
 LONG_AGO = 600.0  # seconds without news after which a run does not count as running
@@ -29,7 +28,7 @@ class FollowedRun:
 
     name: str
     tail: Tail
-    state: RunState = field(default_factory=RunState)
+    history: History = field(default_factory=History)
     events: list[Event] = field(default_factory=list)
     version: int = 0
 
@@ -37,21 +36,17 @@ class FollowedRun:
         """Take in what was logged since the last call."""
         events, restarted = self.tail.read()
         if restarted:
-            self.state, self.events = RunState(), []
+            self.history, self.events = History(), []
             self.version += 1
         if events:
-            self.state.take(events)
+            self.history.take(events)
             self.events += events
             self.version += 1
-
-    def history(self) -> History:
-        """Return what happened so far."""
-        return History.from_events(self.events)
 
     @property
     def going_on(self) -> bool:
         """Whether there may be more to come."""
-        return self.state.finish is None and self.tail.quiet_seconds() < LONG_AGO
+        return self.history.finish is None and self.tail.quiet_seconds() < LONG_AGO
 
 
 class Runs:

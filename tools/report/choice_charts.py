@@ -194,7 +194,7 @@ def last_choice_table(history: History) -> str:
         return ""
     rows = [
         [
-            (text(each.client, 80), each.client),
+            (text(history.name_of(each.client), 80), history.name_of(each.client)),
             ("yes" if each.chosen else "no", int(each.chosen)),
             (str(each.bin), each.bin),
             (f"{each.similarity:.3f}", each.similarity),

@@ -45,7 +45,8 @@ def classes_chart(history: History) -> Plot | None:
         return None
     count = len(told.counts)
     label = "client" if count == told.clients else f"first {count} clients"
-    return clients_by_classes("classes", told.counts, list(map(str, range(count))), label)
+    names = [history.name_of(str(number)) for number in range(count)]
+    return clients_by_classes("classes", told.counts, names, label)
 
 
 def classes_sentence(history: History) -> str:

@@ -45,11 +45,18 @@ def seconds_chart(history: History) -> Plot | None:
     rounds = history.series("seconds")[0]
     if not rounds:
         return None
-    selecting = filled(history, "select-seconds", rounds)
-    rest = np.maximum(0, filled(history, "seconds", rounds) - selecting)
+    parts = {
+        "clients starting": (SECOND, filled(history, "connect-seconds", rounds)),
+        "selecting": (THIRD, filled(history, "select-seconds", rounds)),
+    }
+    spent = sum(values for _, values in parts.values())
+    parts["training and the rest"] = (
+        FIRST,
+        np.maximum(0, filled(history, "seconds", rounds) - spent),
+    )
 
     def paint(axes: "Axes") -> None:
-        layers = [("selecting", THIRD, selecting), ("training and the rest", FIRST, rest)]
+        layers = [(name, tint, values) for name, (tint, values) in parts.items() if values.any()]
         stack(axes, rounds, layers)
         finish(axes, "seconds per round")
 
@@ -57,7 +64,7 @@ def seconds_chart(history: History) -> Plot | None:
 
 
 def _bytes_caption(history: History) -> str:
-    parts = ["Bytes of all messages of a round."]
+    parts = ["Bytes of a round, without those of testing on clients."]
     if history.total("bytes-select"):
         parts.append("Compare what selecting costs with what training costs.")
     if history.series("bytes-up-dense")[0]:

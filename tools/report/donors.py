@@ -30,9 +30,10 @@ def donors_section(history: History) -> str:
     matrix = None if event is None else matrix_of(event)
     if event is None or matrix is None or len(event.clients) < 2:
         return ""
-    clients, known = event.clients, history.last(AlignmentFound) or AlignmentFound()
+    clients = [history.name_of(key) for key in event.clients]
+    known = history.last(AlignmentFound) or AlignmentFound()
     taus = [
-        dict(zip(known.clients, values, strict=False))
+        dict(zip(map(history.name_of, known.clients), values, strict=False))
         for values in (known.tau_labels, known.tau_shapley)
     ]
     head = ["client", "donors, the most similar first"]

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from ...core.config.overrides import toml_value
@@ -109,3 +110,20 @@ def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> st
     # Double quotes where the shell leaves what is between them alone, else its safest quoting.
     argument = shlex.quote(text) if re.search(r'["$`!\\]', text) else f'"{text}"'
     return f"{program} -c {argument}"
+
+
+def jain_index(values: list[int]) -> float | None:
+    r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal.
+
+    Examples
+    --------
+    >>> jain_index([3, 3, 3]), jain_index([4, 0, 0, 0]), jain_index([])
+    (1.0, 0.25, None)
+    """
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else None
+
+
+def spread(values: list[int]) -> tuple[int, float, int]:
+    """Return least, median and most of some values."""
+    return min(values), median(values), max(values)

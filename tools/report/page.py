@@ -113,6 +113,7 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
 
 def _head(title: str, run_name: str, history: History) -> str:
     sentences = [
+        story.preset_sentence(history),
         story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
@@ -141,23 +142,25 @@ def _tiles(history: History) -> str:
     known = story.last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     metric, name = history.metric, label(history.metric)
-    where = "" if history.score_column == metric.name else ", own data"
+    where = "own data" if history.judged_on_clients else "server's test"
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
     dense = story.dense_uplink(history)
     instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
+    waited = history.total("connect-seconds")
+    starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
     tiles = [
         (
             f"Final {name}",
             written(metric, last),
-            f"round {last_round}{where}" if known else "not reported",
+            f"{where}, round {last_round}" if known else "not reported",
         ),
         (
             f"Best {name}",
             written(metric, best),
-            f"round {best_round}{where}" if known else "not reported",
+            f"{where}, round {best_round}" if known else "not reported",
         ),
-        *_own_tile(history),
-        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
+        *_other_tiles(history),
+        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}{starting}"),
         ("Down", data_size(down), "to clients"),
         ("Up", data_size(up), instead),
         (
@@ -173,17 +176,16 @@ def _tiles(history: History) -> str:
     return f'<dl class="tiles">{"".join(cells)}</dl>'
 
 
-def _own_tile(history: History) -> list[tuple[str, str, str]]:
+def _other_tiles(history: History) -> list[tuple[str, str, str]]:
     """Return what the models reach on the data that the headline is not about."""
-    known = story.own_score(history)
-    if known is None:
-        return []
-    mean, worst = known
-    if history.score_column != history.metric.name:
-        server = written(history.metric, history.series(history.metric.name)[1][-1])
-        least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
-        return [*least, ("On the server's test", server, "everybody's data")]
-    return [("On own data", mean, f"worst 10 %: {worst}" if worst else "clients' mean")]
+    own, metric, worst = history.judged_on_clients, history.metric, story.worst_tenth(history)
+    values = history.series(history.column_of(metric, own=not own))[1]
+    least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
+    if not values:
+        return least
+    where = ("server's test", "everybody's data") if own else ("own data", "clients' mean")
+    other = (f"On {where[0]}", written(metric, values[-1]), where[1])
+    return [*least, other] if own else [other, *least]
 
 
 def _command(config: Mapping[str, Any]) -> str:

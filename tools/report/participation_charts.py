@@ -42,7 +42,7 @@ def participation_chart(history: History) -> Plot | None:
     def paint(axes: "Axes") -> None:
         if len(counts) <= MOST_NAMED:
             axes.bar(range(len(counts)), counts, color=FIRST, width=0.75)
-            labels = [shorten(key, 14) for key, _ in named]
+            labels = [shorten(history.name_of(key), 14) for key, _ in named]
             upright = sum(len(label) + 1 for label in labels) > 36  # the width of a phone
             axes.set_xticks(range(len(named)), labels, rotation=90 if upright else 0)
         else:  # one outline, so that ten thousand clients are a few steps
@@ -74,6 +74,9 @@ def choices_chart(history: History) -> Plot | None:
     for current, absent in history.away.items():
         if first <= current <= last:
             away[[row_of[key] for key in absent if key in row_of], current - first] = True
+    for key, since in history.joined.items():
+        if key in row_of:
+            away[row_of[key], : max(0, since - first)] = True
     away &= ~chosen
     pixels = shades(history.ages()[::step], WAITING)
     pixels[away] = AWAY
@@ -85,12 +88,12 @@ def choices_chart(history: History) -> Plot | None:
 
     def paint(axes: "Axes") -> None:
         what = "client" if step == 1 else f"one client in {step}"
-        pixel_rows(axes, pixels, first, shown, what)
+        pixel_rows(axes, pixels, first, [history.name_of(key) for key in shown], what)
 
     def hover(axes: "Axes") -> dict[str, Any]:
         told = {"chosen": _packed(chosen)} | ({"away": _packed(away)} if away.any() else {})
         return frame(axes) | {
-            "rows": [shorten(key, 24) for key in shown],
+            "rows": [shorten(history.name_of(key), 24) for key in shown],
             "columns": [f"round {current}" for current in range(first, last + 1)],
             **told,
         }
@@ -122,7 +125,7 @@ def _choices_caption(history: History) -> str:
         text += f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set "
         text += "aside, "
     text += f"{swatch(_rgb(WAITING))} waiting, the stronger the longer"
-    if history.away:
+    if history.away or history.joined:
         text += f", {swatch(_rgb(AWAY))} not connected"
     text += ". A blank cell follows a round in which the client was chosen."
     return text

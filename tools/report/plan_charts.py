@@ -13,7 +13,8 @@ def plan_chart(history: History) -> Plot | None:
     plan = history.last(StoragePlanned)
     if plan is None:
         return None
-    return clients_by_classes("plan", list(plan.quota.values()), list(plan.quota), "client")
+    names = [history.name_of(key) for key in plan.quota]
+    return clients_by_classes("plan", list(plan.quota.values()), names, "client")
 
 
 def plan_sentence(history: History) -> str:

@@ -66,7 +66,7 @@ def last_likeness(history: History) -> Likeness | None:
     )
     return Likeness(
         event.round,
-        [keys[i] for i in order],
+        [history.name_of(keys[i]) for i in order],
         [clusters[i] for i in order],
         matrix[np.ix_(order, order)],
     )

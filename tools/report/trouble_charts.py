@@ -51,7 +51,7 @@ def troubled_clients_chart(history: History) -> Plot | None:
             if any(widths):
                 axes.barh(range(len(names)), widths, left=left, color=colour, label=fate)
                 left = [a + b for a, b in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(names)), [shorten(client, 14) for client in names])
+        axes.set_yticks(range(len(names)), [shorten(history.name_of(c), 14) for c in names])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.locator_params(axis="x", integer=True)
         axes.set(xlabel="requests", ylabel="client")

@@ -63,7 +63,7 @@ def what_it_sets(settings: Mapping[str, Scalar]) -> str:
     """Return how a strategy differs from FedAvg, the parts of its preset included.
 
     >>> what_it_sets({"strategy": "fedprox", "prox.mu": 0.1})
-    "objective='fedprox' prox.mu=0.1"
+    "objective='prox' prox.mu=0.1"
     """
     usual, axes = axis_defaults(), read_config({**default_config(), **settings}).axes()
     parts = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from ....core.log.events import Event, as_events
-from ...report.evenness import jain_index
+from ...report.formatting import jain_index
 from ...report.history import History
 from .measures import EVENNESS, SELECTING
 from .meter import Metered

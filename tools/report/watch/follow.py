@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.live import Live
 
 from ...flower.announcement import starting
+from ..history import History
 from ..tail import Tail
 from . import view
-from .state import RunState
 from .which import LATEST, events_file
 
 
@@ -58,23 +58,23 @@ def _wait_for(run: str, runs: Path, poll: float, console: Console) -> Path:
     return path
 
 
-def _follow(tail: Tail, folder: str, poll: float, console: Console) -> RunState:
+def _follow(tail: Tail, folder: str, poll: float, console: Console) -> History:
     if not console.is_terminal:
         return _until_end(tail, poll, _Lines(console))
     with Live(console=console, auto_refresh=False) as live:
 
-        def redraw(state: RunState) -> None:
+        def redraw(state: History) -> None:
             live.update(view.panel(state, folder, tail.quiet_seconds()), refresh=True)
 
         return _until_end(tail, poll, redraw)
 
 
-def _until_end(tail: Tail, poll: float, show: Callable[[RunState], None]) -> RunState:
-    state = RunState()
+def _until_end(tail: Tail, poll: float, show: Callable[[History], None]) -> History:
+    state = History()
     while True:
         events, restarted = tail.read()
         if restarted:
-            state = RunState()
+            state = History()
         state.take(events)
         show(state)
         if state.finish is not None:
@@ -89,7 +89,8 @@ class _Lines:
         self.console = console
         self._shown = -1
 
-    def __call__(self, state: RunState) -> None:
-        if state.done != self._shown and (state.done or state.finish):
-            self._shown = state.done
+    def __call__(self, state: History) -> None:
+        done = state.rounds_done
+        if done != self._shown and (done or state.finish):
+            self._shown = done
             self.console.print(view.line(state), markup=False)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forager.core.config import default_config, read_config
+from forager.core.tasks import load_task
 from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
 from forager.tools.cli.options import REFUSED, read_overrides
@@ -286,3 +288,50 @@ def test_the_one_superlink_that_is_known_is_named(tmp_path: Path) -> None:
     config = '[superlink.local]\noptions.num-supernodes = 2\n[superlink.mine]\naddress = "a:1"\n'
     (tmp_path / "config.toml").write_text(config)
     assert superlink_name(tmp_path) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "column"),
+    [("diabetes", "MAE", "predictions"), ("poems", "perplexity", "classes")],
+)
+def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
+    task: str, metric: str, column: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = "num-clients=3 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", f"task='{task}' {keys}"]) == 0
+    test = load_task(read_config({**default_config(), "task": task}).task_spec()).server_data().test
+    np.savez("new.npz", x=test.x.numpy(), y=test.y.numpy())
+    told = capsys.readouterr().out
+    assert main(["predict", "one", "new.npz", "--out", "answers.npz"]) == 0
+    said = capsys.readouterr().out
+    reached = re.search(rf"^{metric}: (\S+)", said, re.MULTILINE)
+    assert reached
+    assert re.search(rf"final {metric} +{re.escape(reached[1])} ", told)
+    with np.load("answers.npz") as answers:
+        assert len(answers[column]) == len(test)
+
+
+def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = "strategy='split-test' num-clients=6 num-server-rounds=2 report=false run-name='one'"
+    assert main(["run", "--local", "-c", keys]) == 0
+    folder = place / "runs/one"
+    homes = {"members": {"0.0": 1, "0.1": 1}, "moved": {"5": "0.1"}}
+    with (folder / "events.jsonl").open("a") as log:
+        for line in (
+            {"event": "identified", "client": "5", "name": "clinic-05"},
+            {"event": "cohorts", "round": 2, **homes},
+        ):
+            log.write(json.dumps(line) + "\n")
+    model = (folder / "model.safetensors").read_bytes()
+    for cohort in ("0.0", "0.1"):
+        (folder / f"model-{cohort}.safetensors").write_bytes(model)
+    np.savez("new.npz", x=np.zeros((2, 1, 8, 8), np.float32))
+    capsys.readouterr()
+    assert main(["predict", "one", "new.npz", "--client", "clinic-05"]) == 0
+    assert "client clinic-05: model of cohort 0.1" in capsys.readouterr().out
+    assert main(["predict", "one", "new.npz"]) == 0
+    assert "cohorts 0.0, 0.1 have their own" in capsys.readouterr().out
+    assert main(["predict", "one", "new.npz", "--client", "nobody"]) == REFUSED
+    assert "has no client 'nobody'" in capsys.readouterr().err

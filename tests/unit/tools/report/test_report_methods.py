@@ -143,13 +143,13 @@ def test_where_clients_have_models_of_their_own_their_data_is_the_headline() -> 
     history = History.from_events([*several, *tested])
     assert last_and_best(history) == ((1, 0.91), (1, 0.91))
     text = page.render("run", {}, history)
-    answer = "Accuracy after round 1 is 91.0 % on the clients&#x27; own data, on average"
+    answer = "Accuracy after round 1 is 91.0 % on clients&#x27; own data, on average"
     assert f'<p class="answer">{answer}' in text
-    assert "On the server&#x27;s test set, which asks each model" in text
+    assert "On the server&#x27;s test data, which ask each model" in text
     told = dict(summary(history))
-    assert told["final accuracy"] == "91.0 % (round 1)"
-    assert told["judged on"] == "the clients' own data, worst tenth 70.0 %"
-    assert told["on server's test"] == "27.0 %"
+    assert told["final accuracy"] == "91.0 % on clients' own data (round 1)"
+    assert told["worst tenth"] == "70.0 % of clients, on their own data"
+    assert told["on the server's test data"] == "accuracy 27.0 %"
     one = History.from_events([cohorts(1, {"a": "0", "b": "0"}), *tested])
     assert last_and_best(one) == ((1, 0.27), (1, 0.27))
     untested = page.render("run", {}, History.from_events([*several, tested[0]]))
