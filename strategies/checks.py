@@ -8,6 +8,7 @@ from ..core.config import RunConfig
 from ..core.learning.features import features_of
 from ..core.learning.model_arrays import read_arrays
 from ..core.methods.base import Method
+from ..core.methods.catalogue import methods
 from ..core.methods.stream import Stream
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
@@ -44,7 +45,8 @@ def check_model(method: Method, config: RunConfig) -> None:
     if "classes" in needs and not task.problem.has_classes:
         raise TaskError(
             f"{method}: works class by class, and task {config.task!r} is "
-            f"{task.problem.kind}, without a class per sample"
+            f"{task.problem.kind}, without a class per sample; {method.axis} can be "
+            f"{', '.join(_any_problem(method.axis))}"
         )
     if method.axis == "data-selector" and not task.problem.has_classes:
         return  # by the gradients of the last layer, whatever it is
@@ -53,6 +55,12 @@ def check_model(method: Method, config: RunConfig) -> None:
         features_of(model, read_arrays(model), _two_samples(task))
     except TaskError as error:
         raise TaskError(f"model = {config.model!r}, {method}: {error}") from error
+
+
+def _any_problem(axis: str) -> list[str]:
+    """Return the methods of an axis that work on every kind of problem, streams left out."""
+    found = methods(axis).values()
+    return [m.name for m in found if "classes" not in m.needs and Stream not in m.settings]
 
 
 def _two_samples(task: Task) -> Samples:

@@ -91,7 +91,7 @@ class WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stop([*self._busy, *self._idle])
+        _stop(self._busy, self._idle)
 
     def run(self, tasks: Sequence[Mapping[str, Scalar]]) -> Generator[tuple[int, Reply]]:
         """Run every task in one of the processes.
@@ -197,11 +197,13 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stop(workers: Sequence[_Worker]) -> None:
-    """End workers: politely first, for good after a few seconds."""
-    for worker in workers:
+def _stop(workers: Sequence[_Worker], idle: Sequence[_Worker] = ()) -> None:
+    """End workers: politely first, for good after a few seconds; idle ones end by themselves."""
+    for worker in (*workers, *idle):
         worker.connection.close()
+    for worker in workers:
         worker.send_signal(signal.SIGTERM)
+    workers = [*workers, *idle]
     deadline = time.monotonic() + GRACE_SECONDS
     for worker in workers:
         worker.process.join(max(0.0, deadline - time.monotonic()))

@@ -106,12 +106,21 @@ def _check_own_code(config: RunConfig, app: Path) -> None:
     within = [Path(sys.prefix), Path(sys.base_prefix), app]
     within += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for module, setting in own_modules(config.flat()).items():
-        found = find_spec(module.partition(".")[0])
+        name = module.partition(".")[0]
+        found = find_spec(name)
         place = Path(found.origin).resolve() if found and found.origin else None
-        if place and not any(place.is_relative_to(folder.resolve()) for folder in within):
+        if place is None or any(place.is_relative_to(folder.resolve()) for folder in within):
+            continue
+        copy = app / name / "__init__.py" if place.name == "__init__.py" else app / f"{name}.py"
+        if not copy.is_file():
             raise ConfigError(
                 f"{setting}: {place} does not travel with the app. Copy it to {app}, install it, "
                 "or add --local to run in this process"
+            )
+        if copy.read_bytes() != place.read_bytes():
+            raise ConfigError(
+                f"{setting}: {place} is imported here, and clients would get {copy}, which "
+                "differs. Make them the same, or remove one"
             )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ...core.config import Scalar
+from ...core.config import Scalar, default_config, read_config
 from ...server_app.interrupt import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -48,6 +48,7 @@ _SITUATION_SECTIONS = (
     "optimiser.",
     "devices.",
 )
+_WIDEST = 60  # characters of a command that others are aligned with
 _START_SECONDS = 180.0  # machines may be slow or busy
 
 
@@ -184,6 +185,7 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
                     show_progress(steps.until_first(lines, run.folder), home / "run.log")
+                steps.begin("stopping Flower")
                 status = wait_for_end(flower, run_id)
     except Interrupted as signalled:
         steps.end()
@@ -193,6 +195,7 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
         return _failed(str(error), home)
     finally:
         withdraw(run.folder)
+    steps.end()
     if not status.succeeded:
         return _failed(_reason(status, home / "run.log"), home)
     return _finished(run, home)
@@ -216,12 +219,14 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
     same = {key: value for key, value in run_config.items() if _describes_the_situation(key)}
+    own = read_config({**default_config(), **run_config}).cohorts != "none"
+    goal = " --goal clients" if own else ""  # what the run was judged by
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "see the method where it helps most",
-        run_command(same, f"{program} compare {strategy} {other}"): "more than chance?",
+        run_command(same, f"{program} compare {strategy} {other}{goal}"): "more than chance?",
     }
-    width = max(map(len, lines))
+    width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 
 

@@ -49,6 +49,7 @@ def write_rounds_csv(folder: "RunFolder") -> Path:
 def summary_table(folder: "RunFolder") -> str:
     """Return the run's key figures as a table for the terminal, with the path of the report."""
     pairs = summary(History.from_events(folder.read_events()))
-    pairs.append(("report", str(folder.report_path)))
+    written = folder.report_path.exists()
+    pairs.append(("report", str(folder.report_path) if written else "not written"))
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)

@@ -102,8 +102,11 @@ def why_never_split(history: History) -> str:
             f"{alpha * math.sqrt(trained):.1f} clients per round, and {trained} trained"
         )
     if not criterion(history):
-        return "no round had enough participants to look for clusters"
-    return "no split would have reduced heterogeneity enough for long enough"
+        return f"{trained} clients per round are too few to look for clusters: let more train"
+    return (
+        "no split would have reduced heterogeneity enough for long enough. If you expect groups, "
+        "let more clients train per round, or more rounds"
+    )
 
 
 PICTURES = (

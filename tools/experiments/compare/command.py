@@ -136,6 +136,7 @@ def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
     task = load_task(config.task_spec())
     metric = task.metrics[0]
     content = fingerprint(config.flat(), task, config.num_clients, folder / "fingerprints.json")
+    _say_files(config)
     _say_goal(options.goal, label(metric))
     comparison = compare(
         candidates,
@@ -149,7 +150,7 @@ def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
         metric=metric,
         runner=runner,
         cluster=options.cluster,
-        say=lambda text: _say(f"{text}{_of_files(config)}"),
+        say=_say,
     )
     return comparison, folder
 
@@ -163,10 +164,11 @@ def _say_goal(goal: str, metric: str) -> None:
     _say(f"goal: {metric} {GOAL_NAMES[goal]} decides (--goal {other} judges {GOAL_NAMES[other]})")
 
 
-def _of_files(config: RunConfig) -> str:
+def _say_files(config: RunConfig) -> None:
     names = [file.name for file in files_of(config.flat())]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"; content checked of {', '.join(names[:3])}{more}" if names else ""
+    if names:
+        _say(f"content checked of {', '.join(names[:3])}{more}")
 
 
 def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:

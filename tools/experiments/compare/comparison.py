@@ -116,6 +116,7 @@ def compare(
         ComparisonProgress(stages, len(seeds), sweep.processes) as progress,
     ):
         say(_reused(sweep, result))
+        say(f"starting {sweep.processes} processes; each loads PyTorch before its first run ...")
         left, before = list(candidates), None
         for number, stage in enumerate(stages):
             _run_stage(sweep, progress, result, left, number, stage.step(before))

@@ -250,11 +250,11 @@ def signed(metric: Metric, gap: float) -> str:
     """Write a difference: that of shares in points.
 
     >>> signed(ACCURACY, 0.015), signed(Metric("mae"), -0.123456)
-    ('+1.5', '-0.1235')
+    ('+1.5', '-0.123')
     >>> signed(ACCURACY, -1e-6)  # no minus in front of nothing
     '+0.0'
     """
-    return f"{round(100 * gap, 1) + 0.0:+.1f}" if metric.share else f"{gap + 0.0:+.4g}"
+    return f"{round(100 * gap, 1) + 0.0:+.1f}" if metric.share else f"{gap + 0.0:+.3g}"
 
 
 def _lead(gap: Difference, metric: Metric) -> str:
@@ -271,7 +271,7 @@ def _lead(gap: Difference, metric: Metric) -> str:
         lead = metric.gain(0.0, over=value)
         if metric.share:  # shares cannot differ by more, however few the seeds
             lead = max(-1.0, min(1.0, lead))
-        return f"{100 * lead:.1f}" if metric.share else f"{lead:.4g}"
+        return f"{100 * lead:.1f}" if metric.share else f"{lead:.3g}"
 
     text = f"{size(gap.mean)} points" if metric.share else size(gap.mean)
     if gap.count < FEW_SEEDS:  # the interval of fewer says nothing

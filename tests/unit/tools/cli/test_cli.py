@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,11 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
     [
         (["run", "-c", "strategy=cosage"], "put text in quotes: strategy='cosage'"),
         (["run", "-c", "strategy='cosag'"], "did you mean 'cosage'"),
+        (["run", "-c", "seed=1 task='digits' seed=2"], "'seed' is set 2 times in one -c"),
+        (
+            ["run", "--local", "-c", "task='diabetes' strategy='gcfl'"],
+            "data-selector can be full,",
+        ),
         (["run", "--local", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
         (["run", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
         (["resume"], "holds no run yet"),
@@ -166,15 +172,31 @@ def test_a_demo_is_a_config_that_runs(method: str) -> None:
     assert differ  # what is compared is the method
 
 
+@pytest.mark.parametrize(("method", "lead"), [("auxo", 30), ("ios", 2)])
 def test_a_demo_shows_that_its_method_works(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    method: str, lead: float, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "auxo", "--out", str(place)]) == 0
+    assert main(["demo", method, "--out", str(place)]) == 0
     said = capsys.readouterr().out
-    without, method = (float(n) for n in re.findall(r"([0-9.]+) % at the end", said))
-    assert method > without + 30
-    assert "Look at 'Who shares a model'" in said
-    assert len(list(place.glob("demo-auxo*/report.html"))) == 2
+    without, reached = (float(n) for n in re.findall(r"([0-9.]+) % at the end", said))
+    assert reached > without + lead
+    assert f"{demos.DEMOS[method].baseline} (baseline)" in said
+    reports = {path.parent.name: path for path in place.glob(f"demo-{method}*/report.html")}
+    assert len(reports) == 2
+    page = next(path for name, path in reports.items() if "without" not in name).read_text()
+    if method == "ios":  # promises two blocks
+        assert "2 planted groups; the cohorts agree with them to 1.00" in page
+
+
+def test_a_demo_says_what_its_method_costs(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(demos.DEMOS["cosage"], config="num-clients=8 num-server-rounds=4 report=false")
+    monkeypatch.setitem(demos.DEMOS, "cosage", short)
+    assert main(["demo", "cosage", "--out", str(place)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"cosage sends [0-9.]+ times as many bytes as its baseline", said)
+    assert len({each.about for each in demos.DEMOS.values()}) == len(demos.DEMOS)
 
 
 def test_the_doctor_survives_what_it_finds(

@@ -21,7 +21,9 @@ def test_the_next_command_is_about_the_same_data() -> None:
     }
     said = run.suggestions(asked, Path("runs/csv"))
     keys = "task='hf:shop.csv' data.target-column='label' partition='natural' num-clients=4"
-    assert f'compare ios-centred fedavg -c "{keys}"' in said
+    assert f'compare ios-centred fedavg --goal clients -c "{keys}"' in said
+    assert max(map(len, said.splitlines()[1:3])) < 120  # a long command does not push others away
+    assert "--goal" not in run.suggestions({"strategy": "cosage"}, Path("runs/csv"))
 
 
 @pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
