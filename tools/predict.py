@@ -164,8 +164,6 @@ def predict(
     problem : Problem, optional
         What was learned; classification by default.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
     >>> _ = model[0].weight.data.copy_(torch.eye(2))
     >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
@@ -215,13 +213,7 @@ def cohorts_with_models(run: str | Path) -> list[str]:
 
 
 def cohort_of(run: str | Path, client: str) -> str:
-    """Return the cohort whose model a client would get; empty where all share one.
-
-    Raises
-    ------
-    RunFolderError
-        If the run knows no such client.
-    """
+    """Return the cohort whose model a client would get; empty where all share one."""
     history = History.from_events(RunFolder(run).read_events())
     where = last_memberships(history)
     keys = [key for key in {*where, *history.clients} if client in (key, history.name_of(key))]

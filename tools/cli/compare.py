@@ -6,23 +6,19 @@ from typing import Annotated
 
 import typer
 
-from .options import RunConfigOption, examples
+from .options import RunConfigOption, app, examples
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager compare", "all strategies on digits"),
-            (
-                "forager compare fedavg cosage -c \"task='npz' data.path='mine.npz'\"",
-                "two, on mine",
-            ),
-            ("forager compare \"fedavg uplink='top-k'\" cosage", "a preset with one part changed"),
-        )
-    )(compare)
-
-
+@app.command(
+    epilog=examples(
+        ("forager compare", "all strategies on digits"),
+        (
+            "forager compare fedavg cosage -c \"task='npz' data.path='mine.npz'\"",
+            "two, on mine",
+        ),
+        ("forager compare \"fedavg uplink='top-k'\" cosage", "a preset with one part changed"),
+    )
+)
 def compare(
     strategies: Annotated[
         list[str] | None,

@@ -5,23 +5,19 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, examples
+from .options import REFUSED, app, examples
 
 _BYTES = ("bytes-down", "bytes-up", "bytes-select")
 _MUCH = 1.2  # times as many bytes are worth a line
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager demo", "list the demos"),
-            ("forager demo ios", "run one: some seconds"),
-            ("forager demo cosage --seed 3", "was it luck?"),
-        )
-    )(demo)
-
-
+@app.command(
+    epilog=examples(
+        ("forager demo", "list the demos"),
+        ("forager demo ios", "run one: some seconds"),
+        ("forager demo cosage --seed 3", "was it luck?"),
+    )
+)
 def demo(
     method: Annotated[
         str | None, typer.Argument(metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios.")

@@ -11,6 +11,15 @@ import typer
 if TYPE_CHECKING:
     from ...core.config import Scalar
 
+app = typer.Typer(
+    name="forager",
+    help="Decide, in every round of federated learning, who trains, on which data, and with whom.",
+    epilog="Start with: forager demo ios, or forager run. Documentation: make docs.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 REFUSED = 2  # exit code of a command that was given something wrong
 
 RunConfigOption = Annotated[

@@ -6,22 +6,18 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, RunsOption, TrustOption, errors_in_words, examples, run_folder
+from .options import REFUSED, RunsOption, TrustOption, app, errors_in_words, examples, run_folder
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-            ("forager predict runs/mine new.npz --out answers.npz", "keep what is predicted"),
-            ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
-        )
-    )(predict)
-
-
+@app.command(
+    epilog=examples(
+        ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
+        ("forager predict runs/mine new.npz --out answers.npz", "keep what is predicted"),
+        ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
+    )
+)
 def predict(
     run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
     data: Annotated[

@@ -10,6 +10,7 @@ from .options import (
     RunConfigOption,
     RunsOption,
     TrustOption,
+    app,
     errors_in_words,
     examples,
     read_overrides,
@@ -18,16 +19,12 @@ from .options import (
 from .run import start
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager resume", "the newest run in runs/, from its last checkpoint"),
-            ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
-        )
-    )(resume)
-
-
+@app.command(
+    epilog=examples(
+        ("forager resume", "the newest run in runs/, from its last checkpoint"),
+        ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
+    )
+)
 def resume(
     run: RunArgument = "latest",
     run_config: RunConfigOption = None,

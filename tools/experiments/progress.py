@@ -13,17 +13,7 @@ from .records import Record
 
 
 class SweepProgress:
-    """Shows the runs of a sweep as they end, on standard error.
-
-    Parameters
-    ----------
-    name : str
-        What the sweep is called.
-    total : int
-        How many runs there are to do.
-    processes : int
-        How many run at the same time; the time left depends on it.
-    """
+    """Shows the runs of a sweep as they end, on standard error."""
 
     def __init__(
         self, name: str, total: int, processes: int, console: Console | None = None

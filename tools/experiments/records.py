@@ -104,13 +104,7 @@ def by_row(columns: Mapping[str, Sequence[object]]) -> list[Row]:
 
 
 def parse(data: bytes, name: str) -> tuple[list[Record], int]:
-    """Read a sweep file's content; a torn last line is left out.
-
-    Returns
-    -------
-    tuple of list of Record and int
-        The records, and how many bytes of the content are whole lines.
-    """
+    """Return the records in a sweep file's content, and how many bytes of it are whole lines."""
     *lines, torn = data.split(b"\n")
     if torn[: len(LINE_START)] != LINE_START[: len(torn)]:
         raise SweepError(f"{name} is not a sweep file: its last line is no part of a record")

@@ -69,17 +69,7 @@ def check_runner(runner: str) -> None:
 
 
 class WorkerPool:
-    """Processes that run tasks, at most this many at the same time; they outlive a list of tasks.
-
-    Parameters
-    ----------
-    runner : str
-        What runs a task, as ``module:function``.
-    processes : int
-        Runs at the same time.
-    scratch : Path
-        Existing folder for what the workers print.
-    """
+    """Processes that run tasks, so many at the same time; they outlive a list of tasks."""
 
     def __init__(self, runner: str, processes: int, scratch: Path) -> None:
         self.runner, self.processes, self.scratch = runner, processes, scratch
@@ -94,18 +84,7 @@ class WorkerPool:
         _stop(self._busy, self._idle)
 
     def run(self, tasks: Sequence[Mapping[str, Scalar]]) -> Generator[tuple[int, Reply]]:
-        """Run every task in one of the processes.
-
-        Parameters
-        ----------
-        tasks : sequence of mapping
-            The run-config values of each run.
-
-        Yields
-        ------
-        tuple of int and Reply
-            Position of a task that ended, and how.
-        """
+        """Run every task in one of the processes."""
         queue = deque(enumerate(tasks))
         while queue or self._busy:
             while queue and len(self._busy) < self.processes:

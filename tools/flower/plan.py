@@ -48,20 +48,6 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "
     """Check what can be checked before anything starts, and settle where the run's files will be.
 
     The ServerApp runs in another folder, so every path is made absolute here.
-
-    Parameters
-    ----------
-    overrides : dict
-        Keys of the run config that the user sets.
-    app : Path, optional
-        The folder that Flower will pack: code of the user's own has to be in it or installed.
-    cluster : str
-        Address of a Ray cluster to simulate the clients on; empty for this machine.
-
-    Raises
-    ------
-    ConfigError, TaskError, RunFolderError
-        Naming the key, the value and what is allowed.
     """
     config = read_config({**default_config(), **overrides})
     _check_cluster(cluster)

@@ -31,19 +31,7 @@ class Process(NamedTuple):
 
 
 class Program:
-    """A program in a session of its own, so that Ctrl-C does not reach it by itself.
-
-    Parameters
-    ----------
-    command : sequence of str
-        The program and its arguments.
-    env : mapping of str to str
-        Its whole environment.
-    cwd : Path
-        Where it runs.
-    log : Path
-        Where its output goes.
-    """
+    """A program in a session of its own, so that Ctrl-C does not reach it by itself."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path

@@ -57,15 +57,6 @@ def simulation(home: Path, run: Path, cluster: str = "") -> Iterator[FlowerCli]:
     """Run a SuperLink for simulations; give Flower's command line for it.
 
     It ends with this process, even if that is killed.
-
-    Parameters
-    ----------
-    home : Path
-        Where Flower keeps its state and its logs; made if missing.
-    run : Path
-        The folder of the run that it is for.
-    cluster : str
-        Address of the Ray to simulate on; a Ray of its own by default.
     """
     home.mkdir(parents=True)
     # Sockets of Ray lie below this folder, and their paths may be 104 characters long at most.
@@ -152,17 +143,7 @@ def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunS
 
 
 def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
-    """Run it; return the exit code.
-
-    Parameters
-    ----------
-    run : Plan
-        What to run.
-    home : Path
-        Where Flower keeps its state and its logs meanwhile.
-    app : Path
-        The folder that Flower packs.
-    """
+    """Run it; return the exit code."""
     steps = _Steps()
     try:
         with stop_on_signals():

@@ -1,16 +1,12 @@
 """Several runs in one picture."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...core.tasks.metric_text import label
 from ..report.axes import HEIGHT, finish, line, percent_axis
 from ..report.formatting import shorten
 from ..report.history import History
-from ..report.svg import SERIES, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from ..report.svg import SERIES, Axes, Plot, draw
 
 
 def overlay(histories: Mapping[str, History]) -> Plot | None:
@@ -30,7 +26,7 @@ def overlay(histories: Mapping[str, History]) -> Plot | None:
     if len(known) < 2:
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for position, (name, history) in enumerate(known.items()):
             line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
         if metric.share:

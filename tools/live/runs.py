@@ -53,13 +53,6 @@ class Runs:
     """All runs of one output folder, and those that were named.
 
     Only `events.jsonl` in a folder directly below is read; links that lead elsewhere are not.
-
-    Parameters
-    ----------
-    output : Path
-        Where run folders are; it need not exist yet.
-    named : iterable of Path
-        Folders of runs that the user asked for, wherever they are: these are shown at first.
     """
 
     def __init__(self, output: Path, named: Iterable[Path] = ()) -> None:
@@ -84,14 +77,7 @@ class Runs:
         return sorted(there, key=lambda run: run.tail.quiet_seconds())
 
     def shown(self, asked: Iterable[str]) -> list[FollowedRun]:
-        """Return the runs to show, brought up to date; names that there are not are left out.
-
-        Parameters
-        ----------
-        asked : iterable of str
-            Names; without any, those that were named at the start, else those going on, else the
-            newest.
-        """
+        """Return the runs to show, brought up to date; names that there are not are left out."""
         there = self.look()
         names = list(asked) or self.wanted
         chosen = [run for name in names for run in there if run.name == name]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,8 @@ from .axes import HEIGHT, finish, legend
 from .history import History
 from .hover import over_lines
 from .picture import Picture
-from .svg import FIRST, INK, SERIES, Plot, draw
+from .svg import FIRST, INK, SERIES, Axes, Plot, draw
 from .tables import folded_table, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_BINS = 10  # that have a colour of their own
 BY_SIMILARITY = ("cosage", "dissimilarity", "dissimilarity-cooldown", "dissimilarity-sampling")
@@ -62,7 +59,7 @@ def similarity_of_choices_chart(history: History) -> Plot | None:
         return None
     bins = range(1, min(MOST_BINS, max(len(chosen) for chosen in found.values())) + 1)
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for number in bins:
             points = _of_bin(found, number)
             axes.plot(
@@ -88,7 +85,7 @@ def ages_of_choices_chart(history: History) -> Plot | None:
     if not any(choice.age for chosen in found.values() for choice in chosen):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         rounds = list(found)
         ages = [[choice.age for choice in chosen] for chosen in found.values()]
         parts: list[tuple[str, list[float]]] = [
@@ -147,7 +144,7 @@ def candidates_chart(history: History) -> Plot | None:
     if not any(candidate.chosen for candidate in candidates):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for chosen, words, face in ((False, "passed over", "none"), (True, "chosen", FIRST)):
             part = [c for c in candidates if c.chosen == chosen]
             if part:

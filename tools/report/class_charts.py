@@ -1,7 +1,6 @@
 """How the classes are spread over the clients, where that is known: in simulation."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +10,7 @@ from .formatting import shorten
 from .history import History
 from .hover import over_cells
 from .picture import Picture
-from .svg import Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import Axes, Plot, draw
 
 
 def clients_by_classes(
@@ -26,7 +22,7 @@ def clients_by_classes(
     classes = max(map(len, counts))
     table = np.array([[*row, *[0] * (classes - len(row))] for row in counts], dtype=np.float64)
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         axes.imshow(shades(table, BLUE), aspect="auto", interpolation="none")
         axes.locator_params(axis="x", integer=True)
         if len(clients) <= MOST_NAMED:

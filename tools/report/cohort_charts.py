@@ -1,7 +1,5 @@
 """With whom: cohorts as a tree that grows over rounds, with sizes and how well they do."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,10 +12,7 @@ from .history import History
 from .hover import over_lines, over_metric
 from .picture import Picture
 from .split_charts import criterion_known, why_never_split
-from .svg import SERIES, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import SERIES, Axes, Plot, draw
 
 MOST_NAMED_COHORTS = 12
 
@@ -32,7 +27,7 @@ def tree_chart(history: History) -> Plot | None:
     sizes = np.array([[c.sizes.get(r, 0.0) for r in rounds] for c in cohorts])
     tops = sizes.cumsum(axis=0)
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for cohort, size, top in zip(cohorts, sizes, tops, strict=True):
             alive = size > 0
             axes.stairs(
@@ -60,7 +55,7 @@ def _label(cohort: Cohort) -> str:
 
 
 def _name_bands(
-    axes: "Axes",
+    axes: Axes,
     metric: Metric,
     cohorts: list[Cohort],
     sizes: NDArray[np.float64],
@@ -83,7 +78,7 @@ def cohort_metric_chart(history: History) -> Plot | None:
     if len(known) < 2:
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         lines = {}
         for cohort in known:
             points = _with_parent(tree, cohort)

@@ -42,8 +42,6 @@ class CohortTree:
     on_clients : bool
         Whether scores are those on the clients' own data, else on the server's test data.
 
-    Examples
-    --------
     >>> split = {"a": {"0": 1.0}, "b": {"0": 1.0}}
     >>> tree = CohortTree(History.from_events([
     ...     {"event": "cohorts", "round": 1, "members": {"0": 9}},

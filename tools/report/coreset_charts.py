@@ -1,7 +1,5 @@
 """On what clients trained: where the samples of a round came from, how clean and of which class."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...core.log.events import CoresetsUsed, RunStarted
@@ -11,10 +9,7 @@ from .history import History
 from .hover import over_lines
 from .picture import Picture
 from .store_charts import class_counts, class_picture
-from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Plot, draw
 
 ORIGINS = {
     "new": ("chosen in this round", THIRD),
@@ -56,7 +51,7 @@ def coreset_samples_chart(history: History) -> Plot | None:
         return None
     rounds = list(range(min(samples), max(samples) + 1))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         layers = [
             (label, colour, [samples.get(current, {}).get(name, 0) for current in rounds])
             for name, (label, colour) in ORIGINS.items()
@@ -73,7 +68,7 @@ def clean_chart(history: History) -> Plot | None:
     if not shares:
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         label = "what clients trained on"
         axes.plot(list(shares), list(shares.values()), color=FIRST, label=label)
         if all_data is not None:

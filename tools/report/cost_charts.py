@@ -1,7 +1,5 @@
 """What the rounds cost: bytes and seconds."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .axes import HEIGHT, edges, filled, finish, stack
@@ -9,10 +7,7 @@ from .formatting import byte_unit
 from .history import History
 from .hover import over_lines
 from .picture import Picture
-from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Plot, draw
 
 
 def bytes_chart(history: History) -> Plot | None:
@@ -29,7 +24,7 @@ def bytes_chart(history: History) -> Plot | None:
     spared = np.maximum(0, filled(history, "bytes-up-dense", rounds) - sent[1])
     unit, size = byte_unit(float((sent.sum(axis=0) + spared).max()))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         values = zip(parts, sent / size, strict=True)
         stack(axes, rounds, [(label, colour, part) for (_, label, colour), part in values])
         if spared.any():
@@ -55,7 +50,7 @@ def seconds_chart(history: History) -> Plot | None:
         np.maximum(0, filled(history, "seconds", rounds) - spent),
     )
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         layers = [(name, tint, values) for name, (tint, values) in parts.items() if values.any()]
         stack(axes, rounds, layers)
         finish(axes, "seconds per round")

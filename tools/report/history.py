@@ -112,8 +112,6 @@ class History:
     def from_events(cls, events: Iterable[Event | Mapping[str, Any]]) -> "History":
         """Gather events, or the lines of a log; unknown kinds are passed over.
 
-        Examples
-        --------
         >>> history = History.from_events([
         ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["b", "a"]},
         ...     Evaluated(round=1, where="server", metrics={"accuracy": 0.5}),
@@ -230,8 +228,6 @@ class History:
     def noted(self, kind: type[Kind]) -> dict[int, list[Kind]]:
         """Return the notes of a kind, by round in their order; one per cohort.
 
-        Examples
-        --------
         >>> events = [{"event": "streams", "round": r, "stored": [r, 0]} for r in (2, 1)]
         >>> list(History.from_events(events).noted(StreamsStored))
         [1, 2]
@@ -372,8 +368,6 @@ class History:
         The columns are all rounds from the first choice to the last. An age is the number of
         rounds since the client was last chosen, or since the first one.
 
-        Examples
-        --------
         >>> choices = enumerate(["a", "b", "b"])
         >>> events = [{"event": "selected", "round": r, "chosen": [key]} for r, key in choices]
         >>> History.from_events(events).ages().tolist()

@@ -1,7 +1,5 @@
 """Who is in which cohort, round by round, and how far that agrees with planted groups."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +11,8 @@ from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_names
 from .picture import Picture
-from .svg import Plot, draw
+from .svg import Axes, Plot, draw
 from .tables import folded_table, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_CLIENTS = 200  # rows of the picture, and of the table
 
@@ -91,7 +86,7 @@ def members_chart(history: History) -> Plot | None:
                 told[row][column] = f"cohort {tree.shown(where[key])}"
                 pixels[row, column] = _colour(tree, where[key])
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         pixel_rows(axes, pixels, first, [history.name_of(key) for key in keys], "client")
 
     rows = [f"{shorten(history.name_of(key), 20)}{_planted(groups, key)}" for key in keys]

@@ -2,7 +2,7 @@
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,7 @@ from .formatting import plural, shorten
 from .history import History
 from .hover import frame
 from .picture import Picture, swatch
-from .svg import FIRST, INK, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, Axes, Plot, draw
 
 ANSWERED = BLUE
 TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)
@@ -39,7 +36,7 @@ def participation_chart(history: History) -> Plot | None:
     if not any(counts):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         if len(counts) <= MOST_NAMED:
             axes.bar(range(len(counts)), counts, color=FIRST, width=0.75)
             labels = [shorten(history.name_of(key), 14) for key, _ in named]
@@ -86,11 +83,11 @@ def choices_chart(history: History) -> Plot | None:
         if problem.kind == "train" and row is not None and 0 <= column < chosen.shape[1]:
             pixels[row, column] = TROUBLED if chosen[row, column] else pixels[row, column]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         what = "client" if step == 1 else f"one client in {step}"
         pixel_rows(axes, pixels, first, [history.name_of(key) for key in shown], what)
 
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         told = {"chosen": _packed(chosen)} | ({"away": _packed(away)} if away.any() else {})
         return frame(axes) | {
             "rows": [shorten(history.name_of(key), 24) for key in shown],

@@ -8,13 +8,7 @@ from .tail import Tail
 
 
 class RoundValues:
-    """What the log of a run says of rounds that were not asked for yet.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The run's folder.
-    """
+    """What the log of a run says of rounds that were not asked for yet."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._log = Tail(folder.events_path)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,7 @@ from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
 from .picture import Picture
-from .svg import INK, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from .svg import INK, Axes, Plot, draw
 
 NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
 
@@ -101,7 +96,7 @@ def similarity_chart(history: History) -> Plot | None:
     clusters = [tree.shown(name) for name in likeness.clusters]
     starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         axes.imshow(_pixels(likeness.matrix), aspect="equal", interpolation="none")
         for start in starts[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
@@ -120,7 +115,7 @@ def similarity_chart(history: History) -> Plot | None:
     return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix, parts=100))
 
 
-def _name(axes: "Axes", what: str, places: Sequence[float], names: Sequence[str]) -> None:
+def _name(axes: Axes, what: str, places: Sequence[float], names: Sequence[str]) -> None:
     """Name both axes, and places on them as far as there is room."""
     axes.set(xlabel=what, ylabel=what, xticks=[], yticks=[])
     if len(names) <= MOST_NAMED:

@@ -1,7 +1,6 @@
 """Why cohorts were split, or were not: the criterion over rounds."""
 
 import math
-from typing import TYPE_CHECKING
 
 from ...core.log.events import CohortsTrained
 from .axes import HEIGHT, finish
@@ -10,10 +9,7 @@ from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_lines
 from .picture import Picture
-from .svg import INK, SERIES, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import INK, SERIES, Axes, Plot, draw
 
 MOST_LINES = 12
 
@@ -40,7 +36,7 @@ def split_chart(history: History) -> Plot | None:
         return None
     cohorts = CohortTree(history).cohorts
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         lines = {
             name: cohorts[name].line if name in cohorts else place
             for place, name in enumerate(list(found)[:MOST_LINES])

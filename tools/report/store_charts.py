@@ -1,7 +1,6 @@
 """What clients keep of their streams: samples of each class in all stores together, over rounds."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,7 @@ from .formatting import plural
 from .history import History
 from .hover import over_cells
 from .picture import Picture
-from .svg import Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import Axes, Plot, draw
 
 
 def class_counts(
@@ -50,7 +46,7 @@ def class_picture(name: str, first: int, table: NDArray[np.float64]) -> Plot | N
         return None
     classes = [str(label) for label in range(len(table))]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         pixel_rows(axes, shades(table, BLUE), first, classes, "class")
 
     rows = [f"class {label}" for label in classes]

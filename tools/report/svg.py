@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+if TYPE_CHECKING:  # it is loaded only by what draws
+    from matplotlib.axes import Axes as Axes
+else:
+    Axes = Any
 
 WIDTH_INCHES = 4.4
 
@@ -69,22 +71,10 @@ class Plot:
 def draw(
     name: str,
     height: float,
-    paint: Callable[["Axes"], None],
-    hover: Callable[["Axes"], dict[str, Any]] | None = None,
+    paint: Callable[[Axes], None],
+    hover: Callable[[Axes], dict[str, Any]] | None = None,
 ) -> Plot:
-    """Return the picture as an SVG element for a page.
-
-    Parameters
-    ----------
-    name : str
-        One of its own within a page.
-    height : float
-        In inches; all are equally wide.
-    paint : callable
-        Draws into the axes.
-    hover : callable, optional
-        Returns what the pointer can ask for, from the axes as they were painted.
-    """
+    """Return the picture as an SVG element for a page."""
     import matplotlib  # here, since a run that makes no report need not wait for it
     from matplotlib.figure import Figure
 

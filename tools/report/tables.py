@@ -29,15 +29,7 @@ def table(
 def sortable_table(
     head: Iterable[str], rows: Iterable[tuple[str, Sequence[tuple[str, object]]]]
 ) -> str:
-    """Return a table that sorts by a click on a title, and that can be copied as CSV.
-
-    Parameters
-    ----------
-    head : iterable of str
-        Titles, as text.
-    rows : iterable of pairs
-        The class of each row, and its cells: HTML, and what it sorts by (None: unknown, last).
-    """
+    """Return a table that sorts by a click on a title, and that can be copied as CSV."""
     titles = "".join(f'<th scope="col"><button>{escape(title)}</button></th>' for title in head)
     lines = []
     for mark, cells in rows:

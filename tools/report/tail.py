@@ -8,13 +8,7 @@ from ...server_app.run_folder import Event, parsed_event
 
 
 class Tail:
-    """The new lines of an `events.jsonl`.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it need not exist yet.
-    """
+    """The new lines of an `events.jsonl`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -10,13 +10,7 @@ from .rounds import csv_columns
 
 
 class TensorBoard(Callback):
-    """Write every number of a round as a scalar, under the names of ``rounds.csv``.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The run's folder; the files go below it, and what happened is read from its log.
-    """
+    """Write every number of a round as a scalar, under the names of ``rounds.csv``."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._writer = SummaryWriter(str(folder.path / "tensorboard"))

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from statistics import median
-from typing import TYPE_CHECKING
 
 from ...core.log.events import Exchanged, ReplySeconds
 from .axes import HEIGHT, finish, rows_height, stack
@@ -10,10 +9,7 @@ from .formatting import shorten
 from .history import History
 from .hover import over_lines
 from .picture import Picture
-from .svg import BAD, FIRST, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import BAD, FIRST, SECOND, THIRD, Axes, Plot, draw
 
 FATES = {"failed": BAD, "late": SECOND, "quarantined": THIRD}
 MOST_TROUBLED = 15
@@ -27,7 +23,7 @@ def troubles_chart(history: History) -> Plot | None:
         return None
     rounds = list(range(min(known), max(known) + 1))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         layers = [(f, c, [counts[current, f] for current in rounds]) for f, c in FATES.items()]
         stack(axes, rounds, [layer for layer in layers if any(layer[2])])
         axes.locator_params(axis="y", integer=True)
@@ -44,7 +40,7 @@ def troubled_clients_chart(history: History) -> Plot | None:
         return None
     names = [client for client, _ in totals]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         left = [0] * len(names)
         for fate, colour in FATES.items():
             widths = [counts[client, fate] for client in names]
@@ -74,7 +70,7 @@ def slow_chart(history: History) -> Plot | None:
         return None
     rounds = list(times)
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         slowest = [max(told.slowest.values()) for told in times.values()]
         axes.plot(rounds, slowest, color=SECOND, label="slowest reply")
         axes.plot(rounds, [told.median for told in times.values()], color=FIRST, label="median")

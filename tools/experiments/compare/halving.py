@@ -45,8 +45,6 @@ def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 
     every : int (default: 1)
         Rounds between evaluations: a stage of rounds ends with one.
 
-    Examples
-    --------
     >>> [(stage.budget.amount, stage.candidates) for stage in plan(Budget("rounds", 100), 10)]
     [(11.0, 10), (33.0, 3), (100.0, 2)]
     >>> total_cost(plan(Budget("rounds", 100), 10))

@@ -63,17 +63,7 @@ class MeteredGrid(LocalGrid):
 
 
 class Meter(Callback):
-    """Note after every round what the run has cost so far, and end it when its budget is spent.
-
-    Parameters
-    ----------
-    grid : MeteredGrid
-        Measures the clients.
-    budget : Budget
-        What the run may spend.
-    before : Metered
-        What it had spent when it was stopped the last time; nothing at first.
-    """
+    """Note after every round what the run has cost so far, and end it when its budget is spent."""
 
     def __init__(self, grid: MeteredGrid, budget: Budget, before: Metered) -> None:
         self.grid = grid

@@ -17,17 +17,7 @@ def last_round(record: Record) -> int:
 
 
 class ComparisonProgress(SweepProgress):
-    """Shows the runs of all stages as they end; the time left counts the stages to come.
-
-    Parameters
-    ----------
-    stages : sequence of Stage
-        The plan.
-    seeds : int
-        Runs of each strategy.
-    processes : int
-        How many run at the same time.
-    """
+    """Shows the runs of all stages as they end; the time left counts the stages to come."""
 
     def __init__(
         self, stages: Sequence[Stage], seeds: int, processes: int, console: Console | None = None

@@ -19,8 +19,6 @@ def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
     there (`Metered`, and what choosing took on the server), and the evenness of participation so
     far (Jain's index).
 
-    Examples
-    --------
     >>> rows = rows_of([
     ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["a"], "available": 2},
     ...     {"event": "selected", "round": 2, "phase": "train", "chosen": ["b"], "available": 2},

@@ -34,16 +34,7 @@ _LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
 
 
 def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one strategy with one seed until its stage's budget is spent.
-
-    Parameters
-    ----------
-    overrides : dict
-        Run-config keys, and what the stage may spend in ``limit.kind`` and ``limit.amount``. The
-        run's folder is made beside ``output-dir``.
-    quiet : bool (default: True)
-        Log warnings only.
-    """
+    """Run one strategy with one seed until its stage's budget is spent."""
     configure_logging(logging.WARNING if quiet else logging.INFO)
     budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))
     home = Path(str(overrides["output-dir"])).parent

@@ -71,15 +71,7 @@ def judge(gap: Difference, ruler: Ruler = POINTS) -> str:
 
 
 def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> list[str]:
-    """Return sentences, the answer first.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        What was run.
-    found : sequence of Finding, optional
-        What was found, if it is at hand.
-    """
+    """Return sentences, the answer first."""
     found = findings(comparison) if found is None else found
     known = [finding for finding in found if finding.seeds]
     if not known or not known[0].to_the_end:

@@ -15,24 +15,7 @@ from .which import LATEST, events_file
 
 
 def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = None) -> int:
-    """Follow a run until it ends; return an exit code.
-
-    Parameters
-    ----------
-    run : str
-        Its folder, or "latest".
-    runs : Path
-        Where runs are.
-    poll : float
-        Seconds between checks of the log.
-    console : Console, optional
-        Where to write.
-
-    Raises
-    ------
-    RunFolderError
-        If `run` names a folder that does not exist.
-    """
+    """Follow a run until it ends; return an exit code."""
     console = console or Console(highlight=False, soft_wrap=True)
     try:
         path = _wait_for(run, runs, poll, console)

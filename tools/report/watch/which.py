@@ -12,18 +12,6 @@ def events_file(where: str, runs: Path) -> Path | None:
     """Return the log to follow, or None while there is none yet.
 
     A run that is about to start is the latest already.
-
-    Parameters
-    ----------
-    where : str
-        A run's folder, or "latest" for the one that was written to last.
-    runs : Path
-        Where run folders are.
-
-    Raises
-    ------
-    RunFolderError
-        If `where` names a folder that does not exist.
     """
     if where != LATEST:
         if not Path(where).is_dir():
