@@ -8,31 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Demo:
-    """A method, where it helps.
+    """A method, where it helps."""
 
-    Attributes
-    ----------
-    about : str
-        The situation, in one line.
-    config : str
-        The run config of the situation.
-    method, without : str
-        What is set for the method, and what for its baseline.
-    baseline : str
-        What the baseline is, in words.
-    own : bool
-        Whether clients' accuracy on their own data is what counts.
-    look : str
-        What to look at in the report.
-    """
-
-    about: str
-    config: str
+    about: str  # the situation, in one line
+    config: str  # the run config of the situation
+    # method, without: what is set for the method, and what for its baseline
     method: str
     without: str
-    baseline: str
-    look: str
-    own: bool = False
+    baseline: str  # what the baseline is, in words
+    look: str  # what to look at in the report
+    own: bool = False  # whether clients' accuracy on their own data is what counts
 
 
 DEMOS: dict[str, Demo] = {

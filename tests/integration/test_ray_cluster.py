@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forager.tools.experiments.compare.command import Options, run_comparison
-from forager.tools.experiments.records import Cell, Record, SweepError
+from forager.tools.experiments.records import Cell, SweepError, SweepRecord
 from forager.tools.experiments.results import Results
 from forager.tools.experiments.sweep import sweep
 from ray.cluster_utils import Cluster
@@ -37,7 +37,7 @@ def run(path: Path, runner: str, cluster: str, seeds: int = 2) -> Results:
     return sweep("t", CELLS, range(seeds), path=path, runner=runner, cluster=cluster)
 
 
-def records(results: Results) -> list[Record]:
+def records(results: Results) -> list[SweepRecord]:
     return [record for by_seed in results.runs.values() for record in by_seed.values()]
 
 

@@ -54,10 +54,7 @@ def _code(module: str) -> list[Path]:
 def fingerprint(config: Mapping[str, object], task: Task, clients: int, cache: Path) -> str:
     """Return a digest of the files of a config, and of the data of a task of the user's own.
 
-    Parameters
-    ----------
-    cache : Path
-        A JSON file that remembers digests by size and time of change; large files are read once.
+    `cache`, a JSON file, remembers digests by size and time of change: files are read once.
     """
     try:
         known = json.loads(cache.read_bytes())

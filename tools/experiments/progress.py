@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .records import Record
+from .records import SweepRecord
 
 
 class SweepProgress:
@@ -46,11 +46,11 @@ class SweepProgress:
         mean = self.seconds / max(1, self.finished)
         return timedelta(seconds=round(mean * remaining / parallel))
 
-    def ended(self, record: Record) -> str:
+    def ended(self, record: SweepRecord) -> str:
         """Say how a run ended."""
         return f"{record.reason} in {record.seconds:.1f} s"
 
-    def advance(self, record: Record) -> None:
+    def advance(self, record: SweepRecord) -> None:
         """Count a finished run; a failed one is always named."""
         self.finished += 1
         self.seconds += record.seconds

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from .cluster import ClusterPool, cluster_address
 from .progress import SweepProgress
 from .provenance import commit, versions
-from .records import Cell, Key, Record, Scalar, SweepError, SweepFile
+from .records import Cell, Key, Scalar, SweepError, SweepFile, SweepRecord
 from .results import Results
 from .workers import Reply, WorkerPool, check_runner
 
@@ -46,9 +46,9 @@ class Run:
         name = f"{quote(self.cell.name, safe='')}-{self.cell.digest}-{self.seed}"
         return {**self.cell.config, "seed": self.seed, "output-dir": str(folder / name)}
 
-    def record(self, reply: Reply) -> Record:
+    def record(self, reply: Reply) -> SweepRecord:
         """Return the line of the sweep file that says how it ended."""
-        return Record(
+        return SweepRecord(
             cell=self.cell.name,
             seed=self.seed,
             digest=self.cell.digest,

@@ -19,32 +19,13 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from .records import Row, Scalar, SweepError
 
 SUCCESSFUL_REASONS = ("completed", "early-stop")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE_SECONDS = 5.0
-
-
-class RunResult(Protocol):
-    """What a runner gives back."""
-
-    @property
-    def reason(self) -> str:
-        """Why the run ended."""
-
-    @property
-    def rounds(self) -> Sequence[Row]:
-        """One row per round, as in rounds.csv."""
-
-
-class Runner(Protocol):
-    """Something that runs one training, such as `forager.tools.engine.local.run_local`."""
-
-    def __call__(self, overrides: dict[str, Scalar], *, quiet: bool = True) -> RunResult:
-        """Run one training with these run-config values."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +201,7 @@ def run_task(runner: str, overrides: dict[str, Scalar]) -> str:
     started = time.monotonic()
     try:
         module, _, function = runner.partition(":")
-        run = cast(Runner, getattr(importlib.import_module(module), function))
+        run = getattr(importlib.import_module(module), function)  # such as `run_local`
         started = time.monotonic()
         result = run(overrides, quiet=True)
         failed = result.reason not in SUCCESSFUL_REASONS

@@ -19,7 +19,7 @@ _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run that is about to start."""
 
     run_config: dict[str, Scalar]
@@ -44,7 +44,7 @@ class Plan:
         return f"the Ray cluster {self.cluster}" if self.cluster else f"{cores()} cores"
 
 
-def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "") -> Plan:
+def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "") -> RunPlan:
     """Check what can be checked before anything starts, and settle where the run's files will be.
 
     The ServerApp runs in another folder, so every path is made absolute here.
@@ -70,7 +70,7 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "
             f"run-name = {config.run_name!r}: {folder} exists already. Choose another name, or go "
             f"on with that run: forager resume {folder}"
         )
-    return Plan(run_config, config.num_clients, folder, run_title(config), cluster)
+    return RunPlan(run_config, config.num_clients, folder, run_title(config), cluster)
 
 
 def _check_cluster(address: str) -> None:

@@ -109,15 +109,7 @@ class Program:
 
 
 def family(pid: int, groups: set[int]) -> list[Process]:
-    """Return what runs of a program and of all that it started.
-
-    Parameters
-    ----------
-    pid : int
-        The program.
-    groups : set of int
-        Process groups known to be its own; those that are found are added.
-    """
+    """Return what runs of a program and of all that it started."""
     table = [process for process in process_table() if process.state != "Z"]
     mine, size = {pid}, 0
     while len(mine) > size:

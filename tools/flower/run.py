@@ -28,7 +28,7 @@ from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
 from .packing import copy_to_pack, own_code, travels
-from .plan import Plan
+from .plan import RunPlan
 from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
@@ -142,7 +142,7 @@ def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunS
         time.sleep(0.5)
 
 
-def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
+def launch(run: RunPlan, home: Path, app: Path = PROJECT) -> int:
     """Run it; return the exit code."""
     steps = _Steps()
     try:
@@ -182,7 +182,7 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
     return _finished(run, home)
 
 
-def _finished(run: Plan, home: Path) -> int:
+def _finished(run: RunPlan, home: Path) -> int:
     folder = RunFolder.open(run.folder)
     if not ended_well(History.from_events(folder.read_events())):
         return _failed(f"{folder.path} has no proper end", home)
@@ -234,7 +234,7 @@ def _failed(reason: str, home: Path) -> int:
     return FAILED
 
 
-def _interrupted(run: Plan, home: Path, reason: str) -> int:
+def _interrupted(run: RunPlan, home: Path, reason: str) -> int:
     if (run.folder / "events.jsonl").exists():
         folder = RunFolder.open(run.folder)
         if ended_well(History.from_events(folder.read_events())):  # it was quicker

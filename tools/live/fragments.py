@@ -7,12 +7,14 @@ from html import escape
 from threading import Lock
 
 from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
+from ...core.tasks.metric_text import label
+from ..report.axes import HEIGHT, finish, line, percent_axis
+from ..report.formatting import shorten
 from ..report.history import History
 from ..report.page import chapters, render
-from ..report.picture import figure
+from ..report.svg import SERIES, Axes, Plot, draw, figure
 from ..report.tables import text
 from ..report.watch import view
-from .overlay import overlay
 from .runs import FollowedRun
 
 RECENT_FAULTS = 8
@@ -24,18 +26,11 @@ _drawing = Lock()  # matplotlib's settings are one for all threads
 
 @dataclass
 class Pictures:
-    """The pictures of a run, or of several together, drawn again when there is something new.
+    """The pictures of a run, or of several together, drawn again when there is something new."""
 
-    Attributes
-    ----------
-    parts : dict of str to str
-        Figures by name, in the report's order, as they were drawn last.
-    drawn_at : float
-        When that was.
-    """
-
+    # figures by name, in the report's order, as they were drawn last
     parts: dict[str, str] = field(default_factory=dict)
-    drawn_at: float = 0.0
+    drawn_at: float = 0.0  # when that was
     _version: int = -1
     _not_before: float = 0.0
 
@@ -145,3 +140,31 @@ def _fault(line: Mapping[str, object], history: History) -> list[str]:
             told = [(key, f"failed: {text(reason, 200)}") for key, reason in event.failed.items()]
             told += [(key, "was late") for key in event.late]
     return [f"{at}<b>{text(history.name_of(key), 40)}</b> {what}" for key, what in told]
+
+
+def overlay(histories: Mapping[str, History]) -> Plot | None:
+    """Draw the main metric of several runs over rounds; None if there is nothing to compare yet.
+
+    Runs that are judged by another metric than the first are left out. Where all clients were
+    asked, their own data decide: runs with several models are among them.
+    """
+    if not histories:
+        return None
+    metric = next(iter(histories.values())).metric
+    same = {name: each for name, each in histories.items() if each.metric.name == metric.name}
+    column = f"clients-{metric.name}-mean"
+    if not all(history.series(column)[0] for history in same.values()):
+        column = metric.name
+    known = {name: each for name, each in same.items() if each.series(column)[0]}
+    if len(known) < 2:
+        return None
+
+    def paint(axes: Axes) -> None:
+        for position, (name, history) in enumerate(known.items()):
+            line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
+        if metric.share:
+            percent_axis(axes)
+        where = "" if column == metric.name else ", clients' own data"
+        finish(axes, f"{label(metric)}{where}")
+
+    return draw("overlay", HEIGHT + 0.15 * len(known), paint)

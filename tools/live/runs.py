@@ -14,23 +14,13 @@ LONG_AGO = 600.0  # seconds without news after which a run does not count as run
 
 @dataclass
 class FollowedRun:
-    """One run: its log as far as it was read.
+    """One run: its log as far as it was read."""
 
-    Attributes
-    ----------
-    name : str
-        By which the page knows it.
-    tail : Tail
-        Its log.
-    version : int
-        Rises with every event.
-    """
-
-    name: str
-    tail: Tail
+    name: str  # by which the page knows it
+    tail: Tail  # its log
     history: History = field(default_factory=History)
     events: list[Event] = field(default_factory=list)
-    version: int = 0
+    version: int = 0  # rises with every event
 
     def read(self) -> None:
         """Take in what was logged since the last call."""

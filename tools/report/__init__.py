@@ -17,18 +17,7 @@ __all__ = ["summary_table", "write_report", "write_rounds_csv"]
 
 
 def write_report(folder: "RunFolder") -> Path:
-    """Write `report.html` from `config.json` and `events.jsonl`, however far the run came.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The folder of a run, finished or not.
-
-    Returns
-    -------
-    Path
-        The page: one file that needs no other and no network.
-    """
+    """Write `report.html` from `config.json` and `events.jsonl`, however far the run came."""
     history = History.from_events(folder.read_events())
     config = folder.read_config() or history.started.config
     text = render(folder.path.resolve().name, config, history, folder.path)

@@ -1,6 +1,6 @@
 """What the pictures of a report have in common: axes of rounds, lines, stacks, rows of pixels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from ...core.tasks.metrics import Metric
 from .formatting import shorten
 from .history import History
-from .svg import Axes
+from .hover import Hover
+from .svg import Axes, Plot, draw
 
 HEIGHT = 2.6
 MOST_NAMED = 30  # rows whose names still fit beside a picture
@@ -39,6 +40,30 @@ def line(axes: Axes, history: History, column: str, label: str, colour: str) -> 
     if rounds:
         marker = "o" if len(rounds) <= 50 else None
         axes.plot(rounds, values, color=colour, label=label, marker=marker)
+
+
+def lines_chart(
+    name: str,
+    y_label: str,
+    lines: Iterable[tuple[str, str, Mapping[int, float]]],
+    hover: Hover,
+    then: Callable[[Axes], None] = lambda axes: None,
+    height: float = HEIGHT,
+) -> Plot | None:
+    """Draw lines (label, colour, value by round) over rounds; None if there is no point."""
+    known = [(label, colour, points) for label, colour, points in lines if points]
+    if not known:
+        return None
+
+    def paint(axes: Axes) -> None:
+        for label, colour, points in known:
+            marker = "o" if len(points) <= 50 else None
+            x, y = list(points), list(points.values())
+            axes.plot(x, y, color=colour, label=label, marker=marker)
+        then(axes)
+        finish(axes, y_label)
+
+    return draw(name, height, paint, hover)
 
 
 def filled(history: History, column: str, rounds: list[int]) -> NDArray[np.float64]:

@@ -6,8 +6,7 @@ from .axes import HEIGHT, edges, filled, finish, stack
 from .formatting import byte_unit
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .svg import FIRST, INK, SECOND, THIRD, Axes, Plot, draw
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
 
 
 def bytes_chart(history: History) -> Plot | None:

@@ -58,48 +58,31 @@ class Trouble:
 
 @dataclass
 class History:
-    """The events of a run, by round and by client; a run that goes on adds to it.
+    """The events of a run, by round and by client; a run that goes on adds to it."""
 
-    Attributes
-    ----------
-    rows : dict of int to dict
-        For each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
-        `chosen`, `received`, `failed`, `late` and `quarantined` are about training.
-        `bytes-up-dense` is what the bytes up would have been with whole models instead of sparse
-        updates; unknown where none was sparse.
-    chosen : dict of int to list of str
-        Clients chosen for training, by round.
-    away : dict of int to set of str
-        Clients that were not connected when a round ended.
-    joined : dict of str to int
-        The round in which a client was first seen, where that was later than the first.
-    clients : list of str
-        Every client ever chosen, for training or evaluation, in natural order.
-    names : dict of str to str
-        What clients are called, where the log says more than a number.
-    population : int
-        Number of clients, those never chosen included.
-    problems : list of Trouble
-        What failed, came late or was quarantined, in training or not.
-    notes : dict of type to dict
-        Events that pictures of their own are drawn from, by kind, then by round and cohort (empty
-        without cohorts). A round that was tried again counts as it was last.
-    latest : dict of type to Event
-        The last event of each kind.
-    training : list of str
-        Clients that were chosen and whose round is not over.
-    """
-
+    # for each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
+    # `chosen`, `received`, `failed`, `late` and `quarantined` are about training. `bytes-up-dense`
+    # is what the bytes up would have been with whole models instead of sparse updates; unknown
+    # where none was sparse
     rows: dict[int, Row] = field(default_factory=dict)
+    # clients chosen for training, by round
     chosen: dict[int, list[str]] = field(default_factory=dict)
+    # clients that were not connected when a round ended
     away: dict[int, set[str]] = field(default_factory=dict)
+    # the round in which a client was first seen, where that was later than the first
     joined: dict[str, int] = field(default_factory=dict)
+    # every client ever chosen, for training or evaluation, in natural order
     clients: list[str] = field(default_factory=list)
+    # what clients are called, where the log says more than a number
     names: dict[str, str] = field(default_factory=dict)
-    population: int = 0
+    population: int = 0  # number of clients, those never chosen included
+    # what failed, came late or was quarantined, in training or not
     problems: list[Trouble] = field(default_factory=list)
+    # events that pictures of their own are drawn from, by kind, then by round and cohort (empty
+    # without cohorts). A round that was tried again counts as it was last
     notes: dict[type[Event], dict[tuple[int, str], Event]] = field(default_factory=dict)
-    latest: dict[type[Event], Event] = field(default_factory=dict)
+    latest: dict[type[Event], Event] = field(default_factory=dict)  # the last event of each kind
+    # clients that were chosen and whose round is not over
     training: list[str] = field(default_factory=list)
     last_time: float = 0.0
     _count: int = 0

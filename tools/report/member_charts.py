@@ -6,12 +6,11 @@ from numpy.typing import NDArray
 from ...core.log.events import CohortsTrained
 from ...core.tasks.groups import group_of
 from .axes import SERIES_PIXELS, pixel_rows, rows_height
-from .cohort_tree import CohortTree
+from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_names
-from .picture import Picture
-from .svg import Axes, Plot, draw
+from .svg import Axes, Picture, Plot, draw
 from .tables import folded_table, text
 
 MOST_CLIENTS = 200  # rows of the picture, and of the table
@@ -67,7 +66,7 @@ def agreement_sentence(history: History) -> str:
 
 def members_chart(history: History) -> Plot | None:
     """Draw a row per client and a column per round, in the colour of its cohort."""
-    found, tree = memberships(history), CohortTree(history)
+    found, tree = memberships(history), CohortDescent(history)
     names = {name for where in found.values() for name in where.values()}
     if len(names) < 2:
         return None
@@ -98,14 +97,14 @@ def _planted(groups: dict[str, int], key: str) -> str:
     return f" (group {groups[key]})" if key in groups else ""
 
 
-def _colour(tree: CohortTree, name: str) -> NDArray[np.uint8]:
+def _colour(tree: CohortDescent, name: str) -> NDArray[np.uint8]:
     line = tree.cohorts[name].line if name in tree.cohorts else 0
     return np.array(SERIES_PIXELS[line % len(SERIES_PIXELS)], dtype=np.uint8)
 
 
 def members_table(history: History) -> str:
     """Return who is in which cohort at the end."""
-    tree, groups = CohortTree(history), planted_groups(history)
+    tree, groups = CohortDescent(history), planted_groups(history)
     names = last_memberships(history)
     where = {key: tree.shown(name) for key, name in names.items()}
     if len(set(where.values())) < 2:

@@ -17,20 +17,15 @@ from . import (
     member_charts,
     metric_charts,
     participation_charts,
-    plan_charts,
     similarity_charts,
-    split_charts,
-    store_charts,
     story,
     trouble_charts,
 )
-from .donors import donors_section
 from .formatting import data_size, duration, run_command, shorten
 from .history import History
 from .html_page import page
 from .method_pages import read_more
-from .picture import Picture, figure
-from .svg import Plot
+from .svg import Picture, Plot, figure
 from .tables import table, text
 
 _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features
@@ -54,10 +49,9 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
         (
             "What clients trained on",
             (
-                *class_charts.PICTURES,
+                *class_charts.SPREAD,
                 *coreset_charts.PICTURES,
-                *store_charts.PICTURES,
-                *plan_charts.PICTURES,
+                *class_charts.STORED,
             ),
         ),
         (
@@ -65,7 +59,7 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
             (
                 *cohort_charts.pictures(history),
                 *member_charts.PICTURES,
-                *split_charts.PICTURES,
+                *cohort_charts.SPLITS,
                 *similarity_charts.PICTURES,
             ),
         ),
@@ -83,7 +77,7 @@ def render(
         _head(title, run_name, history),
         read_more(history.started.config or config, folder),
         drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
-        donors_section(history),
+        similarity_charts.donors_section(history),
         choice_charts.last_choice_table(history),
         member_charts.members_table(history),
         client_tables.problems_table(history),
@@ -120,8 +114,8 @@ def _head(title: str, run_name: str, history: History) -> str:
         class_charts.classes_sentence(history),
         story.scaling_sentence(history),
         coreset_charts.coresets_sentence(history),
-        store_charts.stores_sentence(history),
-        plan_charts.plan_sentence(history),
+        class_charts.stores_sentence(history),
+        class_charts.plan_sentence(history),
         cohort_charts.cohorts_sentence(history),
         member_charts.agreement_sentence(history),
         similarity_charts.similarity_sentence(history),

@@ -19,8 +19,7 @@ from .axes import (
 from .formatting import plural, shorten
 from .history import History
 from .hover import frame
-from .picture import Picture, swatch
-from .svg import FIRST, INK, Axes, Plot, draw
+from .svg import FIRST, INK, Axes, Picture, Plot, draw, swatch
 
 ANSWERED = BLUE
 TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)

@@ -5,8 +5,8 @@ from torch.utils.tensorboard import SummaryWriter
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
-from .round_values import RoundValues
 from .rounds import csv_columns
+from .tail import RoundValues
 
 
 class TensorBoard(Callback):

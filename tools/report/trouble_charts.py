@@ -4,12 +4,11 @@ from collections import Counter, defaultdict
 from statistics import median
 
 from ...core.log.events import Exchanged, ReplySeconds
-from .axes import HEIGHT, finish, rows_height, stack
+from .axes import HEIGHT, finish, lines_chart, rows_height, stack
 from .formatting import shorten
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .svg import BAD, FIRST, SECOND, THIRD, Axes, Plot, draw
+from .svg import BAD, FIRST, SECOND, THIRD, Axes, Picture, Plot, draw
 
 FATES = {"failed": BAD, "late": SECOND, "quarantined": THIRD}
 MOST_TROUBLED = 15
@@ -66,18 +65,11 @@ def reply_times(history: History) -> dict[int, ReplySeconds]:
 def slow_chart(history: History) -> Plot | None:
     """Draw how long replies took in each round: the median and the slowest."""
     times = reply_times(history)
-    if not times:
-        return None
-    rounds = list(times)
-
-    def paint(axes: Axes) -> None:
-        slowest = [max(told.slowest.values()) for told in times.values()]
-        axes.plot(rounds, slowest, color=SECOND, label="slowest reply")
-        axes.plot(rounds, [told.median for told in times.values()], color=FIRST, label="median")
-        axes.set_ylim(bottom=0)
-        finish(axes, "seconds")
-
-    return draw("slow", HEIGHT, paint, over_lines("s"))
+    lines = [
+        ("slowest reply", SECOND, {r: max(told.slowest.values()) for r, told in times.items()}),
+        ("median", FIRST, {r: told.median for r, told in times.items()}),
+    ]
+    return lines_chart("slow", "seconds", lines, over_lines("s"), lambda a: a.set_ylim(bottom=0))
 
 
 def slow_clients(history: History) -> list[tuple[str, int, float, float]]:

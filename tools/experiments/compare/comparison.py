@@ -10,7 +10,7 @@ import numpy as np
 from ....core.config import Scalar
 from ....core.tasks.metrics import ACCURACY, Metric
 from ...report.formatting import plural
-from ..records import Cell, Record
+from ..records import Cell, SweepRecord
 from ..sweep import Sweep, open_sweep
 from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
 from .candidates import Candidate, baseline_of
@@ -25,24 +25,7 @@ MANY_ROUNDS = 100_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results.
-
-    Attributes
-    ----------
-    goal : str
-        Whose data decide: a key of `GOAL_NAMES`.
-    metric : Metric
-        What strategies are judged by.
-    runs : dict
-        The longest completed runs of each strategy, by seed.
-    reached : dict
-        The last stage that each strategy took part in, counted from 0.
-    scores : dict
-        Mean of the metric of each strategy at the end of the last stage that it took part in; nan
-        if all of its runs failed.
-    failures : list of Record
-        Runs that failed.
-    """
+    """The results."""
 
     candidates: list[Candidate]
     common: Mapping[str, Scalar]
@@ -50,12 +33,16 @@ class Comparison:
     seeds: list[int]
     stages: list[Stage]
     baseline: str
-    goal: str = "server"
-    metric: Metric = ACCURACY
-    runs: dict[str, dict[int, Record]] = field(default_factory=dict)
+    goal: str = "server"  # whose data decide: a key of `GOAL_NAMES`
+    metric: Metric = ACCURACY  # what strategies are judged by
+    # the longest completed runs of each strategy, by seed
+    runs: dict[str, dict[int, SweepRecord]] = field(default_factory=dict)
+    # the last stage that each strategy took part in, counted from 0
     reached: dict[str, int] = field(default_factory=dict)
+    # mean of the metric of each strategy at the end of the last stage that it took part in; nan if
+    # all of its runs failed
     scores: dict[str, float] = field(default_factory=dict)
-    failures: list[Record] = field(default_factory=list)
+    failures: list[SweepRecord] = field(default_factory=list)  # runs that failed
 
     @property
     def decides(self) -> str:
@@ -90,20 +77,10 @@ def compare(
     cluster: str | None = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Run the strategies and return what was measured.
+    """Run the strategies and return what was measured; what was stopped continues in the folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the runs and their results are kept; a comparison that was stopped continues there.
-    processes : int, optional (default: 1)
-        Runs at the same time; None for all cores.
-    halving : bool (default: True)
-        Drop the hopeless early.
-    cluster : str, optional (default: this machine)
-        Address of a Ray cluster to run on; None for ``RAY_ADDRESS``.
-    say : callable
-        Takes a line about what is reused.
+    `processes` is None for all cores, `cluster` None for ``RAY_ADDRESS``; `say` takes lines about
+    what is reused and begun.
     """
     every = int(common.get("evaluate-every", 1))
     stages = plan(budget, len(candidates), halving=halving, every=every)

@@ -13,7 +13,7 @@ from ..results import Results
 from .budget import CONTENT
 from .candidates import what_it_sets
 from .comparison import Comparison
-from .findings import Finding, findings, shared_rounds
+from .findings import StrategyFinding, findings, shared_rounds
 from .measures import AXES, GOAL_NAMES
 from .verdict import EVEN, Ruler, judge, recommended, verdict
 
@@ -69,7 +69,7 @@ def metric_of(found: Mapping[str, Any]) -> Metric:
     return Metric(told["name"], told["higher-is-better"], told["share"])
 
 
-def _strategy(finding: Finding, ruler: Ruler) -> dict[str, Any]:
+def _strategy(finding: StrategyFinding, ruler: Ruler) -> dict[str, Any]:
     plain = asdict(finding)
     for axis, gap in finding.against.items():
         plain["against"][axis]["verdict"] = judge(gap, EVEN if axis == "evenness" else ruler)

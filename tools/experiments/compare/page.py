@@ -7,7 +7,7 @@ from typing import Any
 from ....core.tasks.metric_text import label, title
 from ...report.formatting import plural, shorten
 from ...report.html_page import page
-from ...report.picture import figure
+from ...report.svg import figure
 from ...report.tables import sortable_table
 from . import charts
 from .document import metric_of

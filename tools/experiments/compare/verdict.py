@@ -10,7 +10,7 @@ from ....core.tasks.metrics import ACCURACY, Metric
 from ...report.formatting import data_size, plural
 from ..statistics import Difference
 from .comparison import Comparison
-from .findings import Finding, findings
+from .findings import StrategyFinding, findings
 from .measures import GOAL_NAMES
 
 MARGIN = 0.02  # shares that are closer than two points are as good as equal
@@ -21,21 +21,13 @@ BETTER, EQUAL, OPEN, WORSE = "better", "no difference", "not decided", "worse"
 
 @dataclass(frozen=True)
 class Ruler:
-    """What differences are judged by.
+    """What differences are judged by."""
 
-    Attributes
-    ----------
-    metric : Metric
-        Says which way is better.
-    margin : float
-        Values that are closer are as good as equal.
-    """
-
-    metric: Metric
-    margin: float
+    metric: Metric  # says which way is better
+    margin: float  # values that are closer are as good as equal
 
     @classmethod
-    def of(cls, metric: Metric, best: Finding | None) -> "Ruler":
+    def of(cls, metric: Metric, best: StrategyFinding | None) -> "Ruler":
         """Return two points for a share, and two per cent of the best's score for the rest."""
         known = best is not None and not math.isnan(best.score.mean)
         level = abs(best.score.mean) if best is not None and known else 0.0
@@ -70,7 +62,7 @@ def judge(gap: Difference, ruler: Ruler = POINTS) -> str:
     return BETTER if ruler.metric.better(gap.mean, than=0.0) else WORSE
 
 
-def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> list[str]:
+def verdict(comparison: Comparison, found: Sequence[StrategyFinding] | None = None) -> list[str]:
     """Return sentences, the answer first."""
     found = findings(comparison) if found is None else found
     known = [finding for finding in found if finding.seeds]
@@ -92,18 +84,20 @@ def verdict(comparison: Comparison, found: Sequence[Finding] | None = None) -> l
     return [line for line in lines if line]
 
 
-def recommended(best: Finding, others: Sequence[Finding], baseline: str, ruler: Ruler) -> str:
+def recommended(
+    best: StrategyFinding, others: Sequence[StrategyFinding], baseline: str, ruler: Ruler
+) -> str:
     """Return what to run: the baseline, unless the best is better by more than chance."""
     against = _against(others, baseline)
     return best.name if against is None or judge(against, ruler) == WORSE else baseline
 
 
-def _against(others: Sequence[Finding], baseline: str) -> Difference | None:
+def _against(others: Sequence[StrategyFinding], baseline: str) -> Difference | None:
     return next((f.against["rounds"] for f in others if f.name == baseline), None)
 
 
 def _recommendation(
-    best: Finding, others: Sequence[Finding], comparison: Comparison, ruler: Ruler
+    best: StrategyFinding, others: Sequence[StrategyFinding], comparison: Comparison, ruler: Ruler
 ) -> str:
     baseline = comparison.baseline
     against = _against(others, baseline)
@@ -122,7 +116,9 @@ def _recommendation(
     )
 
 
-def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+def _score(
+    goal: str, best: StrategyFinding, others: Sequence[StrategyFinding], ruler: Ruler
+) -> str:
     level, metric = best.score, ruler.metric
     reached = written(metric, level.mean)
     text = f"{title(metric)} {GOAL_NAMES[goal]}: {best.name} reaches {reached}"
@@ -135,7 +131,9 @@ def _score(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
     return f"{text} {_sort_out('rounds', 'At equal rounds', best, others, ruler)}".strip()
 
 
-def _other(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+def _other(
+    goal: str, best: StrategyFinding, others: Sequence[StrategyFinding], ruler: Ruler
+) -> str:
     """Say how they compare on the other data: it is what the clients' own models are for."""
     (name,) = [text for key, text in GOAL_NAMES.items() if key != goal]
     if not best.other.count:
@@ -149,7 +147,7 @@ def _other(goal: str, best: Finding, others: Sequence[Finding], ruler: Ruler) ->
     return f"{text} Add --goal {other} if these data are what counts."
 
 
-def _worst(best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+def _worst(best: StrategyFinding, others: Sequence[StrategyFinding], ruler: Ruler) -> str:
     if not best.worst.count:
         return "The worst tenth of clients was not measured: data.client-test-share is 0."
     reached = written(ruler.metric, best.worst.mean)
@@ -157,7 +155,9 @@ def _worst(best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
     return f"{text} {_sort_out('worst', 'At equal rounds', best, others, ruler)}".strip()
 
 
-def _sort_out(axis: str, when: str, best: Finding, others: Sequence[Finding], ruler: Ruler) -> str:
+def _sort_out(
+    axis: str, when: str, best: StrategyFinding, others: Sequence[StrategyFinding], ruler: Ruler
+) -> str:
     """Say who is better than the best in something, equal to it, not decided, or worse."""
     kinds: dict[str, list[str]] = {BETTER: [], EQUAL: [], OPEN: [], WORSE: []}
     for finding in others:
@@ -170,7 +170,7 @@ def _sort_out(axis: str, when: str, best: Finding, others: Sequence[Finding], ru
     return f"{when}, against {best.name}: {'; '.join(told)}." if told else ""
 
 
-def _evenness(known: Sequence[Finding]) -> str:
+def _evenness(known: Sequence[StrategyFinding]) -> str:
     measured = [finding for finding in known if finding.evenness.count]
     if not measured:
         return ""
@@ -184,7 +184,7 @@ def _evenness(known: Sequence[Finding]) -> str:
     )
 
 
-def _selecting(known: Sequence[Finding]) -> str:
+def _selecting(known: Sequence[StrategyFinding]) -> str:
     costly = [f for f in known if f.selecting_a_round[0] >= 0.01 * _bytes_a_round(f)]
     if not costly:
         return "Selecting costs less than a hundredth of the bytes with all of them."
@@ -196,11 +196,11 @@ def _selecting(known: Sequence[Finding]) -> str:
     return f"Selecting costs per round: {', '.join(told)}{rest}."
 
 
-def _bytes_a_round(finding: Finding) -> float:
+def _bytes_a_round(finding: StrategyFinding) -> float:
     return finding.costs["bytes"].mean / max(1.0, finding.rounds)
 
 
-def _caveats(comparison: Comparison, found: Sequence[Finding], ruler: Ruler) -> list[str]:
+def _caveats(comparison: Comparison, found: Sequence[StrategyFinding], ruler: Ruler) -> list[str]:
     lines = [_stopped([f for f in found if f.seeds and not f.to_the_end], ruler)]
     lines.append(_compressed(found, comparison.baseline))
     if len(comparison.seeds) < FEW_SEEDS:
@@ -211,7 +211,7 @@ def _caveats(comparison: Comparison, found: Sequence[Finding], ruler: Ruler) -> 
     return lines
 
 
-def _compressed(found: Sequence[Finding], baseline: str) -> str:
+def _compressed(found: Sequence[StrategyFinding], baseline: str) -> str:
     """Say who also sends less than the baseline does, and how to tell the two effects apart."""
     uplinks = {f.name: read_config({**default_config(), **f.settings}).uplink for f in found}
     usual = uplinks.get(baseline)
@@ -226,7 +226,7 @@ def _compressed(found: Sequence[Finding], baseline: str) -> str:
     )
 
 
-def _stopped(found: Sequence[Finding], ruler: Ruler) -> str:
+def _stopped(found: Sequence[StrategyFinding], ruler: Ruler) -> str:
     """Say who was stopped early, and that this is not the last word on them."""
     if not found:
         return ""

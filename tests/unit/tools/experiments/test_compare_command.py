@@ -15,7 +15,7 @@ from forager.tools.cli.app import main as forager
 from forager.tools.experiments.compare.command import Options, run_comparison
 from forager.tools.experiments.compare.progress import ComparisonProgress
 from forager.tools.experiments.fingerprint import fingerprint
-from forager.tools.experiments.records import Record
+from forager.tools.experiments.records import SweepRecord
 
 STRATEGIES = ["fedavg", "fedprox", "fedyogi", "scaffold", "cosage"]
 
@@ -81,7 +81,7 @@ def test_what_was_interrupted_goes_on_with_the_same_command(
 ) -> None:
     folder, advance = tmp_path / "out", ComparisonProgress.advance
 
-    def stop(progress: ComparisonProgress, record: Record) -> None:
+    def stop(progress: ComparisonProgress, record: SweepRecord) -> None:
         advance(progress, record)
         if progress.finished == 3:
             raise KeyboardInterrupt

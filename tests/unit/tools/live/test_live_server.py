@@ -19,7 +19,7 @@ from forager.tools.live.runs import Runs
 from forager.tools.live.server import application, kept_token, listening_socket
 from forager.tools.report import metric_charts, participation_charts
 from forager.tools.report.history import History
-from forager.tools.report.picture import Picture
+from forager.tools.report.svg import Picture
 
 TOKEN = "secret" * 8
 STRANGE = 'a "b" &?c'

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from forager.tools.report import page
 from forager.tools.report.choice_charts import choices, last_choice_table
+from forager.tools.report.class_charts import plan_chart, plan_sentence
 from forager.tools.report.cohort_charts import cohorts_sentence, tree_chart
 from forager.tools.report.cohort_charts import pictures as cohort_pictures
-from forager.tools.report.cohort_tree import CohortTree
+from forager.tools.report.cohort_tree import CohortDescent
 from forager.tools.report.cost_charts import PICTURES as COSTS
 from forager.tools.report.history import History
 from forager.tools.report.member_charts import agreement_sentence, members_chart, members_table
 from forager.tools.report.participation_charts import choices_chart
-from forager.tools.report.plan_charts import plan_chart, plan_sentence
 from forager.tools.report.similarity_charts import similarity_chart
 from forager.tools.report.story import last_and_best, summary
 
@@ -116,12 +116,12 @@ def test_a_repeated_clustering_keeps_names_and_colours() -> None:
             cohorts(2, again),
         ]
     )
-    tree = CohortTree(history)
+    tree = CohortDescent(history)
     assert [tree.shown(name) for name in ("1.0", "2.1", "1.1", "2.0")] == ["A", "A", "B", "B"]
     plot = tree_chart(history)
     assert plot is not None
     assert plot.hover["lines"]["cohort A"] == [[1, 2], [2, 2]]
-    named = CohortTree(
+    named = CohortDescent(
         History.from_events(
             [
                 cohorts(1, {"a": "0", "b": "0"}),
