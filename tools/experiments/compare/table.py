@@ -9,6 +9,7 @@ from ....core.tasks.metrics import Metric
 from ...report.formatting import data_size
 from ..tables import Table
 from .document import metric_of
+from .measures import GOAL_NAMES
 from .verdict import BETTER, EQUAL, FEW_SEEDS, OPEN, WORSE, signed
 
 Strategy = Mapping[str, Any]
@@ -99,6 +100,7 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
     """Return the columns of a comparison's table, in the words of its metric."""
     metric = metric_of(document)
     name = label(metric)
+    (other,) = (words for words in GOAL_NAMES.values() if words != document["goal"])
     return [
         Column("strategy", lambda s: str(s["name"]), lambda s: str(s["name"])),
         Column("rounds", _number(".0f", "rounds"), _mean("rounds")),
@@ -106,7 +108,7 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
         _gap("rounds", metric),
         _gap("bytes", metric),
         _gap("work", metric),
-        Column(f"other {name}", _score("other", metric), _mean("other", "mean")),
+        Column(f"{name} {other}", _score("other", metric), _mean("other", "mean")),
         Column("worst 10 %", _score("worst", metric), _mean("worst", "mean")),
         Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
         Column("bytes", _size("costs", "bytes", "mean"), _mean("costs", "bytes", "mean")),
