@@ -81,7 +81,7 @@ def errors_in_words() -> Iterator[None]:
 def run_folder(run: str, runs: Path) -> Path:
     """Return the folder of a run, by its path, its name below `runs`, or as "latest"."""
     from ...server_app.run_folder import RunFolderError
-    from ..report.watch.which import LATEST, events_file
+    from ..report.watch.follow import LATEST, events_file
 
     if run == LATEST:
         newest = events_file(LATEST, runs)

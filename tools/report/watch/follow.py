@@ -1,4 +1,4 @@
-"""Follow a run in the terminal until it ends."""
+"""Follow a run in the terminal until it ends: the one named, or the latest."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
+from ....server_app.run_folder import RunFolderError
 from ...flower.announcement import starting
 from ..history import History
 from ..tail import Tail
 from . import view
-from .which import LATEST, events_file
 
 
 def follow(run: str, runs: Path, poll: float = 0.5, console: Console | None = None) -> int:
@@ -77,3 +77,23 @@ class _Lines:
         if done != self._shown and (done or state.finish):
             self._shown = done
             self.console.print(view.line(state), markup=False)
+
+
+LATEST = "latest"
+
+
+def events_file(where: str, runs: Path) -> Path | None:
+    """Return the log to follow, or None while there is none yet.
+
+    A run that is about to start is the latest already.
+    """
+    if where != LATEST:
+        if not Path(where).is_dir():
+            raise RunFolderError(f"{where!r} is not a run folder: name one, or {LATEST!r}")
+        return Path(where) / "events.jsonl"
+    coming = starting(runs)
+    if coming is not None:
+        path = coming / "events.jsonl"
+        return path if path.exists() else None
+    files = sorted(runs.glob("*/events.jsonl"), key=lambda path: path.stat().st_mtime)
+    return files[-1] if files else None

@@ -13,9 +13,8 @@ from forager.server_app.run_folder import RunFolderError
 from forager.tools.flower.announcement import announce, note_end, withdraw
 from forager.tools.report.history import History
 from forager.tools.report.tail import Tail
-from forager.tools.report.watch.follow import follow
+from forager.tools.report.watch.follow import events_file, follow
 from forager.tools.report.watch.view import line, panel
-from forager.tools.report.watch.which import events_file
 from rich.console import Console
 
 
