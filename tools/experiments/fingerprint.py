@@ -48,7 +48,8 @@ def _code(module: str) -> list[Path]:
     folder = top.parent.parent if found.submodule_search_locations else top.parent
     finder = ModuleFinder(path=[str(folder)])
     finder.import_hook(module)
-    return sorted(Path(m.__file__) for m in finder.modules.values() if m.__file__)
+    files = (getattr(found, "__file__", None) for found in finder.modules.values())
+    return sorted(Path(file) for file in files if file)
 
 
 def fingerprint(config: Mapping[str, object], task: Task, clients: int, cache: Path) -> str:

@@ -47,7 +47,7 @@ def lines_chart(
     y_label: str,
     lines: Iterable[tuple[str, str, Mapping[int, float]]],
     hover: Hover,
-    then: Callable[[Axes], None] = lambda axes: None,
+    then: Callable[[Axes], object] = lambda axes: None,
     height: float = HEIGHT,
 ) -> Plot | None:
     """Draw lines (label, colour, value by round) over rounds; None if there is no point."""

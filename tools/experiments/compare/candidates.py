@@ -66,7 +66,7 @@ def what_it_sets(settings: Mapping[str, Scalar]) -> str:
     "objective='prox' prox.mu=0.1"
     """
     usual, axes = axis_defaults(), read_config({**default_config(), **settings}).axes()
-    parts = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}
+    parts: dict[str, Scalar] = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}
     parts |= {key: value for key, value in settings.items() if key not in (*usual, "strategy")}
     return " ".join(f"{key}={toml_value(value)}" for key, value in parts.items())
 
