@@ -46,7 +46,7 @@ from .loop import Evaluate, Loop
 from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
-from .resume import check_same_run, restore
+from .resume import RUNS_ON, check_same_place, check_same_run, place_of, restore
 from .retries import RunPlan
 from .run_folder import RunFolder
 from .title import run_title
@@ -87,7 +87,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation = _federation(config, task.metrics, run_config)
     federation.simulated = simulates(grid)
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
-    folder, state = _new_or_resumed(config)
+    place = place_of(grid)
+    folder, state = _new_or_resumed(config, place)
+    set_and_where = {RUNS_ON: place, "overrides": _to_repeat(run_config)}
     if state is not None and known_scale(state["config"]):
         # What the run found before its first round stays, whoever is connected now.
         config = read_config({**run_config, "data.scale": known_scale(state["config"])})
@@ -106,7 +108,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
         loop.strategy = build_strategy(scaled, federation)
         loop.evaluate = _evaluator(scaled, model)
         loop.plan.config = scaled.flat()
-        folder.write_config({**scaled.flat(), "overrides": _to_repeat(run_config)})
+        folder.write_config(scaled.flat() | set_and_where)
 
     loop = Loop(
         strategy,
@@ -126,7 +128,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if state is not None:
         restore(loop, state, config.resume_from)
         folder.truncate_after(loop.round)
-    folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
+    folder.write_config(config.flat() | set_and_where)
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
     return folder, loop
@@ -229,12 +231,14 @@ def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
     return {key: changed[key] for key in changed if key not in ("run-name", "resume-from")}
 
 
-def _new_or_resumed(config: RunConfig) -> tuple[RunFolder, dict[str, Any] | None]:
+def _new_or_resumed(config: RunConfig, place: str) -> tuple[RunFolder, dict[str, Any] | None]:
     if not config.resume_from:
         return RunFolder.create(config.output_dir, config.run_name), None
     path, state = load_checkpoint(config.resume_from)
     check_same_run(state["config"], config)
-    return RunFolder.open(path), state
+    folder = RunFolder.open(path)
+    check_same_place(folder, place)
+    return folder, state
 
 
 def _identity(folder: RunFolder, state: dict[str, Any] | None) -> str:

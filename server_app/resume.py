@@ -3,11 +3,19 @@
 from typing import Any
 
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 
 from ..core.config import RunConfig
 from ..core.tasks.spec import FOUND, STANDARD
+from ..core.wire.flower_private import is_simulation
+from ..strategies.federation.grids import simulates
 from .callbacks.checkpoint import CheckpointError
 from .loop import Loop
+from .run_folder import RunFolder
+
+# Where a run has its clients; only on devices are they other ones than in a simulation.
+RUNS_ON = "runs-on"
+LOCAL, SIMULATION, DEVICES = "local engine", "Flower's simulation", "devices"
 
 # Keys that may differ between a run and its continuation: they do not change what a round computes.
 _FREE_KEYS = {
@@ -21,6 +29,23 @@ _FREE_KEYS = {
     "downlink",
 }
 _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path", "data.cache-dir")
+
+
+def place_of(grid: Grid) -> str:
+    """Return where a grid has its clients, as `config.json` says under `RUNS_ON`."""
+    if is_simulation(grid):
+        return SIMULATION
+    return LOCAL if simulates(grid) else DEVICES
+
+
+def check_same_place(folder: RunFolder, place: str) -> None:
+    """Raise :class:`CheckpointError` if simulated clients were to continue a run of devices."""
+    before = folder.read_config().get(RUNS_ON, place)
+    if before != place and DEVICES in (before, place):
+        raise CheckpointError(
+            f"resume-from = {str(folder.path)!r}: that run was on {before}, this one is on "
+            f"{place}: its clients and their data are others. Continue it where it was"
+        )
 
 
 def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:

@@ -9,6 +9,7 @@ from ..core.learning.features import features_of
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.personal import kept_names
 from ..core.methods.base import Method
+from ..core.methods.catalogue import methods
 from ..core.methods.stream import Stream
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
@@ -46,7 +47,8 @@ def check_model(method: Method, config: RunConfig) -> None:
     if "classes" in needs and not task.problem.has_classes:
         raise TaskError(
             f"{method}: works class by class, and task {config.task!r} is "
-            f"{task.problem.kind}, without a class per sample"
+            f"{task.problem.kind}, without a class per sample; {method.axis} can be "
+            f"{', '.join(_any_problem(method.axis))}"
         )
     if "linear head" not in needs:
         return
@@ -65,6 +67,12 @@ def check_personal(config: RunConfig) -> None:
     """Raise an error unless the model has the part that clients are to keep, and more."""
     if config.personalise.keep != "none":
         kept_names(load_task(config.task_spec()).build_model(), config.personalise.keep)
+
+
+def _any_problem(axis: str) -> list[str]:
+    """Return the methods of an axis that work on every kind of problem, streams left out."""
+    found = methods(axis).values()
+    return [m.name for m in found if "classes" not in m.needs and Stream not in m.settings]
 
 
 def _two_samples(task: Task) -> Samples:

@@ -1,7 +1,7 @@
 """What can be set: every key of the run config with its default, range and meaning.
 
-``python -m forager.tools.config_help cosage summary`` prints some sections, without names all of
-them. ``--write`` brings ``pyproject.toml`` and ``docs/keys.md`` up to date.
+``python -m forager.tools.config_help --write`` brings ``pyproject.toml`` and ``docs/keys.md`` up to
+date.
 """
 
 import sys
@@ -164,22 +164,8 @@ def write(project: Path) -> list[Path]:
     return [path for path, new in made.items() if new != old[path]]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the settings of the sections named, or write the files that list them."""
-    if arguments == ["--write"]:
-        for path in write(Path.cwd()):
-            print(f"{path.name} is new")
-        return 0
-    try:
-        for name in arguments or ["", *sections()]:
-            print(f"{name}: {about(name)}" if name else "keys without a prefix")
-            for key in keys_of(name):
-                print(f"  {key.key} = {key.default}  ({key.allowed})  {key.meaning}".rstrip())
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("use --write; forager keys lists settings")
+    for changed in write(Path.cwd()):
+        print(f"{changed.name} is new")

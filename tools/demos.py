@@ -8,34 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Demo:
-    """A method, where it helps.
+    """A method, where it helps."""
 
-    Attributes
-    ----------
-    about : str
-        The situation, in one line.
-    config : str
-        The run config of the situation.
-    method, without : str
-        What is set for the method, and what for its baseline.
-    own : bool
-        Whether clients' accuracy on their own data is what counts.
-    look : str
-        What to look at in the report.
-    """
-
-    about: str
-    config: str
+    about: str  # the situation, in one line
+    config: str  # the run config of the situation
+    # method, without: what is set for the method, and what for its baseline
     method: str
     without: str
-    look: str
-    own: bool = False
+    baseline: str  # what the baseline is, in words
+    look: str  # what to look at in the report
+    own: bool = False  # whether clients' accuracy on their own data is what counts
 
-
-_GROUPS = (
-    "groups.kind='label-permutation' groups.count=2 partition='iid' "
-    "fraction-evaluate=1.0 data.client-test-share=0.2"
-)
 
 DEMOS: dict[str, Demo] = {
     "cosage": Demo(
@@ -46,6 +29,7 @@ DEMOS: dict[str, Demo] = {
         ),
         method="strategy='cosage'",
         without="strategy='cosage' client-selector='random'",
+        baseline="random choice",
         look=(
             "'Accuracy': random choice falls back whenever a class is missing from a round. "
             "'Who was chosen when': with CosAge nobody waits long."
@@ -59,6 +43,7 @@ DEMOS: dict[str, Demo] = {
         ),
         method="strategy='gcfl'",
         without="strategy='gcfl' data-selector='random'",
+        baseline="random coresets",
         look="'What clients trained on': the share of clean samples in the coresets.",
     ),
     "ode": Demo(
@@ -69,24 +54,33 @@ DEMOS: dict[str, Demo] = {
         ),
         method="strategy='ode'",
         without="strategy='ode' data-selector='reservoir'",
+        baseline="reservoir sampling",
         look=(
             "'What clients trained on': what the stores hold of each class. ODE plans who stores "
             "what; a reservoir keeps what happens to come."
         ),
     ),
     "auxo": Demo(
-        about="Two groups of clients mean different things by the same labels.",
-        config=(f"{_GROUPS} num-clients=20 clients-per-round=20 num-server-rounds=40"),
+        about="Two groups of clients give the same digits different labels.",
+        config=(
+            "groups.kind='label-permutation' groups.count=2 partition='iid' fraction-evaluate=1.0 "
+            "data.client-test-share=0.2 num-clients=20 clients-per-round=20 num-server-rounds=40"
+        ),
         method=("strategy='auxo' auxo.first-clustering=2 auxo.first-split=4 auxo.alpha=0.5"),
         without="strategy='fedyogi'",
+        baseline="fedyogi, one model",
         own=True,
         look="'Who shares a model': one cohort splits into two, and accuracy jumps.",
     ),
     "ios": Demo(
-        about="Two groups of clients mean different things by the same labels.",
-        config=f"{_GROUPS} num-clients=40 clients-per-round=40 ios.every=5 num-server-rounds=30",
-        method="strategy='ios'",
+        about="Two groups of clients hold different classes of digits.",
+        config=(
+            "partition='class-groups' groups.count=2 fraction-evaluate=1.0 "
+            "data.client-test-share=0.2 num-clients=20 clients-per-round=20 num-server-rounds=30"
+        ),
+        method="strategy='ios' ios.every=5",
         without="strategy='fedavg'",
+        baseline="fedavg, one model",
         own=True,
         look="'Who is like whom': two blocks, found from the positions of important parameters.",
     ),

@@ -14,13 +14,19 @@ from safetensors.torch import load_file
 from torch import nn
 
 from ..core.config import read_config
-from ..core.tasks import TaskError, TaskSpec, load_task
+from ..core.learning.evaluation import evaluate
+from ..core.learning.model_arrays import read_arrays
+from ..core.tasks import Split, Task, TaskError, TaskSpec, load_task
 from ..core.tasks.datasets.raw import model_inputs as model_inputs
 from ..core.tasks.errors import CONFIG_KEYS
+from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
 from ..core.tasks.scaling import Scaling, scaling_of
 from ..server_app.run_folder import RunFolder, RunFolderError
+from .report.formatting import natural_order
+from .report.history import History
+from .report.member_charts import last_memberships
 from .trust import check_trusted
 
 _BATCH = 1024
@@ -50,9 +56,7 @@ def load_model(
     folder = RunFolder(run)
     path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
     if not path.is_file():
-        names = sorted(
-            p.stem.removeprefix("model-") for p in folder.path.glob("model-*.safetensors")
-        )
+        names = cohorts_with_models(folder.path)
         there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
         raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
     arrays = _arrays(path)
@@ -99,12 +103,22 @@ class ScaledInputs(nn.Module):
         return self.scaling.apply(inputs)
 
 
+def task_of_run(run: str | Path, *, trust: bool = False) -> Task | None:
+    """Return the task of a run; None if its data are not here."""
+    task = load_task(_spec(RunFolder(run), trust))
+    try:
+        return task if task.problem else None
+    except TaskError:
+        return None
+
+
 def problem_of_run(run: str | Path, *, trust: bool = False) -> Problem:
     """Return what a run learned; classification if its data are not here."""
     try:
-        return load_task(_spec(RunFolder(run), trust)).problem
+        task = task_of_run(run, trust=trust)
     except TaskError:
         return Classification()
+    return task.problem if task else Classification()
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,8 +164,6 @@ def predict(
     problem : Problem, optional
         What was learned; classification by default.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
     >>> _ = model[0].weight.data.copy_(torch.eye(2))
     >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
@@ -168,6 +180,48 @@ def predict(
     if isinstance(problem, MultiLabel):
         return (outputs > 0).long().numpy(), outputs.sigmoid().numpy()
     return outputs.numpy(), outputs.numpy()
+
+
+def columns(problem: Problem) -> tuple[str, ...]:
+    """Return the names under which predictions, and the scores behind them, are kept.
+
+    >>> columns(Classification()), columns(MultiLabel())
+    (('classes', 'probabilities'), ('labels', 'probabilities'))
+    """
+    if isinstance(problem, Classification | Segmentation):
+        return "classes", "probabilities"
+    return ("labels", "probabilities") if isinstance(problem, MultiLabel) else ("predictions",)
+
+
+def scored(
+    model: nn.Module, x: NDArray[Any], targets: NDArray[Any], task: Task | None
+) -> dict[Metric, float]:
+    """Return the metrics of a run's task for inputs with known targets; accuracy without one."""
+    problem = task.problem if task else Classification()
+    metrics = task.metrics if task else (ACCURACY,)
+    known = torch.from_numpy(problem.checked_targets(targets, len(x), "y"))
+    kind = np.int64 if problem.tokens else np.float32
+    data = Split(torch.from_numpy(np.ascontiguousarray(x, dtype=kind)), known)
+    found = evaluate(model, read_arrays(model), data, problem, metrics)
+    return {metric: found[metric.name] for metric in metrics}
+
+
+def cohorts_with_models(run: str | Path) -> list[str]:
+    """Return the names of a run's cohorts that have a model of their own."""
+    files = Path(run).glob("model-*.safetensors")
+    return sorted((p.stem.removeprefix("model-") for p in files), key=natural_order)
+
+
+def cohort_of(run: str | Path, client: str) -> str:
+    """Return the cohort whose model a client would get; empty where all share one."""
+    history = History.from_events(RunFolder(run).read_events())
+    where = last_memberships(history)
+    keys = [key for key in {*where, *history.clients} if client in (key, history.name_of(key))]
+    if not keys:
+        known = [history.name_of(key) for key in history.clients[:10]]
+        raise RunFolderError(f"{run} has no client {client!r}; there are {', '.join(known)}, ...")
+    cohort = where.get(keys[0], "")
+    return cohort if cohort in cohorts_with_models(run) else ""
 
 
 def class_counts(classes: NDArray[np.int64]) -> str:

@@ -26,6 +26,13 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
     """
     texts = [text for text in texts if text.strip()]
     for text in texts:
+        keys = [pair[0].partition("=")[0] for pair in _PAIR.finditer(text)]
+        for key in keys if len(set(keys)) < len(keys) else ():
+            if keys.count(key) > 1:
+                raise ConfigError(
+                    f"run config: {key!r} is set {keys.count(key)} times in one -c; leave one "
+                    "(of several -c, the last one wins)"
+                )
         rest = "" if text.endswith(".toml") else _PAIR.sub("", text).strip()
         if rest:
             raise ConfigError(f'run config: "{rest}" cannot be read; {_FORM}')

@@ -21,6 +21,7 @@ BEFORE_METRICS = (
     "bytes-up",
     "bytes-up-dense",
     "bytes-select",
+    "bytes-test",
     "train-loss",
 )
 AFTER_METRICS = ("epsilon",)

@@ -308,12 +308,16 @@ class SplitTest:
     def _against(self, leaf: TestedLeaf, groups: Separation) -> str:
         """Return what speaks against a split, nothing if it is due."""
         if groups.parts < 2:
-            return "too few clients to tell groups apart"
+            seen = leaf.evidence.clients
+            return f"{seen} clients are too few to tell groups apart: let more train per round"
         share = f"{groups.within:.2f} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
             return f"{share}, at most {self.limit:.2f} is allowed"
         if not groups.clear(self.limit):
-            return f"{share}, chance leaves {groups.chance:.2f}: that is too close"
+            return (
+                f"{share}, and up to {groups.chance:.2f} by chance: too close to call. More "
+                "clients per round, or more rounds, would decide"
+            )
         if leaf.streak < self.rule.rounds:
             return f"clear groups for {leaf.streak} of {self.rule.rounds} rounds"
         if not self.rule.allows(leaf.round, self.rule.participants):

@@ -42,6 +42,7 @@ class Artifacts(Callback):
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""
         self.folder.check_lease()
+        _log.info("writing the model%s ...", " and the report" if self.report else "")
         steps: dict[str, Callable[[], object]] = {
             "model.safetensors": lambda: self._write_models(loop),
             "supports.safetensors": lambda: self._write_supports(loop),

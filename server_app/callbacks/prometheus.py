@@ -40,6 +40,7 @@ COUNTERS = {
     "bytes-down": "bytes sent to clients",
     "bytes-up": "bytes received from clients",
     "bytes-select": "bytes of questions and answers before choosing",
+    "bytes-test": "bytes of tests on clients, and of asking who they are",
     "failed": "messages that clients answered with an error",
     "quarantined": "replies that were set aside",
 }

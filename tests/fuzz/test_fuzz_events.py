@@ -11,7 +11,6 @@ from forager.server_app.run_folder import RunFolder
 from forager.tools.report import page, story
 from forager.tools.report.history import History
 from forager.tools.report.watch import view
-from forager.tools.report.watch.state import RunState
 from fuzzing import fuzz, little_memory, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +78,7 @@ def read_on(log: list[dict[str, Any]]) -> None:
     assert story.summary(history)
     assert history.rounds_done >= 0
     assert page.render("run", {}, history)
-    state = RunState()
+    state = History()
     state.take(log)
     assert view.panel(state, "run", 100.0)
     assert view.line(state)

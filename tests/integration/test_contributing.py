@@ -13,16 +13,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("forager", "server_app", "client_app", "strategies", "selectors", "core", "tools")
-ENGINE = "python -m forager.tools.engine "
+ENGINE = "forager run --local "
 # All commands in one process: what takes time is the start of Python with PyTorch and Flower.
 RUNS = """
 import json, sys
-from forager.tools.engine.local import main
+from forager.tools.cli.app import main
 
 for title, words in json.load(sys.stdin).items():
     print("begins:", title, file=sys.stderr, flush=True)
-    sys.argv[1:] = words
-    if main():
+    if main(["run", "--local", *words]):
         sys.exit(f"{title} failed")
 """
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

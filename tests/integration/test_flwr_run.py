@@ -11,6 +11,7 @@ import pytest
 from federation import EAGER
 from forager.core.tasks.scaling import Scaling
 from forager.server_app.run_folder import RunFolder
+from forager.tools.cli.app import main
 from forager.tools.cli.app import main as forager
 from forager.tools.engine.local import run_local
 from forager.tools.flower import run as flower_run
@@ -25,10 +26,10 @@ ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "
 
 
 class Launcher(Program):
-    """`python -m forager.tools.flower.run`, watched from outside."""
+    """`forager run`, watched from outside."""
 
     def __init__(self, folder, settings):
-        command = [sys.executable, "-m", "forager.tools.flower.run", "-c", settings]
+        command = [sys.executable, "-m", "forager.tools.cli", "run", "-c", settings]
         env = {**environment(folder / "home"), **EAGER}
         super().__init__(command, env=env, cwd=PROJECT, log=folder / "launcher.log")
 
@@ -134,7 +135,7 @@ def column(folder, name):
 )
 def test_a_wrong_config_is_refused_before_anything_starts(text, answer, capsys, monkeypatch):
     monkeypatch.setattr(flower_run, "launch", lambda *_: pytest.fail("it was started"))
-    assert flower_run.main(["-c", text]) == flower_run.REFUSED
+    assert main(["run", "-c", text]) == flower_run.REFUSED
     assert re.search(answer, capsys.readouterr().err)
 
 

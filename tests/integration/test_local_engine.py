@@ -118,7 +118,7 @@ def test_a_resumed_run_equals_one_never_stopped(small, stack):
 
 def command(config):
     pairs = " ".join(f"{k}={json.dumps(v)}" for k, v in config.items())
-    return [sys.executable, "-m", "forager.tools.engine", "-c", pairs]
+    return [sys.executable, "-m", "forager.tools.cli", "run", "--local", "-c", pairs]
 
 
 def start(config):

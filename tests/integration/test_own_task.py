@@ -13,8 +13,7 @@ from forager.core.config.overrides import parse_overrides
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
-from forager.tools.engine.local import main as run_local
-from forager.tools.experiments.compare.command import main as compare
+from forager.tools.cli.app import main
 from own_task_page import COMMANDS, command, prepare
 
 
@@ -34,16 +33,11 @@ def test_the_same_files_are_compared_run_and_put_on_devices(
     monkeypatch.setattr(
         "forager.tools.experiments.compare.command.render", lambda found: ""
     )  # drawing has its own tests
-    assert (
-        compare([*command("python", "-m", "forager.tools.experiments.compare"), "--processes", "1"])
-        == 0
-    )
-    assert (place / "comparisons" / "npz" / "compare.json").exists()
+    assert main(["compare", *command("forager", "compare"), "--processes", "1"]) == 0
+    assert list((place / "comparisons" / "npz").glob("compare-*.json"))
     assert "Run fedavg" in capsys.readouterr().out
 
-    arguments = command("python", "-m", "forager.tools.engine")
-    monkeypatch.setattr(sys, "argv", ["local", *arguments])
-    assert run_local() == 0
+    assert main(["run", *command("forager", "run")]) == 0
     accuracy = re.search(r"final accuracy +([0-9.]+) %", capsys.readouterr().out)
     assert accuracy
     assert float(accuracy[1]) > 85
@@ -68,7 +62,6 @@ def trained_on_device(settings: dict[str, object], data_path: str) -> bool:
     return any(not np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_data_from_code(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = next(c[3:] for c in COMMANDS if "mytask:load" in " ".join(c))
-    monkeypatch.setattr(sys, "argv", ["local", *arguments])
-    assert run_local() == 0
+def test_data_from_code(place: Path) -> None:
+    arguments = next(c[1:] for c in COMMANDS if "mytask:load" in " ".join(c))
+    assert main(arguments) == 0

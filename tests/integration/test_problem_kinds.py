@@ -16,8 +16,8 @@ from forager.core.config import ConfigError, default_config, read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import TaskError, TaskSpec, load_task
 from forager.core.wire.arrays import to_record
+from forager.tools.cli.app import main
 from forager.tools.engine import run_local
-from forager.tools.engine.local import main as command_line
 from safetensors.numpy import load_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
@@ -179,13 +179,10 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "line", [line for language, text in BLOCKS if not language for line in text.splitlines()]
 )
-def test_the_pages_commands(
-    line: str, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start, arguments = shlex.split(line)[:3], shlex.split(line)[3:]
-    assert start == ["python", "-m", "forager.tools.engine"]
-    monkeypatch.setattr(sys, "argv", ["local", *arguments])
-    assert command_line() == 0
+def test_the_pages_commands(line: str, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, *arguments = shlex.split(line)
+    assert program == "forager"
+    assert main(arguments) == 0
     assert "report" in capsys.readouterr().out
     (folder,) = (page / "runs").iterdir()
     assert all(event.get("failed", {}) == {} for event in events(folder))

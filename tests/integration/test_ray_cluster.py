@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forager.tools.experiments.compare.command import main
-from forager.tools.experiments.records import Cell, Record, SweepError
+from forager.tools.experiments.compare.command import Options, run_comparison
+from forager.tools.experiments.records import Cell, SweepError, SweepRecord
 from forager.tools.experiments.results import Results
 from forager.tools.experiments.sweep import sweep
 from ray.cluster_utils import Cluster
@@ -36,7 +37,7 @@ def run(path: Path, runner: str, cluster: str, seeds: int = 2) -> Results:
     return sweep("t", CELLS, range(seeds), path=path, runner=runner, cluster=cluster)
 
 
-def records(results: Results) -> list[Record]:
+def records(results: Results) -> list[SweepRecord]:
     return [record for by_seed in results.runs.values() for record in by_seed.values()]
 
 
@@ -81,18 +82,17 @@ def test_a_lost_worker_costs_its_run_alone(
 def test_a_comparison_runs_there_and_goes_on(
     tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--strategies", "fedavg", "fedyogi", "--seeds", "2", "--budget", "30"]
-
-    def again(out: str, *more: str) -> list[str]:
-        arguments = [*words, "--out", str(tmp_path / out), *more]
-        assert main(arguments, runner="fake_candidates:run") == 0
+    def again(out: str, cluster: str, processes: int | None = None) -> list[str]:
+        options = Options(["fedavg", "fedyogi"], seeds=2, budget="30", cluster=cluster)
+        options = replace(options, out=tmp_path / out, processes=processes)
+        assert run_comparison(options, runner="fake_candidates:run") == 0
         said = capsys.readouterr()
         assert "Run fedyogi: it beats fedavg" in said.out
         return [line for line in said.err.splitlines() if line.startswith("[")]
 
-    there = again("there", "--cluster", address)
-    assert len(there) == len(again("here", "--cluster", "", "--processes", "2"))
-    assert again("there", "--cluster", address) == []  # nothing is left to do
+    there = again("there", address)
+    assert len(there) == len(again("here", "", 2))
+    assert again("there", address) == []  # nothing is left to do
 
 
 def test_an_address_that_nobody_answers_at_is_named(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from forager.core.log.events import StoragePlanned
 from forager.server_app.run_folder import RunFolder
 from forager.tools.engine.local import run_local
 from forager.tools.report.choice_charts import choices
+from forager.tools.report.class_charts import stores_sentence
 from forager.tools.report.cohort_charts import cohorts_sentence
 from forager.tools.report.coreset_charts import clean_shares, coresets_sentence
 from forager.tools.report.history import History
 from forager.tools.report.member_charts import agreement_sentence
 from forager.tools.report.page import chapters
-from forager.tools.report.store_charts import stores_sentence
 
 GENERAL = {
     *("metric-accuracy", "loss", "participation", "choices", "bytes", "seconds", "classes"),

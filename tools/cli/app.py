@@ -8,19 +8,11 @@ from typing import Annotated
 
 import typer
 
+from .options import app as app
+
 _COMMANDS = (
     *("run", "resume", "compare", "watch", "report", "donors", "predict"),
     *("demo", "methods", "keys", "new_task", "doctor"),
-)
-
-app = typer.Typer(
-    name="forager",
-    help="Decide, in every round of federated learning, who trains, on which data, and with whom.",
-    epilog="Start with: forager demo ios, or forager run. Documentation: make docs.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -44,7 +36,7 @@ def _common(
 
 
 for _name in _COMMANDS:
-    importlib.import_module(f"{__package__}.{_name}").add_to(app)
+    importlib.import_module(f"{__package__}.{_name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,20 +5,19 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, examples
+from .options import REFUSED, app, examples
+
+_BYTES = ("bytes-down", "bytes-up", "bytes-select")
+_MUCH = 1.2  # times as many bytes are worth a line
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager demo", "list the demos"),
-            ("forager demo ios", "run one: some seconds"),
-            ("forager demo cosage --seed 3", "was it luck?"),
-        )
-    )(demo)
-
-
+@app.command(
+    epilog=examples(
+        ("forager demo", "list the demos"),
+        ("forager demo ios", "run one: some seconds"),
+        ("forager demo cosage --seed 3", "was it luck?"),
+    )
+)
 def demo(
     method: Annotated[
         str | None, typer.Argument(metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios.")
@@ -45,14 +44,15 @@ def _show(method: str, seed: int, out: Path) -> None:
     from ..demos import DEMOS
     from ..engine.local import run_local
     from ..flower.env import command_name
-    from ..report.formatting import percent
+    from ..report.formatting import data_size, percent
 
     shown = DEMOS[method]
     print(f"{shown.about}\nTwo runs on the local engine, some seconds each.\n", flush=True)
     column, where = "accuracy", "on the server's test data"
     if shown.own:
         column, where = "clients-accuracy-mean", "on the clients' own data"
-    stamp, folders = new_name(), {}
+    stamp, folders, sent = new_name(), {}, {}
+    width = max(len(method), len(shown.baseline) + len(" (baseline)"))
     for label, keys in (("without", shown.without), (method, shown.method)):
         name = f"demo-{method}-{label}-{stamp}".replace(f"-{method}-{method}", f"-{method}")
         overrides = parse_overrides([shown.config, keys, f"seed={seed}"])
@@ -60,8 +60,13 @@ def _show(method: str, seed: int, out: Path) -> None:
         values = [row[column] for row in result.rounds if column in row]
         half = values[len(values) // 2]
         reached = f"{percent(half):>7} half-way, {percent(values[-1]):>7} at the end"
-        print(f"  {label:<8}  {reached}, {where}", flush=True)
+        sent[label] = sum(row.get(part, 0) for row in result.rounds for part in _BYTES)
+        title = method if label == method else f"{shown.baseline} (baseline)"
+        print(f"  {title:<{width}}  {reached} {where}; {data_size(sent[label])} sent", flush=True)
         folders[label] = result.folder
+    ratio = sent[method] / max(1, sent["without"])
+    if ratio > _MUCH:
+        print(f"  {method} sends {ratio:.1f} times as many bytes as its baseline.")
     command = command_name()
     print(
         f"\nLook at {shown.look}\n"

@@ -5,21 +5,17 @@ from typing import Annotated
 
 import typer
 
-from .options import examples
+from .options import app, examples
 
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "bold red")}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager doctor", "all checks; exit code 1 if training cannot work"),
-            ("forager doctor --server fl.example.org:9092", "can a SuperNode here reach a server?"),
-        )
-    )(doctor)
-
-
+@app.command(
+    epilog=examples(
+        ("forager doctor", "all checks; exit code 1 if training cannot work"),
+        ("forager doctor --server fl.example.org:9092", "can a SuperNode here reach a server?"),
+    )
+)
 def doctor(
     server: Annotated[
         str, typer.Option(help="HOST:PORT of a SuperLink: check only what answers there.")

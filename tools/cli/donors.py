@@ -5,19 +5,23 @@ from typing import Annotated
 
 import typer
 
-from .options import RunArgument, RunsOption, TrustOption, errors_in_words, examples, run_folder
+from .options import (
+    RunArgument,
+    RunsOption,
+    TrustOption,
+    app,
+    errors_in_words,
+    examples,
+    run_folder,
+)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager donors", "the newest run that compared its clients"),
-            ("forager donors runs/mine --of 3", "all donors of one client"),
-        )
-    )(donors)
-
-
+@app.command(
+    epilog=examples(
+        ("forager donors", "the newest run that compared its clients"),
+        ("forager donors runs/mine --of 3", "all donors of one client"),
+    )
+)
 def donors(
     run: RunArgument = "latest",
     of: Annotated[str, typer.Option(help="The client whose donors are all shown.")] = "",

@@ -5,23 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import REFUSED, examples
+from .options import REFUSED, app, examples
 
 if TYPE_CHECKING:
     from ..config_help import ConfigKey
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager keys", "all keys"),
-            ("forager keys cosage", "those with this in their name or meaning"),
-            ("forager keys cosage. summary.", "those of two sections"),
-        )
-    )(keys)
-
-
+@app.command(
+    epilog=examples(
+        ("forager keys", "all keys"),
+        ("forager keys cosage", "those with this in their name or meaning"),
+        ("forager keys cosage. summary.", "those of two sections"),
+    )
+)
 def keys(
     patterns: Annotated[
         list[str] | None,

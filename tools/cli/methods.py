@@ -4,20 +4,16 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, examples
+from .options import REFUSED, app, examples
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager methods", "all, by what they decide"),
-            ("forager methods client-selector", "who trains"),
-            ("forager methods oort", "one, with the keys it reads"),
-        )
-    )(methods)
-
-
+@app.command(
+    epilog=examples(
+        ("forager methods", "all, by what they decide"),
+        ("forager methods client-selector", "who trains"),
+        ("forager methods oort", "one, with the keys it reads"),
+    )
+)
 def methods(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="An axis, a method or a preset.")

@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, examples
+from .options import REFUSED, app, examples
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "new-task",
-        epilog=examples(
-            ("forager new-task", "writes mytask.py, which runs as it is"),
-            ("forager new-task hospital.py", "under another name"),
-        ),
-    )(new_task)
-
-
+@app.command(
+    "new-task",
+    epilog=examples(
+        ("forager new-task", "writes mytask.py, which runs as it is"),
+        ("forager new-task hospital.py", "under another name"),
+    ),
+)
 def new_task(
     file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("mytask.py"),
 ) -> None:

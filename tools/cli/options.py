@@ -11,6 +11,15 @@ import typer
 if TYPE_CHECKING:
     from ...core.config import Scalar
 
+app = typer.Typer(
+    name="forager",
+    help="Decide, in every round of federated learning, who trains, on which data, and with whom.",
+    epilog="Start with: forager demo ios, or forager run. Documentation: make docs.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 REFUSED = 2  # exit code of a command that was given something wrong
 
 RunConfigOption = Annotated[
@@ -72,7 +81,7 @@ def errors_in_words() -> Iterator[None]:
 def run_folder(run: str, runs: Path) -> Path:
     """Return the folder of a run, by its path, its name below `runs`, or as "latest"."""
     from ...server_app.run_folder import RunFolderError
-    from ..report.watch.which import LATEST, events_file
+    from ..report.watch.follow import LATEST, events_file
 
     if run == LATEST:
         newest = events_file(LATEST, runs)

@@ -6,22 +6,18 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, RunsOption, TrustOption, errors_in_words, examples, run_folder
+from .options import REFUSED, RunsOption, TrustOption, app, errors_in_words, examples, run_folder
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-            ("forager predict runs/mine new.npz --out answers.npz", "keep classes, probabilities"),
-            ("forager predict runs/mine new.npz --cohort 0.1", "with the model of one cohort"),
-        )
-    )(predict)
-
-
+@app.command(
+    epilog=examples(
+        ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
+        ("forager predict runs/mine new.npz --out answers.npz", "keep what is predicted"),
+        ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
+    )
+)
 def predict(
     run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
     data: Annotated[
@@ -30,6 +26,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="An .npz file to write predictions and scores to.")
     ] = None,
+    client: Annotated[
+        str, typer.Option(help="Use the model that this client would get: that of its cohort.")
+    ] = "",
     cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
@@ -39,8 +38,8 @@ def predict(
 
     import numpy as np
 
-    from ..predict import class_counts, load_model, model_inputs, problem_of_run
-    from ..predict import predict as answer
+    from ...core.tasks.metric_text import label, written
+    from .. import predict as models
     from ..trust import find_own_modules
 
     try:
@@ -57,18 +56,28 @@ def predict(
         folder = run_folder(run, runs)
         if trust:
             find_own_modules()
-        problem = problem_of_run(folder, trust=trust)
-        inputs = model_inputs(arrays[name], str(data), tokens=problem.tokens)
-        model = load_model(folder, inputs.shape[1:], cohort=cohort, trust=trust)
-    predicted, scores = answer(model, inputs, problem)
-    targets = arrays.get(name.replace("x", "y"))
+        task = models.task_of_run(folder, trust=trust)
+        problem = models.problem_of_run(folder, trust=trust)
+        inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
+        if client:
+            cohort = models.cohort_of(folder, client)
+            print(f"client {client}: {f'model of cohort {cohort}' if cohort else 'the one model'}")
+        elif not cohort and models.cohorts_with_models(folder):
+            named = ", ".join(models.cohorts_with_models(folder))
+            print(f"This is the model of all: cohorts {named} have their own. --client or --cohort")
+            print("takes one of those.")
+        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, trust=trust)
+        answers = models.predict(model, inputs, problem)
+        targets = arrays.get(name.replace("x", "y"))
+        found = {} if targets is None else models.scored(model, inputs, targets, task)
     if problem.has_classes:
-        print(f"{len(predicted)} samples; predicted, by class: {class_counts(predicted)}")
-        if targets is not None:
-            print(f"accuracy: {100 * float((predicted == targets).mean()):.1f} %")
+        counts = models.class_counts(answers[0])
+        print(f"{len(inputs)} samples; predicted, by class: {counts}")
     else:
-        print(f"{len(predicted)} samples ({problem.kind}); predictions of shape {scores.shape[1:]}")
+        print(f"{len(inputs)} samples ({problem.kind}); predictions {answers[0].shape[1:]} each")
+    for metric, value in found.items():
+        print(f"{label(metric)}: {written(metric, value)}")
     if out is not None:
-        names = ("classes", "probabilities") if problem.has_classes else ("predicted", "scores")
-        np.savez(out, allow_pickle=False, **dict(zip(names, (predicted, scores), strict=True)))
-        print(f"written: {out}")
+        kept = dict(zip(models.columns(problem), answers, strict=False))
+        np.savez(out, allow_pickle=False, **kept)
+        print(f"written: {out} with {', '.join(kept)}")

@@ -6,19 +6,15 @@ from typing import Annotated
 
 import typer
 
-from .options import RunArgument, RunsOption, errors_in_words, examples, run_folder
+from .options import RunArgument, RunsOption, app, errors_in_words, examples, run_folder
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager report --open", "the newest run, in the browser"),
-            ("forager report runs/mine", "write it again, print the summary"),
-        )
-    )(report)
-
-
+@app.command(
+    epilog=examples(
+        ("forager report --open", "the newest run, in the browser"),
+        ("forager report runs/mine", "write it again, print the summary"),
+    )
+)
 def report(
     run: RunArgument = "latest",
     runs: RunsOption = Path("runs"),

@@ -10,6 +10,7 @@ from .options import (
     RunConfigOption,
     RunsOption,
     TrustOption,
+    app,
     errors_in_words,
     examples,
     read_overrides,
@@ -18,31 +19,30 @@ from .options import (
 from .run import start
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager resume", "the newest run in runs/, from its last checkpoint"),
-            ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
-        )
-    )(resume)
-
-
+@app.command(
+    epilog=examples(
+        ("forager resume", "the newest run in runs/, from its last checkpoint"),
+        ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
+    )
+)
 def resume(
     run: RunArgument = "latest",
     run_config: RunConfigOption = None,
     runs: RunsOption = Path("runs"),
     local: Annotated[
-        bool, typer.Option("--local", help="In this process, without Flower.")
+        bool, typer.Option("--local", help="In this process, also if Flower simulated it before.")
     ] = False,
     trust: TrustOption = False,
 ) -> None:
     """Continue a run from its last checkpoint, with the same settings.
 
-    At most the round in flight is lost.
+    At most the round in flight is lost. A run on devices is continued there, by flwr run.
     """
     from ...core.config import ConfigError
+    from ...server_app.resume import DEVICES, LOCAL, RUNS_ON
     from ...server_app.run_folder import RunFolder
+    from ..flower.env import superlink_name
+    from ..report.formatting import run_command
     from ..trust import check_trusted
 
     with errors_in_words():
@@ -53,7 +53,16 @@ def resume(
                 "ended, or checkpoint.every was 0. Start it again with forager run"
             )
         asked = read_overrides(run_config)
-        saved = RunFolder(folder).read_config().get("overrides", {})
+        config = RunFolder(folder).read_config()
+        saved = config.get("overrides", {})
         same = {key: value for key, value in saved.items() if key != "output-dir"}
+        if config.get(RUNS_ON) == DEVICES:
+            there = {**same, **asked, "resume-from": str(folder.resolve())}
+            raise ConfigError(
+                f"{folder} is a run on devices, and forager resume would simulate their clients. "
+                "To continue it there, with the name of its SuperLink:\n  "
+                + run_command(there, f"flwr run . {superlink_name()} --stream")
+            )
         check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
-        start({**same, **asked, "resume-from": str(folder)}, local=local)
+        here = local or config.get(RUNS_ON) == LOCAL
+        start({**same, **asked, "resume-from": str(folder)}, local=here)

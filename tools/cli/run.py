@@ -8,23 +8,19 @@ from typing import Annotated
 import typer
 
 from ...core.config import Scalar
-from .options import RunConfigOption, errors_in_words, examples, read_overrides
+from .options import RunConfigOption, app, errors_in_words, examples, read_overrides
 
 OWN_DATA: dict[str, Scalar] = {"data.client-test-share": 0.2, "fraction-evaluate": 1.0}
 _INTERRUPTED = 130
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
-            ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
-            ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
-        )
-    )(run)
-
-
+@app.command(
+    epilog=examples(
+        ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
+        ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
+        ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
+    )
+)
 def run(
     run_config: RunConfigOption = None,
     local: Annotated[

@@ -5,20 +5,16 @@ from typing import Annotated
 
 import typer
 
-from .options import RunsOption, errors_in_words, examples, run_folder
+from .options import RunsOption, app, errors_in_words, examples, run_folder
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog=examples(
-            ("forager watch", "the newest run, in the terminal"),
-            ("forager watch --web", "all runs in runs/, side by side in a browser"),
-            ("forager watch --web --runs comparisons/digits/runs", "those of a comparison"),
-        )
-    )(watch)
-
-
+@app.command(
+    epilog=examples(
+        ("forager watch", "the newest run, in the terminal"),
+        ("forager watch --web", "all runs in runs/, side by side in a browser"),
+        ("forager watch --web --runs comparisons/digits/runs", "those of a comparison"),
+    )
+)
 def watch(
     run: Annotated[
         list[str] | None,

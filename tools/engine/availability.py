@@ -23,8 +23,6 @@ class Availability:
         Those of one client do not overlap.
     period : float
 
-    Examples
-    --------
     >>> trace = Availability(2, owner=[0, 1, 0], start=[0, 50, 80], end=[10, 60, 100], period=100)
     >>> trace.available(5).tolist(), trace.available(155).tolist()
     ([True, False], [False, True])
@@ -75,8 +73,6 @@ class Availability:
         zones : int
             Number of time zones, evenly around the globe, that clients live in.
 
-        Examples
-        --------
         >>> trace = Availability.day_and_night(1000, days=1)
         >>> bool(trace.available(2 * 3600).sum() > 5 * trace.available(14 * 3600).sum())
         True

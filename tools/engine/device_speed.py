@@ -16,8 +16,6 @@ class DeviceSpeeds:
     bytes_per_second : array of float
         Of its connection, in either direction.
 
-    Examples
-    --------
     >>> speeds = DeviceSpeeds([0.1, 0.2], [1000.0, 100.0])
     >>> speeds.round_seconds([0, 1], samples=[10, 10], down=500, up=500).tolist()
     [2.0, 12.0]
@@ -58,8 +56,6 @@ class DeviceSpeeds:
         spread : float
             Standard deviation of the natural logarithm; 0 makes all alike.
 
-        Examples
-        --------
         >>> DeviceSpeeds.drawn(3, spread=0.0).bytes_per_second.tolist()
         [1000000.0, 1000000.0, 1000000.0]
         """

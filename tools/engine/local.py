@@ -6,7 +6,6 @@ without its processes.
 
 import gc
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,10 +67,3 @@ def _old_objects_left_alone() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def main() -> int:
-    """Run from the command line: the same as ``forager run --local``."""
-    from ..cli.app import main as forager
-
-    return forager(["run", "--local", *sys.argv[1:]])

@@ -9,11 +9,6 @@ def check_partitions(config: RunConfig) -> None:
     """Refuse data that cannot be spread over the clients, or that leave them nothing to test on.
 
     Likewise settings that only real nodes have.
-
-    Raises
-    ------
-    ConfigError, TaskError
-        Naming the key, the value and what is allowed.
     """
     check_simulated(config)
     held = load_task(config.task_spec()).client_data(0, config.num_clients)

@@ -20,17 +20,6 @@ from .device_speed import DeviceSpeeds
 class SimulatedDevices:
     """The clock, and what every client's device can do.
 
-    Parameters
-    ----------
-    clients : int
-        How many there are, numbered from 0.
-    speeds : DeviceSpeeds, optional
-        How fast they are; infinitely fast by default.
-    availability : Availability, optional
-        When they are online; always by default.
-
-    Examples
-    --------
     >>> speeds = DeviceSpeeds([0.1, 0.2], [1000.0, 1000.0])
     >>> devices = SimulatedDevices(2, speeds)
     >>> devices.seconds([0, 1], samples=[10, 10], down=[500, 500], up=[500, 500])

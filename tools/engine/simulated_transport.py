@@ -73,17 +73,7 @@ class SimulatedClock(Clock):
 
 
 class SimulatedTransport:
-    """Answers on their way.
-
-    Parameters
-    ----------
-    devices : SimulatedDevices
-        How fast clients are, when they are online, and what time it is.
-    first_node : int
-        The node of client number 0.
-    run_config : dict
-        Flower's flat run config: how much clients compute.
-    """
+    """Answers on their way."""
 
     def __init__(
         self, devices: SimulatedDevices, first_node: int, run_config: Mapping[str, Any]

@@ -22,19 +22,7 @@ from .workers import THREAD_VARIABLES, Reply, read_reply, run_task
 
 
 class ClusterPool:
-    """Does what :class:`~.workers.WorkerPool` does, on a Ray cluster.
-
-    Parameters
-    ----------
-    address : str
-        Of the cluster, as ``ray.init`` takes it: ``auto``, or host and port.
-    runner : str
-        What runs a task, as ``module:function``.
-    processes : int, optional
-        Runs at the same time; by default as many as the cluster has cores.
-    scratch : Path
-        Runs whose output goes below this folder leave nothing behind on their machine.
-    """
+    """Does what :class:`~.workers.WorkerPool` does, on a Ray cluster."""
 
     def __init__(self, address: str, runner: str, processes: int | None, scratch: Path) -> None:
         self.runner, self.scratch = runner, scratch

@@ -16,17 +16,10 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number read off one run.
+    """A number read off one run."""
 
-    Attributes
-    ----------
-    metrics : tuple of str
-        The columns of ``rounds.csv`` that it reads.
-    of : callable
-        From a run's rows to the number; None where the run has no such number.
-    """
-
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # the columns of ``rounds.csv`` that it reads
+    # from a run's rows to the number; None where the run has no such number
     of: Callable[[Rows], float | None]
 
 

@@ -9,21 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .records import Record
+from .records import SweepRecord
 
 
 class SweepProgress:
-    """Shows the runs of a sweep as they end, on standard error.
-
-    Parameters
-    ----------
-    name : str
-        What the sweep is called.
-    total : int
-        How many runs there are to do.
-    processes : int
-        How many run at the same time; the time left depends on it.
-    """
+    """Shows the runs of a sweep as they end, on standard error."""
 
     def __init__(
         self, name: str, total: int, processes: int, console: Console | None = None
@@ -56,11 +46,11 @@ class SweepProgress:
         mean = self.seconds / max(1, self.finished)
         return timedelta(seconds=round(mean * remaining / parallel))
 
-    def ended(self, record: Record) -> str:
+    def ended(self, record: SweepRecord) -> str:
         """Say how a run ended."""
         return f"{record.reason} in {record.seconds:.1f} s"
 
-    def advance(self, record: Record) -> None:
+    def advance(self, record: SweepRecord) -> None:
         """Count a finished run; a failed one is always named."""
         self.finished += 1
         self.seconds += record.seconds

@@ -55,7 +55,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Record:
+class SweepRecord:
     """One finished run, as a line of the sweep file."""
 
     # `cell` stays first: LINE_START distinguishes a torn line from a foreign file.
@@ -103,14 +103,8 @@ def by_row(columns: Mapping[str, Sequence[object]]) -> list[Row]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def parse(data: bytes, name: str) -> tuple[list[Record], int]:
-    """Read a sweep file's content; a torn last line is left out.
-
-    Returns
-    -------
-    tuple of list of Record and int
-        The records, and how many bytes of the content are whole lines.
-    """
+def parse(data: bytes, name: str) -> tuple[list[SweepRecord], int]:
+    """Return the records in a sweep file's content, and how many bytes of it are whole lines."""
     *lines, torn = data.split(b"\n")
     if torn[: len(LINE_START)] != LINE_START[: len(torn)]:
         raise SweepError(f"{name} is not a sweep file: its last line is no part of a record")
@@ -118,17 +112,17 @@ def parse(data: bytes, name: str) -> tuple[list[Record], int]:
     return records, len(data) - len(torn)
 
 
-def _parse_line(line: bytes, place: str) -> Record:
+def _parse_line(line: bytes, place: str) -> SweepRecord:
     try:
         fields = json.loads(line)
         if isinstance(fields["rows"], dict):
             fields["rows"] = by_row(fields["rows"])
-        return Record(**fields)
+        return SweepRecord(**fields)
     except (ValueError, TypeError, KeyError) as error:
         raise SweepError(f"{place}: not a record of a sweep file ({error})") from None
 
 
-def read_records(path: Path) -> list[Record]:
+def read_records(path: Path) -> list[SweepRecord]:
     """Return all records of a sweep file, in the order in which the runs ended."""
     try:
         return parse(path.read_bytes(), str(path))[0]
@@ -143,7 +137,7 @@ class SweepFile:
     is refused and left as it was.
     """
 
-    records: list[Record]
+    records: list[SweepRecord]
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -170,7 +164,7 @@ class SweepFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: SweepRecord) -> None:
         """Add one finished run; it is on disk when this returns."""
         self._file.write(record.line())
         self._file.flush()

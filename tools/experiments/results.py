@@ -10,24 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from .measures import Array, Measure, series
-from .records import Cell, Record, SweepError, read_records
+from .records import Cell, SweepError, SweepRecord, read_records
 from .statistics import Difference, Estimate, difference, estimate
 
 
 @dataclass(frozen=True)
 class Results:
-    """The runs of a sweep.
+    """The runs of a sweep."""
 
-    Attributes
-    ----------
-    runs : dict
-        Completed runs by cell name and seed.
-    failures : list of Record
-        Runs that failed and were not repeated with success.
-    """
-
-    runs: dict[str, dict[int, Record]]
-    failures: list[Record]
+    runs: dict[str, dict[int, SweepRecord]]  # completed runs by cell name and seed
+    failures: list[SweepRecord]  # runs that failed and were not repeated with success
 
     @classmethod
     def load(
@@ -36,18 +28,7 @@ class Results:
         cells: Sequence[Cell] | None = None,
         seeds: Collection[int] | None = None,
     ) -> Results:
-        """Read a sweep file.
-
-        Parameters
-        ----------
-        path : Path
-            The sweep file.
-        cells : sequence of Cell, optional
-            Only runs of exactly these configs; by default every cell in the file, each with the
-            config that it was last run with.
-        seeds : collection of int, optional
-            Only runs with these seeds; by default all.
-        """
+        """Read a sweep file."""
         records = read_records(path)
         if cells is None:
             digests = {record.cell: record.digest for record in records}
@@ -58,7 +39,7 @@ class Results:
             for record in sorted(records, key=lambda record: record.seed)
             if record.digest == digests.get(record.cell) and (seeds is None or record.seed in seeds)
         ]
-        runs: dict[str, dict[int, Record]] = {name: {} for name in digests}
+        runs: dict[str, dict[int, SweepRecord]] = {name: {} for name in digests}
         for record in current:
             if record.status == "completed":
                 runs[record.cell][record.seed] = record
@@ -93,7 +74,7 @@ class Results:
         heights = np.stack([values[np.isin(rounds, shared)] for rounds, values in curves])
         return shared, [estimate(column) for column in heights.T.tolist()]
 
-    def _runs(self, cell: str, metrics: Collection[str]) -> dict[int, Record]:
+    def _runs(self, cell: str, metrics: Collection[str]) -> dict[int, SweepRecord]:
         """Return the completed runs of a cell; refuse names that occur nowhere."""
         if cell not in self.runs:
             raise SweepError(f"cell {cell!r} is not in the sweep; there are {self.cells}")

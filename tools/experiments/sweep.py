@@ -21,7 +21,7 @@ from urllib.parse import quote
 from .cluster import ClusterPool, cluster_address
 from .progress import SweepProgress
 from .provenance import commit, versions
-from .records import Cell, Key, Record, Scalar, SweepError, SweepFile
+from .records import Cell, Key, Scalar, SweepError, SweepFile, SweepRecord
 from .results import Results
 from .workers import Reply, WorkerPool, check_runner
 
@@ -46,9 +46,9 @@ class Run:
         name = f"{quote(self.cell.name, safe='')}-{self.cell.digest}-{self.seed}"
         return {**self.cell.config, "seed": self.seed, "output-dir": str(folder / name)}
 
-    def record(self, reply: Reply) -> Record:
+    def record(self, reply: Reply) -> SweepRecord:
         """Return the line of the sweep file that says how it ended."""
-        return Record(
+        return SweepRecord(
             cell=self.cell.name,
             seed=self.seed,
             digest=self.cell.digest,
@@ -76,30 +76,11 @@ def sweep(
 ) -> Results:
     """Run every cell with every seed, except what the sweep file already holds.
 
-    Parameters
-    ----------
-    name : str
-        What the sweep is called.
-    cells : iterable of Cell
-        The run configs, each with a name of its own.
-    seeds : iterable of int
-        The seeds; every cell runs with each of them, so that cells can be compared in pairs.
-    path : Path, optional
-        The sweep file; ``sweeps/<name>.jsonl`` by default.
-    processes : int, optional
-        Runs at the same time; the number of cores by default, of this machine or
-        of the cluster.
-    runner : str
-        What runs one config, as ``module:function``; the local engine by default.
-    keep_runs : Path, optional
-        Where the runs' own output folders are kept; by default they are removed.
-    cluster : str, optional
-        Address of a Ray cluster to run on; ``RAY_ADDRESS`` by default. Empty for this machine.
-
-    Returns
-    -------
-    Results
-        The completed runs of these cells and seeds; runs that failed are in `failures`.
+    All cells share the seeds, so that they can be compared in pairs. The file is
+    ``sweeps/<name>.jsonl`` by default, and `processes` are as many as there are cores, of this
+    machine or of the Ray cluster at `cluster` (``RAY_ADDRESS`` by default; empty for this machine).
+    `runner` is what runs one config, as ``module:function``. The runs' own folders are removed
+    unless `keep_runs` says where to keep them. Runs that failed are in the results' `failures`.
     """
     cells, seeds = list(cells), [index(seed) for seed in seeds]
     _check(cells, seeds, processes)
@@ -132,6 +113,7 @@ class Sweep:
         self, file: SweepFile, pool: WorkerPool | ClusterPool, folder: Path, keep_runs: bool
     ) -> None:
         self._file, self._pool, self._folder, self._keep = file, pool, folder, keep_runs
+        self.records = file.records  # of earlier commands
         self._done = {record.key for record in file.records if record.status == "completed"}
 
     @property

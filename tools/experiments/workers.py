@@ -19,32 +19,13 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from .records import Row, Scalar, SweepError
 
 SUCCESSFUL_REASONS = ("completed", "early-stop")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE_SECONDS = 5.0
-
-
-class RunResult(Protocol):
-    """What a runner gives back."""
-
-    @property
-    def reason(self) -> str:
-        """Why the run ended."""
-
-    @property
-    def rounds(self) -> Sequence[Row]:
-        """One row per round, as in rounds.csv."""
-
-
-class Runner(Protocol):
-    """Something that runs one training, such as `forager.tools.engine.local.run_local`."""
-
-    def __call__(self, overrides: dict[str, Scalar], *, quiet: bool = True) -> RunResult:
-        """Run one training with these run-config values."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +50,7 @@ def check_runner(runner: str) -> None:
 
 
 class WorkerPool:
-    """Processes that run tasks, at most this many at the same time; they outlive a list of tasks.
-
-    Parameters
-    ----------
-    runner : str
-        What runs a task, as ``module:function``.
-    processes : int
-        Runs at the same time.
-    scratch : Path
-        Existing folder for what the workers print.
-    """
+    """Processes that run tasks, so many at the same time; they outlive a list of tasks."""
 
     def __init__(self, runner: str, processes: int, scratch: Path) -> None:
         self.runner, self.processes, self.scratch = runner, processes, scratch
@@ -91,21 +62,10 @@ class WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stop([*self._busy, *self._idle])
+        _stop(self._busy, self._idle)
 
     def run(self, tasks: Sequence[Mapping[str, Scalar]]) -> Generator[tuple[int, Reply]]:
-        """Run every task in one of the processes.
-
-        Parameters
-        ----------
-        tasks : sequence of mapping
-            The run-config values of each run.
-
-        Yields
-        ------
-        tuple of int and Reply
-            Position of a task that ended, and how.
-        """
+        """Run every task in one of the processes."""
         queue = deque(enumerate(tasks))
         while queue or self._busy:
             while queue and len(self._busy) < self.processes:
@@ -197,11 +157,13 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stop(workers: Sequence[_Worker]) -> None:
-    """End workers: politely first, for good after a few seconds."""
-    for worker in workers:
+def _stop(workers: Sequence[_Worker], idle: Sequence[_Worker] = ()) -> None:
+    """End workers: politely first, for good after a few seconds; idle ones end by themselves."""
+    for worker in (*workers, *idle):
         worker.connection.close()
+    for worker in workers:
         worker.send_signal(signal.SIGTERM)
+    workers = [*workers, *idle]
     deadline = time.monotonic() + GRACE_SECONDS
     for worker in workers:
         worker.process.join(max(0.0, deadline - time.monotonic()))
@@ -239,7 +201,7 @@ def run_task(runner: str, overrides: dict[str, Scalar]) -> str:
     started = time.monotonic()
     try:
         module, _, function = runner.partition(":")
-        run = cast(Runner, getattr(importlib.import_module(module), function))
+        run = getattr(importlib.import_module(module), function)  # such as `run_local`
         started = time.monotonic()
         result = run(overrides, quiet=True)
         failed = result.reason not in SUCCESSFUL_REASONS

@@ -41,15 +41,7 @@ class RunStatus(NamedTuple):
 
 
 class FlowerCli:
-    """``flwr`` for one SuperLink.
-
-    Parameters
-    ----------
-    port : int
-        Where the SuperLink listens on this machine.
-    env : mapping of str to str
-        The environment; its ``FLWR_HOME`` gets a config file that names this SuperLink.
-    """
+    """``flwr`` for one SuperLink."""
 
     def __init__(self, port: int, env: Mapping[str, str]) -> None:
         self._env = dict(env)
@@ -61,17 +53,7 @@ class FlowerCli:
         )
 
     def submit(self, app: Path, run_config: Mapping[str, Scalar], federation: str = "") -> str:
-        """Start a run of an app; return its id.
-
-        Parameters
-        ----------
-        app : Path
-            The project folder.
-        run_config : mapping of str to scalar
-            What differs from the app's defaults.
-        federation : str
-            Settings of the simulation; nothing where real clients are connected.
-        """
+        """Start a run of an app; return its id."""
         file = self._home / "run-config.toml"  # a file needs no quoting on the command line
         lines = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in run_config.items()]
         file.write_text("".join(lines), encoding="utf-8")

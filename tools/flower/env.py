@@ -9,6 +9,7 @@ defaults, so that ``.venv/bin/flwr run .`` has them whether the environment was 
 import os
 import sys
 import sysconfig
+import tomllib
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +44,16 @@ def app_folder(place: Path | None = None) -> Path | None:
         if file.is_file() and _COMPONENT in file.read_text(encoding="utf-8", errors="replace"):
             return folder
     return None
+
+
+def superlink_name(home: Path = FLOWER_HOME) -> str:
+    """Return the name of the deployed SuperLink in Flower's config file, if there is just one."""
+    try:
+        known = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))["superlink"]
+    except (OSError, ValueError, KeyError):
+        return "SUPERLINK"
+    deployed = [name for name, own in known.items() if name != "supergrid" and "address" in own]
+    return deployed[0] if len(deployed) == 1 else "SUPERLINK"
 
 
 def command_name() -> str:

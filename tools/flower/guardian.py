@@ -21,17 +21,7 @@ _LOOK_EVERY = 1.0
 
 @contextmanager
 def guarded(pid: int, scratch: Path, run: Path) -> Iterator[None]:
-    """Have a program ended if this process is killed while the block runs.
-
-    Parameters
-    ----------
-    pid : int
-        The program; it leads a process group of its own.
-    scratch : Path
-        A folder of temporary files to remove after it.
-    run : Path
-        Where the run's log is, to note there that the run was killed.
-    """
+    """Have a program ended if this process is killed while the block runs."""
     guardian = subprocess.Popen(
         [sys.executable, "-m", "forager.tools.flower.guardian", str(pid), str(scratch), str(run)],
         stdin=subprocess.PIPE,

@@ -46,17 +46,7 @@ def travels(own: Sequence[str]) -> str:
 
 
 def copy_to_pack(app: Path, place: Path, own: Sequence[str] = ()) -> Path:
-    """Copy what Flower may pack of an app; return the copy.
-
-    Parameters
-    ----------
-    app : Path
-        The project folder.
-    place : Path
-        The copy, which is made. Flower accepts letters, digits and hyphens in its name.
-    own : sequence of str
-        Patterns of files to be packed beside those that the app lists.
-    """
+    """Copy what Flower may pack of an app; return the copy."""
     for where, folders, files in os.walk(app):
         here = Path(where)
         folders[:] = [name for name in folders if _is_source(here / name)]

@@ -19,7 +19,7 @@ _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run that is about to start."""
 
     run_config: dict[str, Scalar]
@@ -44,24 +44,10 @@ class Plan:
         return f"the Ray cluster {self.cluster}" if self.cluster else f"{cores()} cores"
 
 
-def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "") -> Plan:
+def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "") -> RunPlan:
     """Check what can be checked before anything starts, and settle where the run's files will be.
 
     The ServerApp runs in another folder, so every path is made absolute here.
-
-    Parameters
-    ----------
-    overrides : dict
-        Keys of the run config that the user sets.
-    app : Path, optional
-        The folder that Flower will pack: code of the user's own has to be in it or installed.
-    cluster : str
-        Address of a Ray cluster to simulate the clients on; empty for this machine.
-
-    Raises
-    ------
-    ConfigError, TaskError, RunFolderError
-        Naming the key, the value and what is allowed.
     """
     config = read_config({**default_config(), **overrides})
     _check_cluster(cluster)
@@ -84,7 +70,7 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "
             f"run-name = {config.run_name!r}: {folder} exists already. Choose another name, or go "
             f"on with that run: forager resume {folder}"
         )
-    return Plan(run_config, config.num_clients, folder, run_title(config), cluster)
+    return RunPlan(run_config, config.num_clients, folder, run_title(config), cluster)
 
 
 def _check_cluster(address: str) -> None:
@@ -106,12 +92,21 @@ def _check_own_code(config: RunConfig, app: Path) -> None:
     within = [Path(sys.prefix), Path(sys.base_prefix), app]
     within += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for module, setting in own_modules(config.flat()).items():
-        found = find_spec(module.partition(".")[0])
+        name = module.partition(".")[0]
+        found = find_spec(name)
         place = Path(found.origin).resolve() if found and found.origin else None
-        if place and not any(place.is_relative_to(folder.resolve()) for folder in within):
+        if place is None or any(place.is_relative_to(folder.resolve()) for folder in within):
+            continue
+        copy = app / name / "__init__.py" if place.name == "__init__.py" else app / f"{name}.py"
+        if not copy.is_file():
             raise ConfigError(
                 f"{setting}: {place} does not travel with the app. Copy it to {app}, install it, "
                 "or add --local to run in this process"
+            )
+        if copy.read_bytes() != place.read_bytes():
+            raise ConfigError(
+                f"{setting}: {place} is imported here, and clients would get {copy}, which "
+                "differs. Make them the same, or remove one"
             )
 
 

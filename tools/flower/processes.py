@@ -31,19 +31,7 @@ class Process(NamedTuple):
 
 
 class Program:
-    """A program in a session of its own, so that Ctrl-C does not reach it by itself.
-
-    Parameters
-    ----------
-    command : sequence of str
-        The program and its arguments.
-    env : mapping of str to str
-        Its whole environment.
-    cwd : Path
-        Where it runs.
-    log : Path
-        Where its output goes.
-    """
+    """A program in a session of its own, so that Ctrl-C does not reach it by itself."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
@@ -121,15 +109,7 @@ class Program:
 
 
 def family(pid: int, groups: set[int]) -> list[Process]:
-    """Return what runs of a program and of all that it started.
-
-    Parameters
-    ----------
-    pid : int
-        The program.
-    groups : set of int
-        Process groups known to be its own; those that are found are added.
-    """
+    """Return what runs of a program and of all that it started."""
     table = [process for process in process_table() if process.state != "Z"]
     mine, size = {pid}, 0
     while len(mine) > size:

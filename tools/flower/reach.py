@@ -69,13 +69,7 @@ def _advice(answer: Answer, here: str) -> str:
 
 
 def ask(host: str, port: int, authority: Path | None = None) -> Answer:
-    """Ask a server for its interface, as a browser would; a gRPC server shows itself by its answer.
-
-    Raises
-    ------
-    OSError
-        If nobody answers, or not the server of that certificate.
-    """
+    """Ask a server for its interface, as a browser does; gRPC shows itself by its answer."""
     with socket.create_connection((host, port), _SECONDS) as connection:
         if authority is None:
             return _read(connection, host)

@@ -10,11 +10,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from ...core.config import Scalar
+from ...core.config import Scalar, default_config, read_config
 from ...server_app.interrupt import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -28,7 +28,7 @@ from .cli import FlowerCli, FlowerError, RunStatus
 from .env import PROGRAMS, PROJECT, command_name, environment
 from .guardian import guarded
 from .packing import copy_to_pack, own_code, travels
-from .plan import Plan
+from .plan import RunPlan
 from .processes import Program, ProgramError, answers, free_port
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes
@@ -48,6 +48,7 @@ _SITUATION_SECTIONS = (
     "optimiser.",
     "devices.",
 )
+_WIDEST = 60  # characters of a command that others are aligned with
 _START_SECONDS = 180.0  # machines may be slow or busy
 
 
@@ -56,15 +57,6 @@ def simulation(home: Path, run: Path, cluster: str = "") -> Iterator[FlowerCli]:
     """Run a SuperLink for simulations; give Flower's command line for it.
 
     It ends with this process, even if that is killed.
-
-    Parameters
-    ----------
-    home : Path
-        Where Flower keeps its state and its logs; made if missing.
-    run : Path
-        The folder of the run that it is for.
-    cluster : str
-        Address of the Ray to simulate on; a Ray of its own by default.
     """
     home.mkdir(parents=True)
     # Sockets of Ray lie below this folder, and their paths may be 104 characters long at most.
@@ -150,18 +142,8 @@ def wait_for_end(flower: FlowerCli, run_id: str, seconds: float = 120.0) -> RunS
         time.sleep(0.5)
 
 
-def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
-    """Run it; return the exit code.
-
-    Parameters
-    ----------
-    run : Plan
-        What to run.
-    home : Path
-        Where Flower keeps its state and its logs meanwhile.
-    app : Path
-        The folder that Flower packs.
-    """
+def launch(run: RunPlan, home: Path, app: Path = PROJECT) -> int:
+    """Run it; return the exit code."""
     steps = _Steps()
     try:
         with stop_on_signals():
@@ -184,6 +166,7 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
                     show_progress(steps.until_first(lines, run.folder), home / "run.log")
+                steps.begin("stopping Flower")
                 status = wait_for_end(flower, run_id)
     except Interrupted as signalled:
         steps.end()
@@ -193,12 +176,13 @@ def launch(run: Plan, home: Path, app: Path = PROJECT) -> int:
         return _failed(str(error), home)
     finally:
         withdraw(run.folder)
+    steps.end()
     if not status.succeeded:
         return _failed(_reason(status, home / "run.log"), home)
     return _finished(run, home)
 
 
-def _finished(run: Plan, home: Path) -> int:
+def _finished(run: RunPlan, home: Path) -> int:
     folder = RunFolder.open(run.folder)
     if not ended_well(History.from_events(folder.read_events())):
         return _failed(f"{folder.path} has no proper end", home)
@@ -216,12 +200,14 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
     same = {key: value for key, value in run_config.items() if _describes_the_situation(key)}
+    own = read_config({**default_config(), **run_config}).cohorts != "none"
+    goal = " --goal clients" if own else ""  # what the run was judged by
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "see the method where it helps most",
-        run_command(same, f"{program} compare {strategy} {other}"): "more than chance?",
+        run_command(same, f"{program} compare {strategy} {other}{goal}"): "more than chance?",
     }
-    width = max(map(len, lines))
+    width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 
 
@@ -248,7 +234,7 @@ def _failed(reason: str, home: Path) -> int:
     return FAILED
 
 
-def _interrupted(run: Plan, home: Path, reason: str) -> int:
+def _interrupted(run: RunPlan, home: Path, reason: str) -> int:
     if (run.folder / "events.jsonl").exists():
         folder = RunFolder.open(run.folder)
         if ended_well(History.from_events(folder.read_events())):  # it was quicker
@@ -268,14 +254,3 @@ def short(path: Path) -> str:
     """Write a path as the user would type it here."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line: the same as ``forager run``."""
-    from ..cli.app import main as forager
-
-    return forager(["run", *(sys.argv[1:] if arguments is None else arguments)])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,11 +7,14 @@ from html import escape
 from threading import Lock
 
 from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
+from ...core.tasks.metric_text import label
+from ..report.axes import HEIGHT, finish, line, percent_axis
+from ..report.formatting import shorten
+from ..report.history import History
 from ..report.page import chapters, render
-from ..report.picture import figure
+from ..report.svg import SERIES, Axes, Plot, draw, figure
 from ..report.tables import text
 from ..report.watch import view
-from .overlay import overlay
 from .runs import FollowedRun
 
 RECENT_FAULTS = 8
@@ -23,18 +26,11 @@ _drawing = Lock()  # matplotlib's settings are one for all threads
 
 @dataclass
 class Pictures:
-    """The pictures of a run, or of several together, drawn again when there is something new.
+    """The pictures of a run, or of several together, drawn again when there is something new."""
 
-    Attributes
-    ----------
-    parts : dict of str to str
-        Figures by name, in the report's order, as they were drawn last.
-    drawn_at : float
-        When that was.
-    """
-
+    # figures by name, in the report's order, as they were drawn last
     parts: dict[str, str] = field(default_factory=dict)
-    drawn_at: float = 0.0
+    drawn_at: float = 0.0  # when that was
     _version: int = -1
     _not_before: float = 0.0
 
@@ -57,7 +53,7 @@ def _version(runs: Sequence[FollowedRun]) -> int:
 
 
 def _pictures(run: FollowedRun) -> dict[str, str]:
-    history = run.history()
+    history = run.history
     drawn = ((each, each.draw(history)) for _, some in chapters(history) for each in some)
     return {
         plot.name: figure(each.title, plot, each.words(history))
@@ -67,7 +63,7 @@ def _pictures(run: FollowedRun) -> dict[str, str]:
 
 
 def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
-    plot = overlay({run.name: run.history() for run in runs})
+    plot = overlay({run.name: run.history for run in runs})
     if plot is None:
         return {}
     caption = "Each line is a run, by its name."
@@ -77,29 +73,28 @@ def _together(runs: Sequence[FollowedRun]) -> dict[str, str]:
 def whole_report(run: FollowedRun) -> str:
     """Return the report of a run as it stands."""
     with _drawing:
-        history = run.history()
+        history = run.history
         return render(run.name, history.started.config, history)
 
 
 def head(run: FollowedRun) -> str:
     """Return name, what runs, how far it is."""
-    state = run.state
-    most = max(1, state.total)
+    most, done = max(1, run.history.rounds_wanted), run.history.rounds_done
     return (
-        f"<h2>{text(state.title or 'A run is starting', 200)}</h2>"
+        f"<h2>{text(run.history.started.strategy or 'A run is starting', 200)}</h2>"
         f'<p class="sub">{text(run.name, 100)}</p>'
-        f'<progress max="{most}" value="{min(state.done, most)}" '
-        f'aria-label="rounds done">{state.done}</progress>'
+        f'<progress max="{most}" value="{min(done, most)}" '
+        f'aria-label="rounds done">{done}</progress>'
     )
 
 
 def status(run: FollowedRun) -> str:
     """Return one sentence; screen readers read it out when it changes."""
-    state = run.state
-    parts = [f"Round {state.done} of {state.total or '?'}"]
-    parts += view.scores(state)
-    if state.finish is not None:
-        parts.append(view.ending(state))
+    history = run.history
+    parts = [f"Round {history.rounds_done} of {history.rounds_wanted or '?'}"]
+    parts += view.scores(history)
+    if history.finish is not None:
+        parts.append(view.ending(history))
     return _unbroken(escape(", ".join(parts) + "."))
 
 
@@ -107,7 +102,7 @@ def now(run: FollowedRun) -> str:
     """Return who trains, who is late, bytes, time left."""
     quiet = run.tail.quiet_seconds()
     # Tens of seconds: the piece is sent again only when it says something else.
-    lines = view.lines(run.state, 10 * (quiet // 10))
+    lines = view.lines(run.history, 10 * (quiet // 10))
     cells = (
         f"<div><dt>{escape(name)}</dt><dd>{_unbroken(text(value, 400))}</dd></div>"
         for name, value in lines
@@ -124,7 +119,7 @@ def faults(run: FollowedRun) -> str:
     """Return the last things that went wrong, the newest first; nothing if nothing did."""
     rows = []
     for event in reversed(run.events):
-        rows += [f"<li>{row}</li>" for row in _fault(event)]
+        rows += [f"<li>{row}</li>" for row in _fault(event, run.history)]
         if len(rows) >= RECENT_FAULTS:
             break
     if not rows:
@@ -132,20 +127,44 @@ def faults(run: FollowedRun) -> str:
     return f"<h3>Faults, newest first</h3><ul class='faults'>{''.join(rows[:RECENT_FAULTS])}</ul>"
 
 
-def _fault(line: Mapping[str, object]) -> list[str]:
+def _fault(line: Mapping[str, object], history: History) -> list[str]:
     event = read_event(line)
     at = "" if event is None else f"round {'?' if event.round is None else event.round}: "
+    told: list[tuple[str, str]] = []
     match event:
-        case Quarantined():
-            return [f"{at}{_client(event.client)} set aside: {text(event.reason, 200)}"]
         case CohortFailed():
             return [f"{at}a cohort failed: {text(event.reason, 200)}"]
+        case Quarantined():
+            told = [(event.client, f"set aside: {text(event.reason, 200)}")]
         case Exchanged():
-            failed = [f"failed: {text(reason, 200)}" for reason in event.failed.values()]
-            told = [*zip(event.failed, failed, strict=True), *((c, "was late") for c in event.late)]
-            return [f"{at}{_client(client)} {what}" for client, what in told]
-    return []
+            told = [(key, f"failed: {text(reason, 200)}") for key, reason in event.failed.items()]
+            told += [(key, "was late") for key in event.late]
+    return [f"{at}<b>{text(history.name_of(key), 40)}</b> {what}" for key, what in told]
 
 
-def _client(name: str) -> str:
-    return f"<b>{text(name, 40)}</b>"
+def overlay(histories: Mapping[str, History]) -> Plot | None:
+    """Draw the main metric of several runs over rounds; None if there is nothing to compare yet.
+
+    Runs that are judged by another metric than the first are left out. Where all clients were
+    asked, their own data decide: runs with several models are among them.
+    """
+    if not histories:
+        return None
+    metric = next(iter(histories.values())).metric
+    same = {name: each for name, each in histories.items() if each.metric.name == metric.name}
+    column = f"clients-{metric.name}-mean"
+    if not all(history.series(column)[0] for history in same.values()):
+        column = metric.name
+    known = {name: each for name, each in same.items() if each.series(column)[0]}
+    if len(known) < 2:
+        return None
+
+    def paint(axes: Axes) -> None:
+        for position, (name, history) in enumerate(known.items()):
+            line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
+        if metric.share:
+            percent_axis(axes)
+        where = "" if column == metric.name else ", clients' own data"
+        finish(axes, f"{label(metric)}{where}")
+
+    return draw("overlay", HEIGHT + 0.15 * len(known), paint)

@@ -7,7 +7,6 @@ from pathlib import Path
 from ...server_app.run_folder import Event
 from ..report.history import History
 from ..report.tail import Tail
-from ..report.watch.state import RunState
 
 MOST_SHOWN = 4  # runs side by side, unless the user asks for others
 LONG_AGO = 600.0  # seconds without news after which a run does not count as running
@@ -15,56 +14,35 @@ LONG_AGO = 600.0  # seconds without news after which a run does not count as run
 
 @dataclass
 class FollowedRun:
-    """One run: its log as far as it was read.
+    """One run: its log as far as it was read."""
 
-    Attributes
-    ----------
-    name : str
-        By which the page knows it.
-    tail : Tail
-        Its log.
-    version : int
-        Rises with every event.
-    """
-
-    name: str
-    tail: Tail
-    state: RunState = field(default_factory=RunState)
+    name: str  # by which the page knows it
+    tail: Tail  # its log
+    history: History = field(default_factory=History)
     events: list[Event] = field(default_factory=list)
-    version: int = 0
+    version: int = 0  # rises with every event
 
     def read(self) -> None:
         """Take in what was logged since the last call."""
         events, restarted = self.tail.read()
         if restarted:
-            self.state, self.events = RunState(), []
+            self.history, self.events = History(), []
             self.version += 1
         if events:
-            self.state.take(events)
+            self.history.take(events)
             self.events += events
             self.version += 1
-
-    def history(self) -> History:
-        """Return what happened so far."""
-        return History.from_events(self.events)
 
     @property
     def going_on(self) -> bool:
         """Whether there may be more to come."""
-        return self.state.finish is None and self.tail.quiet_seconds() < LONG_AGO
+        return self.history.finish is None and self.tail.quiet_seconds() < LONG_AGO
 
 
 class Runs:
     """All runs of one output folder, and those that were named.
 
     Only `events.jsonl` in a folder directly below is read; links that lead elsewhere are not.
-
-    Parameters
-    ----------
-    output : Path
-        Where run folders are; it need not exist yet.
-    named : iterable of Path
-        Folders of runs that the user asked for, wherever they are: these are shown at first.
     """
 
     def __init__(self, output: Path, named: Iterable[Path] = ()) -> None:
@@ -89,14 +67,7 @@ class Runs:
         return sorted(there, key=lambda run: run.tail.quiet_seconds())
 
     def shown(self, asked: Iterable[str]) -> list[FollowedRun]:
-        """Return the runs to show, brought up to date; names that there are not are left out.
-
-        Parameters
-        ----------
-        asked : iterable of str
-            Names; without any, those that were named at the start, else those going on, else the
-            newest.
-        """
+        """Return the runs to show, brought up to date; names that there are not are left out."""
         there = self.look()
         names = list(asked) or self.wanted
         chosen = [run for name in names for run in there if run.name == name]

@@ -32,19 +32,7 @@ _RETRY = "retry: 1000\n\n"
 def application(
     runs: Runs, token: str, poll: float = 0.5, stopping: Callable[[], bool] = lambda: False
 ) -> Starlette:
-    """Return the application: a page, a stream of what changes, and reports to save.
-
-    Parameters
-    ----------
-    runs : Runs
-        What can be followed. Nothing else is read, and nothing is written.
-    token : str
-        First part of every path; without it nothing is answered.
-    poll : float
-        Seconds between checks of the logs.
-    stopping : callable
-        Whether the server is about to end.
-    """
+    """Return the application: a page, a stream of what changes, and reports to save."""
     shared = Shared(runs)
     headers = {
         "Content-Security-Policy": policy(),
@@ -126,13 +114,7 @@ def kept_token(path: Path) -> str:
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket on this machine's loopback: on the port, or if none was asked for, on any.
-
-    Raises
-    ------
-    OSError
-        If the port that was asked for is taken.
-    """
+    """Return a socket on this machine's loopback: on the port, or if none was asked for, on any."""
     for wanted in [port] if port else [PORT, 0]:
         end = socket.socket()
         end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,13 +16,7 @@ MOST_OFFERED = 200
 
 
 class Shared:
-    """The runs and their pictures, shared by all browsers that look.
-
-    Parameters
-    ----------
-    runs : Runs
-        What can be followed.
-    """
+    """The runs and their pictures, shared by all browsers that look."""
 
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
@@ -32,15 +26,7 @@ class Shared:
     def look(
         self, asked: tuple[str, ...], *, draw: bool = True
     ) -> list[tuple[str, dict[str, Any]]]:
-        """Return all messages that describe how things stand, as pairs of kind and content.
-
-        Parameters
-        ----------
-        asked : tuple of str
-            Names of the runs to show; see :meth:`Runs.shown`.
-        draw : bool (default: True)
-            Whether to draw pictures again: those of one run per call, as words are sooner had.
-        """
+        """Return all messages that describe how things stand, as pairs of kind and content."""
         with self._lock:
             shown = self.runs.shown(asked)
             if draw:

@@ -17,18 +17,7 @@ __all__ = ["summary_table", "write_report", "write_rounds_csv"]
 
 
 def write_report(folder: "RunFolder") -> Path:
-    """Write `report.html` from `config.json` and `events.jsonl`, however far the run came.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The folder of a run, finished or not.
-
-    Returns
-    -------
-    Path
-        The page: one file that needs no other and no network.
-    """
+    """Write `report.html` from `config.json` and `events.jsonl`, however far the run came."""
     history = History.from_events(folder.read_events())
     config = folder.read_config() or history.started.config
     text = render(folder.path.resolve().name, config, history, folder.path)
@@ -49,6 +38,7 @@ def write_rounds_csv(folder: "RunFolder") -> Path:
 def summary_table(folder: "RunFolder") -> str:
     """Return the run's key figures as a table for the terminal, with the path of the report."""
     pairs = summary(History.from_events(folder.read_events()))
-    pairs.append(("report", str(folder.report_path)))
+    written = folder.report_path.exists()
+    pairs.append(("report", str(folder.report_path) if written else "not written"))
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)

@@ -1,7 +1,7 @@
 """What the pictures of a report have in common: axes of rounds, lines, stacks, rows of pixels."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from ...core.tasks.metrics import Metric
 from .formatting import shorten
 from .history import History
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .hover import Hover
+from .svg import Axes, Plot, draw
 
 HEIGHT = 2.6
 MOST_NAMED = 30  # rows whose names still fit beside a picture
@@ -35,12 +34,36 @@ SERIES_PIXELS: tuple[Pixel, ...] = (
 _SHADES = 16  # few, so that the picture stays small
 
 
-def line(axes: "Axes", history: History, column: str, label: str, colour: str) -> None:
+def line(axes: Axes, history: History, column: str, label: str, colour: str) -> None:
     """Draw a column of the rounds, where it is known."""
     rounds, values = history.series(column)
     if rounds:
         marker = "o" if len(rounds) <= 50 else None
         axes.plot(rounds, values, color=colour, label=label, marker=marker)
+
+
+def lines_chart(
+    name: str,
+    y_label: str,
+    lines: Iterable[tuple[str, str, Mapping[int, float]]],
+    hover: Hover,
+    then: Callable[[Axes], object] = lambda axes: None,
+    height: float = HEIGHT,
+) -> Plot | None:
+    """Draw lines (label, colour, value by round) over rounds; None if there is no point."""
+    known = [(label, colour, points) for label, colour, points in lines if points]
+    if not known:
+        return None
+
+    def paint(axes: Axes) -> None:
+        for label, colour, points in known:
+            marker = "o" if len(points) <= 50 else None
+            x, y = list(points), list(points.values())
+            axes.plot(x, y, color=colour, label=label, marker=marker)
+        then(axes)
+        finish(axes, y_label)
+
+    return draw(name, height, paint, hover)
 
 
 def filled(history: History, column: str, rounds: list[int]) -> NDArray[np.float64]:
@@ -49,7 +72,7 @@ def filled(history: History, column: str, rounds: list[int]) -> NDArray[np.float
     return np.array([history.rows.get(r, {}).get(column, 0) for r in span], dtype=np.float64)
 
 
-def stack(axes: "Axes", rounds: list[int], layers: Sequence[tuple[str, str, ArrayLike]]) -> None:
+def stack(axes: Axes, rounds: list[int], layers: Sequence[tuple[str, str, ArrayLike]]) -> None:
     """Draw layers (label, colour, one value per round) on top of each other."""
     base: NDArray[np.float64] = np.zeros(rounds[-1] - rounds[0] + 1)
     for label, colour, values in layers:
@@ -64,7 +87,7 @@ def edges(rounds: list[int]) -> NDArray[np.float64]:
     return np.arange(rounds[0], rounds[-1] + 2, dtype=np.float64) - 0.5
 
 
-def finish(axes: "Axes", y_label: str) -> None:
+def finish(axes: Axes, y_label: str) -> None:
     """Name the axes of a picture over rounds and add its legend."""
     axes.set_ylabel(y_label)
     axes.grid(axis="y")
@@ -72,13 +95,13 @@ def finish(axes: "Axes", y_label: str) -> None:
     legend(axes)
 
 
-def legend(axes: "Axes") -> None:
+def legend(axes: Axes) -> None:
     """Put the legend above the picture, where it hides nothing."""
     if axes.get_legend_handles_labels()[0]:
         axes.figure.legend(loc="outside upper left", ncols=3)
 
 
-def rounds_axis(axes: "Axes") -> None:
+def rounds_axis(axes: Axes) -> None:
     """Let the horizontal axis count rounds."""
     axes.set_xlabel("round")
     low, high = axes.get_xlim()
@@ -88,13 +111,13 @@ def rounds_axis(axes: "Axes") -> None:
     axes.locator_params(axis="x", integer=True)
 
 
-def metric_axis(axes: "Axes", metric: Metric) -> None:
+def metric_axis(axes: Axes, metric: Metric) -> None:
     """Let the vertical axis write a metric's values: shares as percentages."""
     if metric.share:
         percent_axis(axes)
 
 
-def percent_axis(axes: "Axes") -> None:
+def percent_axis(axes: Axes) -> None:
     """Let the vertical axis write shares as percentages."""
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
 
@@ -105,7 +128,7 @@ def rows_height(rows: int) -> float:
 
 
 def pixel_rows(
-    axes: "Axes", pixels: NDArray[np.uint8], first: int, names: list[str], what: str
+    axes: Axes, pixels: NDArray[np.uint8], first: int, names: list[str], what: str
 ) -> None:
     """Draw a row of pixels for each name, one column per round."""
     extent = (first - 0.5, first + pixels.shape[1] - 0.5, len(names) - 0.5, -0.5)

@@ -1,21 +1,18 @@
 """Why clients were chosen: how similar they were and how long they had waited (CosAge)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import mean
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.log.events import Selected
-from .axes import HEIGHT, finish, legend
+from .axes import HEIGHT, legend, lines_chart
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .svg import FIRST, INK, SERIES, Plot, draw
+from .svg import FIRST, INK, SERIES, Axes, Picture, Plot, draw
 from .tables import folded_table, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_BINS = 10  # that have a colour of their own
 BY_SIMILARITY = ("cosage", "dissimilarity", "dissimilarity-cooldown", "dissimilarity-sampling")
@@ -61,21 +58,9 @@ def similarity_of_choices_chart(history: History) -> Plot | None:
     if not found:
         return None
     bins = range(1, min(MOST_BINS, max(len(chosen) for chosen in found.values())) + 1)
-
-    def paint(axes: "Axes") -> None:
-        for number in bins:
-            points = _of_bin(found, number)
-            axes.plot(
-                list(points),
-                list(points.values()),
-                color=SERIES[(number - 1) % len(SERIES)],
-                marker="o" if len(points) <= 50 else None,
-                linewidth=0.8,
-                label=f"bin {number}",
-            )
-        finish(axes, "similarity to the update")
-
-    return draw("why-chosen", HEIGHT + 0.3, paint, over_lines(""))
+    lines = [(f"bin {n}", SERIES[(n - 1) % len(SERIES)], _of_bin(found, n)) for n in bins]
+    about = "similarity to the update"
+    return lines_chart("why-chosen", about, lines, over_lines(""), height=HEIGHT + 0.3)
 
 
 def _of_bin(found: Mapping[int, list[Choice]], number: int) -> dict[int, float]:
@@ -88,19 +73,13 @@ def ages_of_choices_chart(history: History) -> Plot | None:
     if not any(choice.age for chosen in found.values() for choice in chosen):
         return None
 
-    def paint(axes: "Axes") -> None:
-        rounds = list(found)
-        ages = [[choice.age for choice in chosen] for chosen in found.values()]
-        parts: list[tuple[str, list[float]]] = [
-            ("longest", [max(own) for own in ages]),
-            ("mean", [sum(own) / len(own) for own in ages]),
-            ("shortest", [min(own) for own in ages]),
-        ]
-        for place, (name, values) in enumerate(parts):
-            axes.plot(rounds, values, color=SERIES[place], label=f"{name} wait")
-        finish(axes, "rounds since last chosen")
-
-    return draw("ages-chosen", HEIGHT, paint, over_lines("rounds"))
+    parts: dict[str, Callable[[list[int]], float]] = {"longest": max, "mean": mean, "shortest": min}
+    ages = {current: [choice.age for choice in chosen] for current, chosen in found.items()}
+    lines = [
+        (f"{name} wait", SERIES[place], {current: of(own) for current, own in ages.items()})
+        for place, (name, of) in enumerate(parts.items())
+    ]
+    return lines_chart("ages-chosen", "rounds since last chosen", lines, over_lines("rounds"))
 
 
 def last_candidates(history: History) -> tuple[int, list[Choice]]:
@@ -147,7 +126,7 @@ def candidates_chart(history: History) -> Plot | None:
     if not any(candidate.chosen for candidate in candidates):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for chosen, words, face in ((False, "passed over", "none"), (True, "chosen", FIRST)):
             part = [c for c in candidates if c.chosen == chosen]
             if part:
@@ -194,7 +173,7 @@ def last_choice_table(history: History) -> str:
         return ""
     rows = [
         [
-            (text(each.client, 80), each.client),
+            (text(history.name_of(each.client), 80), history.name_of(each.client)),
             ("yes" if each.chosen else "no", int(each.chosen)),
             (str(each.bin), each.bin),
             (f"{each.similarity:.3f}", each.similarity),

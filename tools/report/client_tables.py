@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from .history import History, Problem
+from .history import History
 from .tables import folded_table, text
 from .trouble_charts import slow_clients
 
@@ -10,6 +10,8 @@ MOST_PROBLEMS = 200
 FEW_PROBLEMS = 10  # that need not be unfolded
 MOST_CLIENTS = 1000
 MOST_SLOW = 20
+_ASKED = {"train": "training", "evaluate": "evaluation"}
+_FATES = {"failed": "failed", "late": "late", "quarantined": "set aside"}
 
 
 def clients_table(history: History) -> str:
@@ -24,7 +26,7 @@ def clients_table(history: History) -> str:
     for key, wait in zip(history.clients[:MOST_CLIENTS], waits, strict=False):
         numbers = [counts[key], last.get(key), wait, trouble[key]]
         cells = [("never" if n is None else str(n), n) for n in numbers]
-        rows.append([(text(key, 80), key), *cells])
+        rows.append([_client(history, key), *cells])
     head = ("client", "times chosen", "last in round", "longest wait", "troubles")
     more = _left_out(len(history.clients) - MOST_CLIENTS, "clients")
     return folded_table("Every client that was chosen, in numbers", head, rows, more)
@@ -36,11 +38,12 @@ def problems_table(history: History) -> str:
         return ""
     rounds: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for problem in history.problems:
-        rounds[_label(problem)].append(problem.round)
+        what = f"{_ASKED.get(problem.kind, problem.kind)} {_FATES[problem.fate]}"
+        rounds[problem.client, what, problem.reason].append(problem.round)
     most_often = sorted(rounds.items(), key=lambda item: -len(item[1]))
     rows = [
         [
-            (text(client, 80), client),
+            _client(history, client),
             (text(what, 60), what),
             (f'<span class="words">{text(reason, 300)}</span>', reason[:300]),
             (str(len(when)), len(when)),
@@ -50,7 +53,7 @@ def problems_table(history: History) -> str:
     ]
     head = ("client", "what", "reason", "times", "in rounds")
     more = _left_out(len(most_often) - MOST_PROBLEMS, "rows")
-    shown = folded_table("Failures and quarantined replies: who and why", head, rows, more)
+    shown = folded_table("Failures and replies that were set aside: who and why", head, rows, more)
     few = len(most_often) <= FEW_PROBLEMS
     return shown.replace("<details>", "<details open>", 1) if few else shown
 
@@ -62,7 +65,7 @@ def slow_table(history: History) -> str:
         return ""
     rows = [
         [
-            (text(client, 80), client),
+            _client(history, client),
             (str(often), often),
             (f"{seconds:.3g} s", seconds),
             (f"{ratio:.1f}", ratio),
@@ -73,8 +76,9 @@ def slow_table(history: History) -> str:
     return folded_table("Who was among the slowest three of a round", head, rows)
 
 
-def _label(problem: Problem) -> tuple[str, str, str]:
-    return problem.client, f"{problem.kind} {problem.fate}", problem.reason
+def _client(history: History, key: str) -> tuple[str, str]:
+    """Return the cell of a client: its name, and what it sorts by."""
+    return text(history.name_of(key), 80), history.name_of(key)
 
 
 def _rounds(numbers: list[int]) -> str:

@@ -1,30 +1,26 @@
-"""With whom: cohorts as a tree that grows over rounds, with sizes and how well they do."""
+"""With whom: cohorts as a tree that grows over rounds, how they do, and why they were split."""
 
-from typing import TYPE_CHECKING
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.log.events import CohortsTrained
 from ...core.tasks.metric_text import label, title, written
 from ...core.tasks.metrics import Metric
-from .axes import HEIGHT, edges, metric_axis, rounds_axis
-from .cohort_tree import Cohort, DrawnTree
-from .formatting import plural, shorten
+from .axes import HEIGHT, edges, finish, metric_axis, rounds_axis
+from .cohort_tree import CohortBand, CohortDescent
+from .formatting import natural_order, plural, shorten
 from .history import History
 from .hover import over_lines, over_metric
-from .picture import Picture
-from .split_charts import criterion_known, why_never_split
-from .svg import SERIES, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import INK, SERIES, Axes, Picture, Plot, draw
 
 MOST_NAMED_COHORTS = 12
 
 
 def tree_chart(history: History) -> Plot | None:
     """Draw the cohorts on top of each other, as wide as they have clients."""
-    tree = DrawnTree(history)
+    tree = CohortDescent(history)
     rounds = tree.rounds()
     if not rounds or len(tree.cohorts) < 2:  # one cohort is no picture
         return None
@@ -32,7 +28,7 @@ def tree_chart(history: History) -> Plot | None:
     sizes = np.array([[c.sizes.get(r, 0.0) for r in rounds] for c in cohorts])
     tops = sizes.cumsum(axis=0)
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for cohort, size, top in zip(cohorts, sizes, tops, strict=True):
             alive = size > 0
             axes.stairs(
@@ -55,14 +51,14 @@ def tree_chart(history: History) -> Plot | None:
     return draw("cohorts", 3.4, paint, over_lines("clients"))
 
 
-def _label(cohort: Cohort) -> str:
+def _label(cohort: CohortBand) -> str:
     return f"cohort {shorten(cohort.name, 20)}"
 
 
 def _name_bands(
-    axes: "Axes",
+    axes: Axes,
     metric: Metric,
-    cohorts: list[Cohort],
+    cohorts: list[CohortBand],
     sizes: NDArray[np.float64],
     tops: NDArray[np.float64],
 ) -> None:
@@ -78,12 +74,12 @@ def _name_bands(
 
 def cohort_metric_chart(history: History) -> Plot | None:
     """Draw the main metric of each cohort's model; children begin where their parent ended."""
-    tree, metric = DrawnTree(history), history.metric
+    tree, metric = CohortDescent(history), history.metric
     known = [cohort for cohort in tree.bands() if cohort.scores]
     if len(known) < 2:
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         lines = {}
         for cohort in known:
             points = _with_parent(tree, cohort)
@@ -104,7 +100,7 @@ def cohort_metric_chart(history: History) -> Plot | None:
     return draw("cohort-metric", HEIGHT, paint, over_metric(metric))
 
 
-def _with_parent(tree: DrawnTree, cohort: Cohort) -> dict[int, float]:
+def _with_parent(tree: CohortDescent, cohort: CohortBand) -> dict[int, float]:
     parent = tree.cohorts.get(cohort.parent)
     first = min(cohort.scores)
     before = {r: a for r, a in parent.scores.items() if r < first} if parent else {}
@@ -113,7 +109,7 @@ def _with_parent(tree: DrawnTree, cohort: Cohort) -> dict[int, float]:
 
 def cohorts_sentence(history: History) -> str:
     """Say into how many cohorts the clients fell, and how these do."""
-    tree = DrawnTree(history)
+    tree = CohortDescent(history)
     last = tree.last()
     if not last:
         return ""
@@ -163,6 +159,111 @@ def pictures(history: History) -> tuple[Picture, ...]:
         Picture(
             f"{title(metric)} of each cohort",
             cohort_metric_chart,
-            _of_a_tree(*directions) if DrawnTree(history).named_by_descent else _OF_CLUSTERS,
+            _of_a_tree(*directions) if CohortDescent(history).named_by_descent else _OF_CLUSTERS,
         ),
     )
+
+
+MOST_LINES = 12
+
+
+def criterion(history: History) -> dict[str, dict[int, float]]:
+    """Return the share of heterogeneity that a split would leave, by cohort and round.
+
+    >>> event = {"event": "cohorts", "round": 3, "members": {"0": 9}, "heterogeneity": {"0": 0.8}}
+    >>> criterion(History.from_events([event]))
+    {'0': {3: 0.8}}
+    """
+    found: dict[str, dict[int, float]] = {}
+    for current, events in history.noted(CohortsTrained).items():
+        for cohort, value in (events[-1].heterogeneity or {}).items():
+            if value is not None:
+                found.setdefault(cohort, {})[current] = value
+    return dict(sorted(found.items(), key=lambda item: natural_order(item[0])))
+
+
+def split_chart(history: History) -> Plot | None:
+    """Draw the criterion of each cohort, and what it must fall to."""
+    found = criterion(history)
+    if not found:
+        return None
+    cohorts = CohortDescent(history).cohorts
+
+    def paint(axes: Axes) -> None:
+        lines = {
+            name: cohorts[name].line if name in cohorts else place
+            for place, name in enumerate(list(found)[:MOST_LINES])
+        }
+        heirs = {number: name for name, number in lines.items()}  # the last of each colour
+        for name, number in lines.items():
+            points = found[name]
+            axes.plot(
+                list(points),
+                list(points.values()),
+                color=SERIES[number % len(SERIES)],
+                marker="o" if len(points) <= 50 else None,
+                label=f"cohort {shorten(name, 14)}" if heirs[number] == name else "_before",
+            )
+        limit = _limit(history)
+        if limit is not None:
+            axes.axhline(
+                limit, color=INK, linewidth=0.8, linestyle="--", label="enough for 2 parts"
+            )
+        axes.set_ylim(0, max(1.05, *(v for points in found.values() for v in points.values())))
+        finish(axes, "heterogeneity left")
+
+    return draw("split-criterion", HEIGHT, paint, over_lines(""))
+
+
+def _limit(history: History) -> float | None:
+    exponent = history.started.number(f"{_rule(history)}.split-exponent")
+    return None if exponent is None else float(2.0**-exponent)
+
+
+def _rule(history: History) -> str:
+    """Return whose settings count: both ``auxo`` and ``split-test`` note the criterion."""
+    return str(history.started.config.get("cohorts"))
+
+
+def criterion_known(history: History) -> bool:
+    """Return whether the run's cohorts are split by such a criterion at all."""
+    return any(e[-1].heterogeneity is not None for e in history.noted(CohortsTrained).values())
+
+
+def why_never_split(history: History) -> str:
+    """Say what kept a run from splitting its one cohort, as far as its settings show."""
+    number = history.started.number
+    rounds = history.rounds_done
+    rule = _rule(history)
+    first, least = number(f"{rule}.first-split"), number(f"{rule}.min-participants")
+    alpha = number(f"{rule}.alpha")
+    trained = max((len(clients) for clients in history.chosen.values()), default=0)
+    if first is not None and rounds < first:
+        return f"{rule}.first-split = {first:g} is more than the {rounds} rounds of the run"
+    if least is not None and trained < 2 * least:
+        return (
+            f"each part of a split needs {rule}.min-participants = {least:g} clients per "
+            f"round, and {trained} trained"
+        )
+    if alpha is not None and trained / 2 < alpha * math.sqrt(trained):
+        return (
+            f"with {rule}.alpha = {alpha:g} each part of a split needs at least "
+            f"{alpha * math.sqrt(trained):.1f} clients per round, and {trained} trained"
+        )
+    if not criterion(history):
+        return f"{trained} clients per round are too few to look for clusters: let more train"
+    return (
+        "no split would have reduced heterogeneity enough for long enough. If you expect groups, "
+        "let more clients train per round, or more rounds"
+    )
+
+
+SPLITS = (
+    Picture(
+        "Would a split pay?",
+        split_chart,
+        "How much of the heterogeneity of a cohort's updates would be left if it were split along "
+        "its clusters. It must stay at or below the dashed line for some rounds in a row "
+        "(split-rounds), and lower for more than two parts.",
+    ),
+)

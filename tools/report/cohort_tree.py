@@ -9,30 +9,20 @@ from .history import History
 
 
 @dataclass
-class Cohort:
-    """One cohort.
-
-    Attributes
-    ----------
-    place : tuple of int
-        Where it stands among the others: descendants lie where their parent lay.
-    line : int
-        Number of its line of descent: a cohort that goes on under another name keeps it.
-    parent : str
-        The cohort that it mostly came from; empty for a first one.
-    sizes, scores : dict of int to float
-        Clients, and the main metric of its model, by round.
-    """
+class CohortBand:
+    """One cohort."""
 
     name: str
+    # where it stands among the others: descendants lie where their parent lay
     place: tuple[int, ...]
-    line: int
-    parent: str = ""
+    line: int  # number of its line of descent: a cohort that goes on under another name keeps it
+    parent: str = ""  # the cohort that it mostly came from; empty for a first one
+    # sizes, scores: clients, and the main metric of its model, by round
     sizes: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
 
 
-class DrawnTree:
+class CohortDescent:
     """All cohorts that ever were.
 
     Attributes
@@ -42,10 +32,8 @@ class DrawnTree:
     on_clients : bool
         Whether scores are those on the clients' own data, else on the server's test data.
 
-    Examples
-    --------
     >>> split = {"a": {"0": 1.0}, "b": {"0": 1.0}}
-    >>> tree = DrawnTree(History.from_events([
+    >>> tree = CohortDescent(History.from_events([
     ...     {"event": "cohorts", "round": 1, "members": {"0": 9}},
     ...     {"event": "regrouped", "round": 2, "cohorts": split},
     ...     {"event": "cohorts", "round": 2, "members": {"a": 5, "b": 4}},
@@ -55,7 +43,7 @@ class DrawnTree:
     """
 
     def __init__(self, history: History) -> None:
-        self.cohorts: dict[str, Cohort] = {}
+        self.cohorts: dict[str, CohortBand] = {}
         self.on_clients = bool(history.noted(CohortsEvaluated))
         self._lines = 0
         changes = history.noted(Regrouped)
@@ -73,7 +61,7 @@ class DrawnTree:
     def _add(self, name: str, parent: str, place: tuple[int, ...], line: int | None = None) -> None:
         if line is None:
             line, self._lines = self._lines, self._lines + 1
-        self.cohorts[name] = Cohort(name, place, line, parent)
+        self.cohorts[name] = CohortBand(name, place, line, parent)
 
     def _descend(self, regrouping: Mapping[str, Mapping[str, float]]) -> None:
         """Add the new cohorts below those that they mostly came from."""
@@ -108,7 +96,7 @@ class DrawnTree:
         known = [current for cohort in self.cohorts.values() for current in cohort.sizes]
         return list(range(min(known), max(known) + 1)) if known else []
 
-    def bands(self) -> list[Cohort]:
+    def bands(self) -> list[CohortBand]:
         """Return the cohorts under names that last, so that descendants lie where parents lay.
 
         The names of a tree say where a cohort comes from, and stay. A clustering that is repeated
@@ -119,15 +107,15 @@ class DrawnTree:
         ...     {"event": "regrouped", "round": 2,
         ...         "cohorts": {"2.0": {"1.1": 4}, "2.1": {"1.0": 6}}},
         ...     {"event": "cohorts", "round": 2, "members": {"2.0": 4, "2.1": 6}}]
-        >>> [(band.name, band.sizes) for band in DrawnTree(History.from_events(log)).bands()]
+        >>> [(band.name, band.sizes) for band in CohortDescent(History.from_events(log)).bands()]
         [('A', {1: 6, 2: 6}), ('B', {1: 4, 2: 4})]
         """
         if self.named_by_descent:
             return self.ordered()
-        merged: dict[int, Cohort] = {}
+        merged: dict[int, CohortBand] = {}
         for cohort in self.cohorts.values():
             band = merged.setdefault(
-                cohort.line, Cohort(self.shown(cohort.name), cohort.place, cohort.line)
+                cohort.line, CohortBand(self.shown(cohort.name), cohort.place, cohort.line)
             )
             band.place = cohort.place  # where its last members are
             band.sizes |= cohort.sizes
@@ -146,7 +134,7 @@ class DrawnTree:
         line = self.cohorts[name].line
         return f"{chr(65 + line % 26)}{line // 26 or ''}"
 
-    def ordered(self) -> list[Cohort]:
+    def ordered(self) -> list[CohortBand]:
         """Return the cohorts so that descendants lie where their parent lay."""
         return sorted(self.cohorts.values(), key=lambda cohort: cohort.place)
 
@@ -154,7 +142,7 @@ class DrawnTree:
         """Return what those of the last round are called in pictures."""
         return list(dict.fromkeys(self.shown(cohort.name) for cohort in self.last()))
 
-    def last(self) -> list[Cohort]:
+    def last(self) -> list[CohortBand]:
         """Return those of the last round, in that order."""
         rounds = self.rounds()
         return [cohort for cohort in self.ordered() if rounds and rounds[-1] in cohort.sizes]

@@ -1,20 +1,14 @@
 """On what clients trained: where the samples of a round came from, how clean and of which class."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...core.log.events import CoresetsUsed, RunStarted
-from .axes import HEIGHT, finish, percent_axis, stack
+from .axes import HEIGHT, finish, lines_chart, percent_axis, stack
+from .class_charts import class_counts, class_picture
 from .formatting import percent
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .store_charts import class_counts, class_picture
-from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
 
 ORIGINS = {
     "new": ("chosen in this round", THIRD),
@@ -56,7 +50,7 @@ def coreset_samples_chart(history: History) -> Plot | None:
         return None
     rounds = list(range(min(samples), max(samples) + 1))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         layers = [
             (label, colour, [samples.get(current, {}).get(name, 0) for current in rounds])
             for name, (label, colour) in ORIGINS.items()
@@ -70,22 +64,16 @@ def coreset_samples_chart(history: History) -> Plot | None:
 def clean_chart(history: History) -> Plot | None:
     """Draw the share of clean samples over rounds, beside that of all data."""
     shares, all_data = clean_shares(history), _clean_share_of_data(history.started)
-    if not shares:
-        return None
 
-    def paint(axes: "Axes") -> None:
-        label = "what clients trained on"
-        axes.plot(list(shares), list(shares.values()), color=FIRST, label=label)
+    def beside(axes: Axes) -> None:
         if all_data is not None:
-            label = "all their data"
-            axes.plot(
-                [min(shares), max(shares)], [all_data] * 2, color=INK, ls="--", lw=1, label=label
-            )
+            ends = [min(shares), max(shares)]
+            axes.plot(ends, [all_data] * 2, color=INK, ls="--", lw=1, label="all their data")
         axes.set_ylim(top=1.02)
         percent_axis(axes)
-        finish(axes, "clean samples")
 
-    return draw("clean", HEIGHT, paint, over_lines("%", 100))
+    lines = [("what clients trained on", FIRST, shares)]
+    return lines_chart("clean", "clean samples", lines, over_lines("%", 100), beside)
 
 
 def _clean_share_of_data(run: RunStarted) -> float | None:

@@ -1,18 +1,12 @@
 """What the rounds cost: bytes and seconds."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .axes import HEIGHT, edges, filled, finish, stack
 from .formatting import byte_unit
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
 
 
 def bytes_chart(history: History) -> Plot | None:
@@ -29,7 +23,7 @@ def bytes_chart(history: History) -> Plot | None:
     spared = np.maximum(0, filled(history, "bytes-up-dense", rounds) - sent[1])
     unit, size = byte_unit(float((sent.sum(axis=0) + spared).max()))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         values = zip(parts, sent / size, strict=True)
         stack(axes, rounds, [(label, colour, part) for (_, label, colour), part in values])
         if spared.any():
@@ -45,11 +39,18 @@ def seconds_chart(history: History) -> Plot | None:
     rounds = history.series("seconds")[0]
     if not rounds:
         return None
-    selecting = filled(history, "select-seconds", rounds)
-    rest = np.maximum(0, filled(history, "seconds", rounds) - selecting)
+    parts = {
+        "clients starting": (SECOND, filled(history, "connect-seconds", rounds)),
+        "selecting": (THIRD, filled(history, "select-seconds", rounds)),
+    }
+    spent = sum(values for _, values in parts.values())
+    parts["training and the rest"] = (
+        FIRST,
+        np.maximum(0, filled(history, "seconds", rounds) - spent),
+    )
 
-    def paint(axes: "Axes") -> None:
-        layers = [("selecting", THIRD, selecting), ("training and the rest", FIRST, rest)]
+    def paint(axes: Axes) -> None:
+        layers = [(name, tint, values) for name, (tint, values) in parts.items() if values.any()]
         stack(axes, rounds, layers)
         finish(axes, "seconds per round")
 
@@ -57,7 +58,7 @@ def seconds_chart(history: History) -> Plot | None:
 
 
 def _bytes_caption(history: History) -> str:
-    parts = ["Bytes of all messages of a round."]
+    parts = ["Bytes of a round, without those of testing on clients."]
     if history.total("bytes-select"):
         parts.append("Compare what selecting costs with what training costs.")
     if history.series("bytes-up-dense")[0]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from ...core.config.overrides import toml_value
@@ -15,8 +16,6 @@ UNKNOWN = "unknown"
 def percent(share: float | None) -> str:
     """Write a share as a percentage.
 
-    Examples
-    --------
     >>> percent(0.9123), percent(None)
     ('91.2 %', 'unknown')
     """
@@ -26,8 +25,6 @@ def percent(share: float | None) -> str:
 def byte_unit(largest: float) -> tuple[str, float]:
     """Return the decimal unit that suits a number of bytes, and its size.
 
-    Examples
-    --------
     >>> byte_unit(25_000)
     ('kB', 1000.0)
     """
@@ -38,8 +35,6 @@ def byte_unit(largest: float) -> tuple[str, float]:
 def data_size(count: float) -> str:
     """Write a number of bytes.
 
-    Examples
-    --------
     >>> data_size(950), data_size(1_234_567)
     ('950 B', '1.23 MB')
     """
@@ -52,8 +47,6 @@ def data_size(count: float) -> str:
 def duration(seconds: float) -> str:
     """Write a length of time.
 
-    Examples
-    --------
     >>> duration(4.25), duration(95), duration(7322)
     ('4.2 s', '1 min 35 s', '2 h 2 min')
     """
@@ -67,8 +60,6 @@ def duration(seconds: float) -> str:
 def plural(count: float, one: str, many: str = "") -> str:
     """Write a count with its noun.
 
-    Examples
-    --------
     >>> plural(1, "round"), plural(2, "round"), plural(0, "reply", "replies")
     ('1 round', '2 rounds', '0 replies')
     """
@@ -78,8 +69,6 @@ def plural(count: float, one: str, many: str = "") -> str:
 def natural_order(key: str) -> list[tuple[int, str]]:
     """Sort keys the way people count.
 
-    Examples
-    --------
     >>> sorted(["client-10", "client-9", "a"], key=natural_order)
     ['a', 'client-9', 'client-10']
     """
@@ -93,8 +82,6 @@ def natural_order(key: str) -> list[tuple[int, str]]:
 def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> str:
     """Return the command that runs with these keys set; unset ones (None) are left out.
 
-    Examples
-    --------
     >>> print(run_command({"strategy": "cosage", "rounds": 5, "resume": False}))
     flwr run . -c "strategy='cosage' rounds=5 resume=false"
     """
@@ -109,3 +96,18 @@ def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> st
     # Double quotes where the shell leaves what is between them alone, else its safest quoting.
     argument = shlex.quote(text) if re.search(r'["$`!\\]', text) else f'"{text}"'
     return f"{program} -c {argument}"
+
+
+def jain_index(values: list[int]) -> float | None:
+    r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal.
+
+    >>> jain_index([3, 3, 3]), jain_index([4, 0, 0, 0]), jain_index([])
+    (1.0, 0.25, None)
+    """
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else None
+
+
+def spread(values: list[int]) -> tuple[int, float, int]:
+    """Return least, median and most of some values."""
+    return min(values), median(values), max(values)

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.log.events import (
+    Aggregated,
     CohortsEvaluated,
     CohortsTrained,
     CoresetsUsed,
@@ -23,20 +25,24 @@ from ...core.log.events import (
     RunFinished,
     RunStarted,
     Selected,
+    SparseUplinkUsed,
     StreamsStored,
     as_events,
 )
 from ...core.tasks.metrics import Metric
+from ...core.wire.keys import IDENTIFY
 from .formatting import natural_order
 from .rounds import Row, add_numbers
 
 Kind = TypeVar("Kind", bound=Event)
 
 _UNLOGGED = 1000  # rounds that a log may lack, as one that was cut
+RECENT = 10  # rounds that the time left is judged by
+OVERDUE = 2.0  # times as long as usual
 
 
 @dataclass(frozen=True)
-class Problem:
+class Trouble:
     """A request to a client that led to nothing.
 
     `kind` is what was asked for ("train", "evaluate", "query.<x>"), `fate` is "failed", "late" or
@@ -52,48 +58,43 @@ class Problem:
 
 @dataclass
 class History:
-    """The events of a run, by round and by client.
+    """The events of a run, by round and by client; a run that goes on adds to it."""
 
-    Attributes
-    ----------
-    rows : dict of int to dict
-        For each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
-        `chosen`, `received`, `failed` and `late` are about training; the bytes down and up are
-        all but those of queries, which are `bytes-select`. `bytes-up-dense` is what the bytes up
-        would have been with whole models instead of sparse updates; unknown where none was sparse.
-    chosen : dict of int to list of str
-        Clients chosen for training, by round.
-    away : dict of int to set of str
-        Clients that were not connected when a round ended.
-    clients : list of str
-        Every client ever chosen, for training or evaluation, in natural order.
-    population : int
-        Number of clients, those never chosen included.
-    problems : list of Problem
-        What failed, came late or was quarantined, in training or not.
-    notes : dict of type to dict
-        Events that pictures of their own are drawn from, by kind, then by round and cohort (empty
-        without cohorts). A round that was tried again counts as it was last.
-    latest : dict of type to Event
-        The last event of each kind.
-    """
-
+    # for each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
+    # `chosen`, `received`, `failed`, `late` and `quarantined` are about training. `bytes-up-dense`
+    # is what the bytes up would have been with whole models instead of sparse updates; unknown
+    # where none was sparse
     rows: dict[int, Row] = field(default_factory=dict)
+    # clients chosen for training, by round
     chosen: dict[int, list[str]] = field(default_factory=dict)
+    # clients that were not connected when a round ended
     away: dict[int, set[str]] = field(default_factory=dict)
+    # the round in which a client was first seen, where that was later than the first
+    joined: dict[str, int] = field(default_factory=dict)
+    # every client ever chosen, for training or evaluation, in natural order
     clients: list[str] = field(default_factory=list)
-    population: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    # what clients are called, where the log says more than a number
+    names: dict[str, str] = field(default_factory=dict)
+    population: int = 0  # number of clients, those never chosen included
+    # what failed, came late or was quarantined, in training or not
+    problems: list[Trouble] = field(default_factory=list)
+    # events that pictures of their own are drawn from, by kind, then by round and cohort (empty
+    # without cohorts). A round that was tried again counts as it was last
     notes: dict[type[Event], dict[tuple[int, str], Event]] = field(default_factory=dict)
-    latest: dict[type[Event], Event] = field(default_factory=dict)
+    latest: dict[type[Event], Event] = field(default_factory=dict)  # the last event of each kind
+    # clients that were chosen and whose round is not over
+    training: list[str] = field(default_factory=list)
     last_time: float = 0.0
+    _count: int = 0
+    _first: int | None = None
+    _known: set[str] = field(default_factory=set)
+    _spared: dict[int, float] = field(default_factory=dict)
+    _train_seconds: list[float] = field(default_factory=list)
 
     @classmethod
     def from_events(cls, events: Iterable[Event | Mapping[str, Any]]) -> "History":
         """Gather events, or the lines of a log; unknown kinds are passed over.
 
-        Examples
-        --------
         >>> history = History.from_events([
         ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["b", "a"]},
         ...     Evaluated(round=1, where="server", metrics={"accuracy": 0.5}),
@@ -103,27 +104,46 @@ class History:
         >>> history.clients
         ['a', 'b']
         """
-        history, known = cls(), list(as_events(events))
-        # Every round leaves a line: a number beyond them is made up, and tables go over all rounds.
-        first = min((event.round for event in known if event.round is not None), default=0)
-        for event in known:
-            if event.round is None or event.round - first <= len(known) + _UNLOGGED:
-                history._take(event)
-        for row in history.rows.values():
-            if "bytes-up-dense" in row:  # so far what the sparse updates have spared
-                row["bytes-up-dense"] += row.get("bytes-up", 0)
-        history.clients = sorted(dict.fromkeys(history.clients), key=natural_order)
-        history.population = max(history.population, len(history.clients))
+        history = cls()
+        history.take(events)
         return history
+
+    def take(self, events: Iterable[Event | Mapping[str, Any]]) -> None:
+        """Add what has happened since."""
+        told = list(events)
+        for entry in told:
+            if isinstance(entry, Mapping):
+                self.names |= _names_in(entry)
+        known = list(as_events(told))
+        rounds = [event.round for event in known if event.round is not None]
+        if rounds:
+            self._first = min(rounds) if self._first is None else min(self._first, *rounds)
+        # Every round leaves a line: a number beyond them is made up, and tables go over all rounds.
+        self._count += len(known)
+        last = (self._first or 0) + self._count + _UNLOGGED
+        for event in known:
+            if event.round is None or event.round <= last:
+                self._take(event)
+        for current, spared in self._spared.items():
+            row = self.rows[current]
+            row["bytes-up-dense"] = spared + row.get("bytes-up", 0)
+        if len(self._known) > len(self.clients):
+            self.clients = sorted(self._known, key=natural_order)
+        self.population = max(self.population, len(self.clients))
 
     def _take(self, event: Event) -> None:
         self.last_time = max(self.last_time, event.time or 0.0)
+        if isinstance(event, RunStarted):  # a run that was resumed has not ended
+            self.latest.pop(RunFinished, None)
         self.latest[type(event)] = event
         if isinstance(event, Selected):
-            self.clients.extend(event.chosen)
+            self._known.update(event.chosen)
             self.population = max(self.population, event.available)
+        if isinstance(event, RunFinished):
+            self.training = []
         if event.round is not None:
-            add_numbers(self.rows, event.round, event)
+            if not isinstance(event, Quarantined):
+                add_numbers(self.rows, event.round, event)
             self._remember(event.round, event)
 
     def _remember(self, current: int, event: Event) -> None:
@@ -137,8 +157,12 @@ class History:
                     self._note(current, event)
             case Exchanged():
                 self._exchanged(current, event)
+            case SparseUplinkUsed() if event.bytes_dense:
+                spared = event.bytes_dense - event.bytes_sparse
+                self._spared[current] = self._spared.get(current, 0) + spared
+                self.rows.setdefault(current, {})
             case Quarantined():
-                self._problem(current, event.client, "train", "quarantined", event.reason)
+                self._quarantined(current, event)
             case Evaluated() if event.cohorts is not None and event.where != "clients":
                 self._note(current, event)
             case (
@@ -150,9 +174,18 @@ class History:
             ):
                 self._note(current, event)
 
+    def _quarantined(self, current: int, event: Quarantined) -> None:
+        """Note what was set aside; once a round's model is made, replies are about testing it."""
+        made = self.last(Aggregated)
+        testing = made is not None and made.round == current
+        if not testing:
+            add_numbers(self.rows, current, event)
+        kind = "evaluate" if testing else "train"
+        self._problem(current, event.client, kind, "quarantined", event.reason)
+
     def _selected(self, current: int, event: Selected) -> None:
         before = self.chosen.get(current, [])  # cohorts choose one after the other
-        self.chosen[current] = list(dict.fromkeys([*before, *event.chosen]))
+        self.chosen[current] = self.training = list(dict.fromkeys([*before, *event.chosen]))
         self.rows.setdefault(current, {})["chosen"] = len(self.chosen[current])
 
     def _exchanged(self, current: int, event: Exchanged) -> None:
@@ -160,11 +193,17 @@ class History:
             self._problem(current, client, event.kind, "failed", reason)
         for client in event.late:
             self._problem(current, client, event.kind, "late", "no reply before the deadline")
-        if event.kind == "train" and event.reply_seconds is not None:
-            self._note(current, event)
+        if event.kind == IDENTIFY and event.reply_seconds and self.chosen:
+            new = set(event.reply_seconds.slowest) - self._known
+            self.joined |= dict.fromkeys(new, current)
+        if event.kind == "train":
+            self.training = []
+            self._train_seconds.append(event.seconds or 0.0)
+            if event.reply_seconds is not None:
+                self._note(current, event)
 
     def _problem(self, current: int, client: str, kind: str, fate: str, reason: str) -> None:
-        self.problems.append(Problem(current, client, kind, fate, reason))
+        self.problems.append(Trouble(current, client, kind, fate, reason))
 
     def _note(self, current: int, event: Event) -> None:
         self.notes.setdefault(type(event), {})[current, event.cohort or ""] = event
@@ -172,8 +211,6 @@ class History:
     def noted(self, kind: type[Kind]) -> dict[int, list[Kind]]:
         """Return the notes of a kind, by round in their order; one per cohort.
 
-        Examples
-        --------
         >>> events = [{"event": "streams", "round": r, "stored": [r, 0]} for r in (2, 1)]
         >>> list(History.from_events(events).noted(StreamsStored))
         [1, 2]
@@ -227,22 +264,67 @@ class History:
 
     @property
     def score_column(self) -> str:
-        """The main metric: on the clients' own data if they have models of their own.
+        """The main metric: on the clients' own data if they may have models of their own.
 
         Else on the server's, or the clients' mean where the server has none.
         """
-        server, own = self.metric.name, f"clients-{self.metric.name}-mean"
-        if self.own_models and self.series(own)[0]:
-            return own
-        return server if self.series(server)[0] else own
+        return self.column_of(self.metric)
+
+    def column_of(self, metric: Metric, *, own: bool | None = None) -> str:
+        """Return the column of a metric where it counts, or on the data that are asked for."""
+        server, clients = metric.name, f"clients-{metric.name}-mean"
+        if own is None:
+            own = self.judged_on_clients
+        return clients if own else server
+
+    @property
+    def judged_on_clients(self) -> bool:
+        """Whether the clients' own data decide, by what the run is and not by what came of it."""
+        asked = bool(self.series(f"clients-{self.metric.name}-mean")[0])
+        return asked and (self.own_models or not self.series(self.metric.name)[0])
 
     @property
     def own_models(self) -> bool:
-        """Whether clients had different models at some time."""
+        """Whether clients may have different models."""
+        planned = self.started.config.get("cohorts", "none") not in ("", "none")
         cohorts = {
             name for events in self.noted(CohortsTrained).values() for name in events[-1].members
         }
-        return len(cohorts) > 1 or self.last(NeighboursFound) is not None
+        return planned or len(cohorts) > 1 or self.last(NeighboursFound) is not None
+
+    def name_of(self, client: str) -> str:
+        """Return what a client is called.
+
+        >>> log = [{"event": "identified", "client": "21", "name": "clinic-21"}]
+        >>> History.from_events(log).name_of("21")
+        'clinic-21'
+        """
+        return self.names.get(client, client)
+
+    def faults(self, fate: str) -> Counter[str]:
+        """Count how often each client failed, was late or was set aside, whatever it was asked."""
+        return Counter(self.name_of(p.client) for p in self.problems if p.fate == fate)
+
+    @property
+    def rounds_wanted(self) -> int:
+        """Number of rounds that the run is to have; 0 if unknown."""
+        return int(self.started.number("num-server-rounds") or 0)
+
+    def seconds_a_round(self) -> float | None:
+        """Return how long rounds take lately."""
+        known = self.series("seconds")[1]
+        return median(known[-RECENT:]) if known else None
+
+    def seconds_left(self) -> float | None:
+        """Estimate how long the rest takes."""
+        pace, total = self.seconds_a_round(), self.rounds_wanted
+        return None if pace is None or not total else pace * max(0, total - self.rounds_done)
+
+    def overdue(self, quiet_seconds: float) -> bool:
+        """Return whether those who train take much longer than usual."""
+        usual = median(self._train_seconds[-RECENT:]) if self._train_seconds else None
+        late = usual is not None and quiet_seconds > max(1.0, OVERDUE * usual)
+        return bool(self.training) and late
 
     @property
     def rounds_done(self) -> int:
@@ -269,8 +351,6 @@ class History:
         The columns are all rounds from the first choice to the last. An age is the number of
         rounds since the client was last chosen, or since the first one.
 
-        Examples
-        --------
         >>> choices = enumerate(["a", "b", "b"])
         >>> events = [{"event": "selected", "round": r, "chosen": [key]} for r, key in choices]
         >>> History.from_events(events).ages().tolist()
@@ -281,6 +361,8 @@ class History:
         ages = np.zeros((len(row_of), len(rounds) + 1), dtype=np.int64)
         for column, current in enumerate(rounds):
             ages[:, column + 1] = ages[:, column] + 1
+            new = [key for key, since in self.joined.items() if since == current]
+            ages[[row_of[key] for key in new if key in row_of], column : column + 2] = [0, 1]
             ages[[row_of[key] for key in self.chosen.get(current, [])], column + 1] = 0
         return ages[:, :-1]
 
@@ -288,3 +370,12 @@ class History:
         """Return the times chosen of all clients, most first, nameless never-chosen included."""
         counts = sorted(self.times_chosen().values(), reverse=True)
         return counts + [0] * (self.population - len(counts))
+
+
+def _names_in(line: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a line of the log calls a client (`client`, `name`), or several (`names`)."""
+    client, name, several = (line.get(key) for key in ("client", "name", "names"))
+    if isinstance(name, str) and name and isinstance(client, str | int):
+        return {str(client): name}
+    known = several.items() if isinstance(several, Mapping) else ()
+    return {str(key): value for key, value in known if isinstance(value, str) and value}

@@ -1,21 +1,19 @@
 """What a picture can say about the place that the pointer is at; `script.py` reads it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.tasks.metrics import Metric
+from .svg import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Hover = Callable[["Axes"], dict[str, Any]]
+Hover = Callable[[Axes], dict[str, Any]]
 Points = tuple[Sequence[float], Sequence[float]]
 
 
-def frame(axes: "Axes") -> dict[str, Any]:
+def frame(axes: Axes) -> dict[str, Any]:
     """Return where the axes lie, in shares of the picture from its top left, and their limits."""
     box = axes.get_position()
     return {
@@ -26,17 +24,9 @@ def frame(axes: "Axes") -> dict[str, Any]:
 
 
 def over_lines(unit: str, scale: float = 1.0) -> Hover:
-    """Show the values of all lines and layers that have a label, at the pointer's round.
+    """Show the values of all lines and layers that have a label, at the pointer's round."""
 
-    Parameters
-    ----------
-    unit : str
-        Of the values.
-    scale : float (default: 1.0)
-        Turns what is drawn into what is shown, such as 100 for shares in per cent.
-    """
-
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         return lines_at(axes, _labelled(axes), "round", unit, scale)
 
     return hover
@@ -48,7 +38,7 @@ def over_metric(metric: Metric) -> Hover:
 
 
 def lines_at(
-    axes: "Axes",
+    axes: Axes,
     lines: Mapping[str, Points],
     x_unit: str,
     y_unit: str,
@@ -80,7 +70,7 @@ def over_cells(
     Values are sent as whole multiples of 1 / `parts`, since there can be many.
     """
 
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         cells = np.rint(parts * values).astype(int).tolist()
         told = {"rows": list(rows), "columns": list(columns), "values": cells, "parts": parts}
         return frame(axes) | told
@@ -95,7 +85,7 @@ def over_names(
     known = sorted({name for row in names for name in row})
     number = {name: place for place, name in enumerate(known)}
 
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         cells = [[number[name] for name in row] for row in names]
         told = {"rows": list(rows), "columns": list(columns), "values": cells, "names": known}
         return frame(axes) | told
@@ -113,7 +103,7 @@ def shortened(values: Any, digits: int = 5) -> list[float]:
     return [int(value) if value == int(value) else value for value in rounded]
 
 
-def _labelled(axes: "Axes") -> dict[str, Points]:
+def _labelled(axes: Axes) -> dict[str, Points]:
     """Return the lines, and the layers of stacks by their own heights."""
     from matplotlib.patches import StepPatch
 

@@ -30,17 +30,7 @@ PAGE = """<!doctype html>
 
 
 def page(title: str, body: str, plots: Iterable[Plot]) -> str:
-    """Return a whole page.
-
-    Parameters
-    ----------
-    title : str
-        As text.
-    body : str
-        As HTML, with the plots in it.
-    plots : iterable of Plot
-        Those of the body: what they say under the pointer.
-    """
+    """Return a whole page."""
     hover = {plot.name: plot.hover for plot in plots if plot.hover}
     # "<" could end the script element that holds the data, or begin a comment in it
     data = json.dumps(hover, separators=(",", ":")).replace("<", "\\u003c")

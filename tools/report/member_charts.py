@@ -1,23 +1,17 @@
 """Who is in which cohort, round by round, and how far that agrees with planted groups."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.log.events import CohortsTrained
 from ...core.tasks.groups import group_of
 from .axes import SERIES_PIXELS, pixel_rows, rows_height
-from .cohort_tree import DrawnTree
+from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_names
-from .picture import Picture
-from .svg import Plot, draw
+from .svg import Axes, Picture, Plot, draw
 from .tables import folded_table, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_CLIENTS = 200  # rows of the picture, and of the table
 
@@ -46,18 +40,19 @@ def planted_groups(history: History) -> dict[str, int]:
     count = history.started.number("groups.count")
     if not (planted or config.get("partition") == "class-groups") or not count or count < 2:
         return {}
-    known = [key for key in _last(history) if key.isascii() and key.isdigit()]
+    known = [key for key in last_memberships(history) if key.isascii() and key.isdigit()]
     return {key: group_of(int(key[:9]), int(count)) for key in known}
 
 
-def _last(history: History) -> dict[str, str]:
+def last_memberships(history: History) -> dict[str, str]:
+    """Return the cohort of each client at the end."""
     found = memberships(history)
     return found[max(found)] if found else {}
 
 
 def agreement_sentence(history: History) -> str:
     """Say how far the cohorts found the groups that were planted."""
-    groups, where = planted_groups(history), _last(history)
+    groups, where = planted_groups(history), last_memberships(history)
     if len(groups) < 2:
         return ""
     from sklearn.metrics import adjusted_rand_score  # takes a second, and most runs plant nothing
@@ -71,7 +66,7 @@ def agreement_sentence(history: History) -> str:
 
 def members_chart(history: History) -> Plot | None:
     """Draw a row per client and a column per round, in the colour of its cohort."""
-    found, tree = memberships(history), DrawnTree(history)
+    found, tree = memberships(history), CohortDescent(history)
     names = {name for where in found.values() for name in where.values()}
     if len(names) < 2:
         return None
@@ -90,10 +85,10 @@ def members_chart(history: History) -> Plot | None:
                 told[row][column] = f"cohort {tree.shown(where[key])}"
                 pixels[row, column] = _colour(tree, where[key])
 
-    def paint(axes: "Axes") -> None:
-        pixel_rows(axes, pixels, first, keys, "client")
+    def paint(axes: Axes) -> None:
+        pixel_rows(axes, pixels, first, [history.name_of(key) for key in keys], "client")
 
-    rows = [f"{shorten(key, 20)}{_planted(groups, key)}" for key in keys]
+    rows = [f"{shorten(history.name_of(key), 20)}{_planted(groups, key)}" for key in keys]
     columns = [f"round {first + column}" for column in range(rounds)]
     return draw("members", rows_height(len(keys)), paint, over_names(rows, columns, told))
 
@@ -102,22 +97,24 @@ def _planted(groups: dict[str, int], key: str) -> str:
     return f" (group {groups[key]})" if key in groups else ""
 
 
-def _colour(tree: DrawnTree, name: str) -> NDArray[np.uint8]:
+def _colour(tree: CohortDescent, name: str) -> NDArray[np.uint8]:
     line = tree.cohorts[name].line if name in tree.cohorts else 0
     return np.array(SERIES_PIXELS[line % len(SERIES_PIXELS)], dtype=np.uint8)
 
 
 def members_table(history: History) -> str:
     """Return who is in which cohort at the end."""
-    tree, groups = DrawnTree(history), planted_groups(history)
-    names = _last(history)
+    tree, groups = CohortDescent(history), planted_groups(history)
+    names = last_memberships(history)
     where = {key: tree.shown(name) for key, name in names.items()}
     if len(set(where.values())) < 2:
         return ""
     keys = sorted(where, key=lambda key: (natural_order(where[key]), natural_order(key)))
     rows = []
     for key in keys[:MOST_CLIENTS]:
-        cells: list[tuple[str, object]] = [(text(key, 80), key), (text(where[key], 40), where[key])]
+        name = history.name_of(key)
+        cells: list[tuple[str, object]] = [(text(name, 80), name)]
+        cells.append((text(where[key], 40), where[key]))
         if not tree.named_by_descent:
             cells.append((f"<code>--cohort {text(names[key], 40)}</code>", names[key]))
         if groups:

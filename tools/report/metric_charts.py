@@ -1,20 +1,15 @@
 """How well the model does: its metrics and its loss over rounds."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...core.log.events import Baseline
 from ...core.tasks.metric_text import label, title
 from ...core.tasks.metrics import Metric
-from .axes import HEIGHT, finish, line, metric_axis
+from .axes import HEIGHT, finish, line, lines_chart, metric_axis
 from .formatting import shorten
 from .history import History
 from .hover import over_lines, over_metric
-from .picture import Picture
-from .svg import FIRST, INK, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
 
 
 def metric_chart(metric: Metric, history: History) -> Plot | None:
@@ -23,7 +18,7 @@ def metric_chart(metric: Metric, history: History) -> Plot | None:
     if not (history.series(name)[0] or history.series(f"clients-{name}-mean")[0]):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         line(axes, history, name, "server's test", FIRST)
         line(axes, history, f"clients-{name}-mean", "clients' mean", SECOND)
         worst = dict(zip(*history.series(f"clients-{name}-worst-10"), strict=True))
@@ -56,15 +51,11 @@ def loss_chart(history: History) -> Plot | None:
         ("train-loss", "training", SECOND),
         ("clients-loss-mean", "clients' mean", THIRD),
     ]
-    if not any(history.series(column)[0] for column, _, _ in lines):
-        return None
-
-    def paint(axes: "Axes") -> None:
-        for column, words, colour in lines:
-            line(axes, history, column, words, colour)
-        finish(axes, "loss")
-
-    return draw("loss", HEIGHT, paint, over_lines(""))
+    drawn = [
+        (words, colour, dict(zip(*history.series(column), strict=True)))
+        for column, words, colour in lines
+    ]
+    return lines_chart("loss", "loss", drawn, over_lines(""))
 
 
 def _caption(metric: Metric, history: History) -> str:

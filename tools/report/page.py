@@ -17,20 +17,15 @@ from . import (
     member_charts,
     metric_charts,
     participation_charts,
-    plan_charts,
     similarity_charts,
-    split_charts,
-    store_charts,
     story,
     trouble_charts,
 )
-from .donors import donors_section
 from .formatting import data_size, duration, run_command, shorten
 from .history import History
 from .html_page import page
 from .method_pages import read_more
-from .picture import Picture, figure
-from .svg import Plot
+from .svg import Picture, Plot, figure
 from .tables import table, text
 
 _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features
@@ -54,10 +49,9 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
         (
             "What clients trained on",
             (
-                *class_charts.PICTURES,
+                *class_charts.SPREAD,
                 *coreset_charts.PICTURES,
-                *store_charts.PICTURES,
-                *plan_charts.PICTURES,
+                *class_charts.STORED,
             ),
         ),
         (
@@ -65,7 +59,7 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
             (
                 *cohort_charts.pictures(history),
                 *member_charts.PICTURES,
-                *split_charts.PICTURES,
+                *cohort_charts.SPLITS,
                 *similarity_charts.PICTURES,
             ),
         ),
@@ -83,7 +77,7 @@ def render(
         _head(title, run_name, history),
         read_more(history.started.config or config, folder),
         drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
-        donors_section(history),
+        similarity_charts.donors_section(history),
         choice_charts.last_choice_table(history),
         member_charts.members_table(history),
         client_tables.problems_table(history),
@@ -113,14 +107,15 @@ def _chapters(history: History) -> tuple[str, list[Plot]]:
 
 def _head(title: str, run_name: str, history: History) -> str:
     sentences = [
+        story.preset_sentence(history),
         story.own_data_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
         class_charts.classes_sentence(history),
         story.scaling_sentence(history),
         coreset_charts.coresets_sentence(history),
-        store_charts.stores_sentence(history),
-        plan_charts.plan_sentence(history),
+        class_charts.stores_sentence(history),
+        class_charts.plan_sentence(history),
         cohort_charts.cohorts_sentence(history),
         member_charts.agreement_sentence(history),
         similarity_charts.similarity_sentence(history),
@@ -141,23 +136,25 @@ def _tiles(history: History) -> str:
     known = story.last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     metric, name = history.metric, label(history.metric)
-    where = "" if history.score_column == metric.name else ", own data"
+    where = "own data" if history.judged_on_clients else "server's test"
     down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
     dense = story.dense_uplink(history)
     instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
+    waited = history.total("connect-seconds")
+    starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
     tiles = [
         (
             f"Final {name}",
             written(metric, last),
-            f"round {last_round}{where}" if known else "not reported",
+            f"{where}, round {last_round}" if known else "not reported",
         ),
         (
             f"Best {name}",
             written(metric, best),
-            f"round {best_round}{where}" if known else "not reported",
+            f"{where}, round {best_round}" if known else "not reported",
         ),
-        *_own_tile(history),
-        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}"),
+        *_other_tiles(history),
+        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}{starting}"),
         ("Down", data_size(down), "to clients"),
         ("Up", data_size(up), instead),
         (
@@ -173,17 +170,16 @@ def _tiles(history: History) -> str:
     return f'<dl class="tiles">{"".join(cells)}</dl>'
 
 
-def _own_tile(history: History) -> list[tuple[str, str, str]]:
+def _other_tiles(history: History) -> list[tuple[str, str, str]]:
     """Return what the models reach on the data that the headline is not about."""
-    known = story.own_score(history)
-    if known is None:
-        return []
-    mean, worst = known
-    if history.score_column != history.metric.name:
-        server = written(history.metric, history.series(history.metric.name)[1][-1])
-        least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
-        return [*least, ("On the server's test", server, "everybody's data")]
-    return [("On own data", mean, f"worst 10 %: {worst}" if worst else "clients' mean")]
+    own, metric, worst = history.judged_on_clients, history.metric, story.worst_tenth(history)
+    values = history.series(history.column_of(metric, own=not own))[1]
+    least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
+    if not values:
+        return least
+    where = ("server's test", "everybody's data") if own else ("own data", "clients' mean")
+    other = (f"On {where[0]}", written(metric, values[-1]), where[1])
+    return [*least, other] if own else [other, *least]
 
 
 def _command(config: Mapping[str, Any]) -> str:

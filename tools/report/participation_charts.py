@@ -2,7 +2,7 @@
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,7 @@ from .axes import (
 from .formatting import plural, shorten
 from .history import History
 from .hover import frame
-from .picture import Picture, swatch
-from .svg import FIRST, INK, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import FIRST, INK, Axes, Picture, Plot, draw, swatch
 
 ANSWERED = BLUE
 TROUBLED: Pixel = (0xE0, 0x6C, 0x2B, 0xFF)
@@ -39,10 +35,10 @@ def participation_chart(history: History) -> Plot | None:
     if not any(counts):
         return None
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         if len(counts) <= MOST_NAMED:
             axes.bar(range(len(counts)), counts, color=FIRST, width=0.75)
-            labels = [shorten(key, 14) for key, _ in named]
+            labels = [shorten(history.name_of(key), 14) for key, _ in named]
             upright = sum(len(label) + 1 for label in labels) > 36  # the width of a phone
             axes.set_xticks(range(len(named)), labels, rotation=90 if upright else 0)
         else:  # one outline, so that ten thousand clients are a few steps
@@ -74,6 +70,9 @@ def choices_chart(history: History) -> Plot | None:
     for current, absent in history.away.items():
         if first <= current <= last:
             away[[row_of[key] for key in absent if key in row_of], current - first] = True
+    for key, since in history.joined.items():
+        if key in row_of:
+            away[row_of[key], : max(0, since - first)] = True
     away &= ~chosen
     pixels = shades(history.ages()[::step], WAITING)
     pixels[away] = AWAY
@@ -83,14 +82,14 @@ def choices_chart(history: History) -> Plot | None:
         if problem.kind == "train" and row is not None and 0 <= column < chosen.shape[1]:
             pixels[row, column] = TROUBLED if chosen[row, column] else pixels[row, column]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         what = "client" if step == 1 else f"one client in {step}"
-        pixel_rows(axes, pixels, first, shown, what)
+        pixel_rows(axes, pixels, first, [history.name_of(key) for key in shown], what)
 
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         told = {"chosen": _packed(chosen)} | ({"away": _packed(away)} if away.any() else {})
         return frame(axes) | {
-            "rows": [shorten(key, 24) for key in shown],
+            "rows": [shorten(history.name_of(key), 24) for key in shown],
             "columns": [f"round {current}" for current in range(first, last + 1)],
             **told,
         }
@@ -122,7 +121,7 @@ def _choices_caption(history: History) -> str:
         text += f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set "
         text += "aside, "
     text += f"{swatch(_rgb(WAITING))} waiting, the stronger the longer"
-    if history.away:
+    if history.away or history.joined:
         text += f", {swatch(_rgb(AWAY))} not connected"
     text += ". A blank cell follows a round in which the client was chosen."
     return text

@@ -11,10 +11,10 @@ from ...core.log.events import (
     Quarantined,
     RoundFinished,
     Selected,
-    SparseUplinkUsed,
 )
 from ...core.tasks.metric_text import AFTER_METRICS, BEFORE_METRICS, TAKEN
 from ...core.tasks.metrics import Metric
+from ...core.wire.keys import IDENTIFY
 
 Row = dict[str, float]
 
@@ -37,8 +37,6 @@ PARTS = ("mean", "worst-10", "best-10", "variance")
 def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
     """Add what an event says of its round; the clients chosen are not counted here.
 
-    `bytes-up-dense` counts what sparse updates have spared.
-
     >>> rows = {}
     >>> add_numbers(rows, 3, RoundFinished(seconds=1.5))
     >>> rows
@@ -46,11 +44,12 @@ def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
     """
     match event:
         case Selected() if event.seconds is not None:
-            _add(rows, current, {"select-seconds": event.seconds})
+            # Clients that are new are asked who they are; in simulation that starts them.
+            waited = min(event.seconds, rows.setdefault(current, {}).pop("connecting", 0.0))
+            told = {"select-seconds": event.seconds - waited}
+            _add(rows, current, told | ({"connect-seconds": waited} if waited else {}))
         case Exchanged():
             _add(rows, current, _exchanged(event))
-        case SparseUplinkUsed() if event.bytes_dense:
-            _add(rows, current, {"bytes-up-dense": event.bytes_dense - event.bytes_sparse})
         case Quarantined():
             _add(rows, current, {"quarantined": 1})
         case PrivacySpent():
@@ -63,13 +62,23 @@ def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
             _put(rows, current, {"seconds": event.seconds})
 
 
+def traffic(event: Exchanged) -> Row:
+    """Return the bytes of an exchange by what they are for, as run, report and comparison count.
+
+    >>> traffic(Exchanged(kind="query.summary", bytes_down=5, bytes_up=2))
+    {'bytes-select': 7}
+    """
+    if event.kind in ("evaluate", IDENTIFY):
+        return {"bytes-test": event.bytes_down + event.bytes_up}
+    if event.kind.startswith("query"):
+        return {"bytes-select": event.bytes_down + event.bytes_up}
+    return {"bytes-down": event.bytes_down, "bytes-up": event.bytes_up}
+
+
 def _exchanged(event: Exchanged) -> Row:
-    down, up, query = event.bytes_down, event.bytes_up, event.kind.startswith("query")
-    sent: Row = {
-        "bytes-down": 0 if query else down,
-        "bytes-up": 0 if query else up,
-        "bytes-select": down + up if query else 0,
-    }
+    sent = {"bytes-down": 0, "bytes-up": 0, "bytes-select": 0} | traffic(event)
+    if event.kind == IDENTIFY:
+        return {**sent, "connecting": event.seconds or 0.0}
     if event.kind != "train":
         return sent
     failed, late = len(event.failed), len(event.late)

@@ -1,46 +1,33 @@
-"""Who is like whom: the last matrix of similarities, ordered by cluster."""
+"""Who is like whom: the last similarities, ordered by cluster, and the donors they rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.log.events import SimilarityFound
+from ...core.log.events import AlignmentFound, Number, SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
-from .cohort_tree import DrawnTree
+from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
-from .picture import Picture
-from .svg import INK, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from .svg import INK, Axes, Picture, Plot, draw
+from .tables import table, text
 
 NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Similarities of clients that are in the order of their clusters.
+    """Similarities of clients that are in the order of their clusters."""
 
-    Attributes
-    ----------
-    round : int
-        When they were computed.
-    clients, clusters : list of str
-        Name and cluster of each row; an empty cluster where none is known.
-    matrix : array
-        One row and one column per client.
-    """
-
-    round: int
+    round: int  # when they were computed
+    # clients, clusters: name and cluster of each row; an empty cluster where none is known
     clients: list[str]
     clusters: list[str]
-    matrix: NDArray[np.float64]
+    matrix: NDArray[np.float64]  # one row and one column per client
 
 
 def last_likeness(history: History) -> Likeness | None:
@@ -66,7 +53,7 @@ def last_likeness(history: History) -> Likeness | None:
     )
     return Likeness(
         event.round,
-        [keys[i] for i in order],
+        [history.name_of(keys[i]) for i in order],
         [clusters[i] for i in order],
         matrix[np.ix_(order, order)],
     )
@@ -97,11 +84,11 @@ def similarity_chart(history: History) -> Plot | None:
     likeness = last_likeness(history)
     if likeness is None or len(likeness.clients) < 2:
         return None
-    tree = DrawnTree(history)
+    tree = CohortDescent(history)
     clusters = [tree.shown(name) for name in likeness.clusters]
     starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         axes.imshow(_pixels(likeness.matrix), aspect="equal", interpolation="none")
         for start in starts[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
@@ -120,7 +107,7 @@ def similarity_chart(history: History) -> Plot | None:
     return draw("similarity", 4.2, paint, over_cells(rows, rows, likeness.matrix, parts=100))
 
 
-def _name(axes: "Axes", what: str, places: Sequence[float], names: Sequence[str]) -> None:
+def _name(axes: Axes, what: str, places: Sequence[float], names: Sequence[str]) -> None:
     """Name both axes, and places on them as far as there is room."""
     axes.set(xlabel=what, ylabel=what, xticks=[], yticks=[])
     if len(names) <= MOST_NAMED:
@@ -149,6 +136,60 @@ def similarity_sentence(history: History) -> str:
         f"on average, two of different ones {between:.2f}: the further apart, the clearer the "
         "clusters."
     )
+
+
+MOST_TARGETS = 50
+DONORS = 5
+
+_NOTE = (
+    "Other clients in the order of their similarity to each client: whose models, or data if they "
+    "could be shared, are likeliest to help it. The similarity is in brackets."
+)
+_AGREEMENT = (
+    "Kendall's tau says how far this order agrees with that of the label histograms, and with what "
+    "each donor's data are worth to the client (KNN-Shapley): 1 is the same order, 0 is chance."
+)
+
+
+def donors_section(history: History) -> str:
+    """Return the ranking as HTML, or nothing where no similarities were logged."""
+    event = history.last(SimilarityFound)
+    matrix = None if event is None else matrix_of(event)
+    if event is None or matrix is None or len(event.clients) < 2:
+        return ""
+    clients = [history.name_of(key) for key in event.clients]
+    known = history.last(AlignmentFound) or AlignmentFound()
+    taus = [
+        dict(zip(map(history.name_of, known.clients), values, strict=False))
+        for values in (known.tau_labels, known.tau_shapley)
+    ]
+    head = ["client", "donors, the most similar first"]
+    head += ["tau, labels", "tau, KNN-Shapley"] if any(taus) else []
+    rows = []
+    for place, key in list(enumerate(clients))[:MOST_TARGETS]:
+        more = [_tau(tau.get(key)) for tau in taus] if any(taus) else []
+        rows.append((text(key, 40), _ranking(clients, matrix[place], place), *more))
+    left = len(clients) - len(rows)
+    rest = f'<p class="note">{left} more clients are in events.jsonl.</p>' if left > 0 else ""
+    notes = _NOTE + (f" {_AGREEMENT}" if any(taus) else "")
+    ranking = table(tuple(head), rows)
+    return f'<h2>Donors</h2><p class="note">{notes}</p>{_scores(known)}{ranking}{rest}'
+
+
+def _ranking(clients: Sequence[str], row: NDArray[np.float64], own: int) -> str:
+    order = sorted((i for i in range(len(clients)) if i != own), key=lambda i: -row[i])
+    return ", ".join(f"{text(clients[i], 40)} ({row[i]:.2f})" for i in order[:DONORS])
+
+
+def _scores(event: AlignmentFound) -> str:
+    """Return how well the similarities agree with the truth, where an analysis has added that."""
+    pairs = event.scores.items()
+    told = [f"{escape(name)} {value:.3f}" for name, value in pairs if value is not None]
+    return f'<p class="note">Against the truth: {", ".join(told)}.</p>' if told else ""
+
+
+def _tau(value: Number) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 PICTURES = (

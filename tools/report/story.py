@@ -3,9 +3,9 @@
 from collections import Counter
 
 from ...core.log.events import InputsScaled
+from ...core.methods.catalogue import axis_defaults, presets
 from ...core.tasks.metric_text import label, title, written
-from .evenness import jain_index, spread
-from .formatting import data_size, duration, percent, plural
+from .formatting import data_size, duration, jain_index, percent, plural, spread
 from .history import History
 
 _NO_END = "unknown (no end in the log)"
@@ -60,79 +60,115 @@ def answer(history: History) -> str:
 
 
 def score_sentence(history: History) -> str:
-    """Say where the main metric went, and where the others ended."""
+    """Say where the main metric went, and where the others ended, on the data that decide."""
     known, metric = last_and_best(history), history.metric
     if known is None:
         return f"No {label(metric)} was reported."
     (last_round, last), (best_round, best) = known
-    where = "on the server's test set"
-    if history.score_column != metric.name:
-        where = "on the clients' own data, on average"
     end = (
         "that is its best"
         if last == best
         else f"the best was {written(metric, best)} in round {best_round}"
     )
+    where = f"{whose(history)}, on average" if history.judged_on_clients else whose(history)
     text = f"{title(metric)} after round {last_round} is {written(metric, last)} {where}; {end}."
     if not metric.higher_is_better:
         text += " Lower is better."
-    others = [
-        f"{label(other)} {written(other, history.series(other.name)[1][-1])}"
-        for other in history.metrics[1:]
-        if history.series(other.name)[0]
-    ]
-    return f"{text} Also on the server's test set: {', '.join(others)}." if others else text
+    others = figures(history, own=history.judged_on_clients)[1:]
+    return f"{text} Also there: {', '.join(others)}." if others else text
 
 
-def own_score(history: History) -> tuple[str, str] | None:
-    """Return mean and worst tenth on the clients' own data, if both they and the server tested.
+def whose(history: History) -> str:
+    """Say whose data decide in a run."""
+    return "on clients' own data" if history.judged_on_clients else "on the server's test data"
 
-    >>> told = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9}
+
+def figures(history: History, *, own: bool) -> list[str]:
+    """Write the last value of each metric on the clients' own data, or on the server's."""
+    known = [(m, history.series(history.column_of(m, own=own))[1]) for m in history.metrics]
+    return [f"{label(metric)} {written(metric, values[-1])}" for metric, values in known if values]
+
+
+def worst_tenth(history: History) -> str:
+    """Write the main metric of the worst tenth of clients on their own data; empty if unknown."""
+    values = history.series(f"clients-{history.metric.name}-worst-10")[1]
+    return written(history.metric, values[-1]) if values else ""
+
+
+def other_data(history: History) -> list[tuple[str, str]]:
+    """Return what else was measured, each with the data that it was measured on.
+
+    >>> own = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9,
+    ...     "accuracy-worst-10": 0.7}
     >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
-    >>> own_score(History.from_events([told, server]))
-    ('90.0 %', '')
+    >>> other_data(History.from_events([own, server]))
+    [('worst tenth', '70.0 % of clients, on their own data'), ("on clients' own data", ...
     """
-    metric = history.metric
-    means, worst = (history.series(f"clients-{metric.name}-{n}")[1] for n in ("mean", "worst-10"))
-    if not means or not history.series(metric.name)[0]:
-        return None
-    return written(metric, means[-1]), written(metric, worst[-1]) if worst else ""
+    own, worst = history.judged_on_clients, worst_tenth(history)
+    also, others = figures(history, own=own)[1:], figures(history, own=not own)
+    where = "on the server's test data" if own else "on clients' own data"
+    pairs = [
+        (f"also {whose(history)}", ", ".join(also)),
+        ("worst tenth", f"{worst} of clients, on their own data" if worst else ""),
+        (where, ", ".join(others)),
+    ]
+    return [(name, value) for name, value in pairs if value]
 
 
 def own_data_sentence(history: History) -> str:
     """Say how clients fare on their own data, where they were asked beside the server."""
-    known = own_score(history)
-    if known is None and history.own_models and history.score_column == history.metric.name:
+    asked = history.series(f"clients-{history.metric.name}-mean")[1]
+    if history.own_models and not asked:
         return (
             "Clients use their own models here, but none was tested on its own clients' data: "
             "set data.client-test-share and fraction-evaluate. The server's test set asks each "
             "model about everybody's data."
         )
-    if known is None:
+    if not asked or not history.series(history.metric.name)[0]:
         return ""
-    mean, worst = known
-    if history.own_models:
-        server = written(history.metric, history.series(history.metric.name)[1][-1])
+    worst, server = worst_tenth(history), ", ".join(figures(history, own=False))
+    if history.judged_on_clients:
         least = f" The worst tenth of clients has {worst}." if worst else ""
         return (
-            "Clients use their own models here, so what counts is how each does on its own "
-            f"clients' data.{least} On the server's test set, which asks each model about "
-            f"everybody's data, it is {server}."
+            "Clients may use their own models here, so what counts is how each does on its own "
+            f"clients' data.{least} On the server's test data, which ask each model about "
+            f"everybody's: {server}."
         )
-    least = f", and {worst} for the worst tenth of clients" if worst else ""
-    return f"On the clients' own data it is {mean} on average{least}."
+    least = f"; the worst tenth of clients has {worst}" if worst else ""
+    return f"On clients' own data, on average: {', '.join(figures(history, own=True))}{least}."
+
+
+def preset_sentence(history: History) -> str:
+    """Say what the preset of a run sets, so that nothing is credited to the wrong part.
+
+    >>> config = {"strategy": "cosage", "client-selector": "cosage", "uplink": "dense"}
+    >>> preset_sentence(History.from_events([{"event": "run-started", "config": config}]))
+    "strategy='cosage' sets client-selector='cosage', uplink='top-k-plain' (here 'dense'), ..."
+    """
+    config = history.started.config
+    name = str(config.get("strategy") or "")
+    told = [
+        f"{axis}='{value}'" + ("" if now == value else f" (here {now!r})")
+        for axis, value in presets().get(name, {}).items()
+        for now in (config.get(axis, value),)
+        if value != axis_defaults()[axis] or now != value
+    ]
+    return f"strategy='{name}' sets {', '.join(told)}." if told else ""
 
 
 def traffic_sentence(history: History) -> str:
     """Say what was sent down and up, and how much of it was for selecting."""
-    down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
+    down, up, selecting, testing = (
+        history.total(f"bytes-{part}") for part in ("down", "up", "select", "test")
+    )
     total = down + up + selecting
     if not total:
         return "No traffic was counted."
+    tests = f" Testing on clients took {data_size(testing)} more." if testing else ""
     return (
         f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
         f"{_instead(history)}, and selecting took another {data_size(selecting)} "
-        f"({percent(selecting / total)} of all traffic)."
+        f"({percent(selecting / total)} of the three).{tests}"
     )
 
 
@@ -203,42 +239,29 @@ def summary(history: History) -> list[tuple[str, str]]:
     counts = history.participation() or [0]
     least, middle, most = spread(counts)
     failed, late, quarantined = trouble_counts(history)
-    own = own_score(history)
     metric, name = history.metric, label(history.metric)
-    others = [(each, history.series(each.name)[1]) for each in history.metrics[1:]]
+    on, testing = whose(history), history.total("bytes-test")
+
+    def score(value: float | None, current: int) -> str:
+        return f"{written(metric, value)} {on} (round {current})" if known else "unknown"
+
     return [
         ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END),
         ("rounds", f"{history.rounds_done}"),
         ("time", duration(history.seconds)),
-        (
-            f"final {name}",
-            written(metric, last) + (f" (round {last_round})" if known else ""),
-        ),
-        (f"best {name}", written(metric, best) + (f" (round {best_round})" if known else "")),
-        *((f"final {label(each)}", written(each, found[-1])) for each, found in others if found),
-        *_other_data(history, own),
+        (f"final {name}", score(last, last_round)),
+        (f"best {name}", score(best, best_round)),
+        *other_data(history),
         ("bytes down", data_size(history.total("bytes-down"))),
         ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
         ("bytes selecting", data_size(history.total("bytes-select"))),
+        *([("bytes testing", f"{data_size(testing)}, not counted above")] if testing else []),
         ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}"),
         ("times chosen", f"{least} to {most}, median {middle:g}"),
         ("failures", f"{failed} failed, {late} late"),
         ("quarantined", f"{quarantined}"),
         *([("privacy", privacy(history))] if history.delta is not None else []),
     ]
-
-
-def _other_data(history: History, own: tuple[str, str] | None) -> list[tuple[str, str]]:
-    """Return what the summary says of the data that the headline is not about."""
-    if own is None:
-        return []
-    mean, worst = own
-    least = f"worst tenth {worst}" if worst else ""
-    if history.score_column == history.metric.name:
-        return [("on own data", ", ".join(filter(None, [mean, least])))]
-    server = written(history.metric, history.series(history.metric.name)[1][-1])
-    told = [("judged on", "the clients' own data" + (f", {least}" if least else ""))]
-    return [*told, ("on server's test", server)]
 
 
 def privacy(history: History) -> str:

@@ -79,6 +79,10 @@ summary { cursor: pointer; }
 .sortable th[aria-sort=ascending] button::after { content: " \\2191"; opacity: 1; }
 .sortable th[aria-sort=descending] button::after { content: " \\2193"; opacity: 1; }
 .sortable td { white-space: nowrap; }
+/* A table of very many columns breaks its lines rather than leave a wide screen. */
+.sortable:has(th:nth-child(10)) { min-width: 58rem; }
+.sortable:has(th:nth-child(10)) :is(th, th button, td) { white-space: normal;
+  overflow-wrap: normal; padding-right: .5rem; }
 .copy { font: inherit; font-size: .8rem; margin: .5rem 0 0; padding: .2rem .6rem; cursor: pointer;
   color: var(--soft); background: none; border: 1px solid var(--rule); border-radius: .4rem; }
 .copy:focus-visible { outline: 2px solid var(--first); }

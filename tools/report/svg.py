@@ -9,10 +9,15 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .history import History
+
+if TYPE_CHECKING:  # it is loaded only by what draws
+    from matplotlib.axes import Axes as Axes
+else:
+    Axes = Any
 
 WIDTH_INCHES = 4.4
 
@@ -69,22 +74,10 @@ class Plot:
 def draw(
     name: str,
     height: float,
-    paint: Callable[["Axes"], None],
-    hover: Callable[["Axes"], dict[str, Any]] | None = None,
+    paint: Callable[[Axes], None],
+    hover: Callable[[Axes], dict[str, Any]] | None = None,
 ) -> Plot:
-    """Return the picture as an SVG element for a page.
-
-    Parameters
-    ----------
-    name : str
-        One of its own within a page.
-    height : float
-        In inches; all are equally wide.
-    paint : callable
-        Draws into the axes.
-    hover : callable, optional
-        Returns what the pointer can ask for, from the axes as they were painted.
-    """
+    """Return the picture as an SVG element for a page."""
     import matplotlib  # here, since a run that makes no report need not wait for it
     from matplotlib.figure import Figure
 
@@ -120,3 +113,32 @@ def _tenths(path: "re.Match[str]") -> str:
     A unit is a point, about one and a half pixels on a large screen.
     """
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path[0])
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture."""
+
+    title: str  # above it
+    # returns it for a run, or None where the run has nothing to show
+    draw: Callable[[History], Plot | None]
+    # says what to look for; HTML. A callable speaks only of what this run's picture shows
+    caption: str | Callable[[History], str]
+
+    def words(self, history: History) -> str:
+        """Return the caption for a run."""
+        return self.caption if isinstance(self.caption, str) else self.caption(history)
+
+
+def figure(title: str, plot: Plot, caption: str) -> str:
+    """Return a picture with its title and its caption, which is HTML already."""
+    tip = '<div class="ruler" hidden></div><pre class="tip" hidden></pre>' if plot.hover else ""
+    return (
+        f'<figure><h3>{escape(title)}</h3><div class="plot" data-plot="{plot.name}">{plot.svg}'
+        f"{tip}</div><figcaption>{caption}</figcaption></figure>\n"
+    )
+
+
+def swatch(colour: str) -> str:
+    """Return a small square of a colour, for a caption."""
+    return f'<span class="key" style="background:{colour}"></span>'

@@ -31,12 +31,7 @@ def sortable_table(
 ) -> str:
     """Return a table that sorts by a click on a title, and that can be copied as CSV.
 
-    Parameters
-    ----------
-    head : iterable of str
-        Titles, as text.
-    rows : iterable of pairs
-        The class of each row, and its cells: HTML, and what it sorts by (None: unknown, last).
+    A row has a class and cells: HTML, and what it sorts by (None: unknown, last).
     """
     titles = "".join(f'<th scope="col"><button>{escape(title)}</button></th>' for title in head)
     lines = []

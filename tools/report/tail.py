@@ -1,20 +1,16 @@
-"""Read a log while it is being written."""
+"""Read a log while it is being written, event by event or as the numbers of its rounds."""
 
+import math
 import os
 import time
 from pathlib import Path
 
-from ...server_app.run_folder import Event, parsed_event
+from ...server_app.run_folder import Event, RunFolder, parsed_event
+from .history import History
 
 
 class Tail:
-    """The new lines of an `events.jsonl`.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it need not exist yet.
-    """
+    """The new lines of an `events.jsonl`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,3 +43,25 @@ class Tail:
             return max(0.0, time.time() - self.path.stat().st_mtime)
         except FileNotFoundError:
             return 0.0
+
+
+class RoundValues:
+    """What the log of a run says of rounds that were not asked for yet."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._log = Tail(folder.events_path)
+
+    def skip(self) -> None:
+        """Pass over what is there: the rounds of an earlier leg."""
+        self._log.read()
+
+    def new(self) -> list[tuple[int, dict[str, float]]]:
+        """Return the rounds since the last call, under the names of ``rounds.csv``."""
+        events, _ = self._log.read()
+        rows = History.from_events(events).rows
+        return [(current, _finite(rows[current])) for current in sorted(rows)]
+
+
+def _finite(row: dict[str, float]) -> dict[str, float]:
+    known = {name: value for name, value in row.items() if name != "round"}
+    return {name: float(value) for name, value in known.items() if math.isfinite(value)}

@@ -5,18 +5,12 @@ from torch.utils.tensorboard import SummaryWriter
 from ...server_app.callbacks.base import Callback
 from ...server_app.loop import Loop
 from ...server_app.run_folder import RunFolder
-from .round_values import RoundValues
 from .rounds import csv_columns
+from .tail import RoundValues
 
 
 class TensorBoard(Callback):
-    """Write every number of a round as a scalar, under the names of ``rounds.csv``.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The run's folder; the files go below it, and what happened is read from its log.
-    """
+    """Write every number of a round as a scalar, under the names of ``rounds.csv``."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._writer = SummaryWriter(str(folder.path / "tensorboard"))

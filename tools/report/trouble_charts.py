@@ -2,18 +2,13 @@
 
 from collections import Counter, defaultdict
 from statistics import median
-from typing import TYPE_CHECKING
 
 from ...core.log.events import Exchanged, ReplySeconds
-from .axes import HEIGHT, finish, rows_height, stack
+from .axes import HEIGHT, finish, lines_chart, rows_height, stack
 from .formatting import shorten
 from .history import History
 from .hover import over_lines
-from .picture import Picture
-from .svg import BAD, FIRST, SECOND, THIRD, Plot, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .svg import BAD, FIRST, SECOND, THIRD, Axes, Picture, Plot, draw
 
 FATES = {"failed": BAD, "late": SECOND, "quarantined": THIRD}
 MOST_TROUBLED = 15
@@ -27,7 +22,7 @@ def troubles_chart(history: History) -> Plot | None:
         return None
     rounds = list(range(min(known), max(known) + 1))
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         layers = [(f, c, [counts[current, f] for current in rounds]) for f, c in FATES.items()]
         stack(axes, rounds, [layer for layer in layers if any(layer[2])])
         axes.locator_params(axis="y", integer=True)
@@ -44,14 +39,14 @@ def troubled_clients_chart(history: History) -> Plot | None:
         return None
     names = [client for client, _ in totals]
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         left = [0] * len(names)
         for fate, colour in FATES.items():
             widths = [counts[client, fate] for client in names]
             if any(widths):
                 axes.barh(range(len(names)), widths, left=left, color=colour, label=fate)
                 left = [a + b for a, b in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(names)), [shorten(client, 14) for client in names])
+        axes.set_yticks(range(len(names)), [shorten(history.name_of(c), 14) for c in names])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.locator_params(axis="x", integer=True)
         axes.set(xlabel="requests", ylabel="client")
@@ -70,18 +65,11 @@ def reply_times(history: History) -> dict[int, ReplySeconds]:
 def slow_chart(history: History) -> Plot | None:
     """Draw how long replies took in each round: the median and the slowest."""
     times = reply_times(history)
-    if not times:
-        return None
-    rounds = list(times)
-
-    def paint(axes: "Axes") -> None:
-        slowest = [max(told.slowest.values()) for told in times.values()]
-        axes.plot(rounds, slowest, color=SECOND, label="slowest reply")
-        axes.plot(rounds, [told.median for told in times.values()], color=FIRST, label="median")
-        axes.set_ylim(bottom=0)
-        finish(axes, "seconds")
-
-    return draw("slow", HEIGHT, paint, over_lines("s"))
+    lines = [
+        ("slowest reply", SECOND, {r: max(told.slowest.values()) for r, told in times.items()}),
+        ("median", FIRST, {r: told.median for r, told in times.items()}),
+    ]
+    return lines_chart("slow", "seconds", lines, over_lines("s"), lambda a: a.set_ylim(bottom=0))
 
 
 def slow_clients(history: History) -> list[tuple[str, int, float, float]]:

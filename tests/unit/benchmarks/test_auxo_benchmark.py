@@ -23,7 +23,7 @@ from forager.core.config import Scalar, read_config
 from forager.core.tasks import TaskSpec, load_task
 from forager.core.wire.requests import Requests
 from forager.strategies.federation.accountant import gaussian_epsilon
-from forager.tools.experiments.records import Record
+from forager.tools.experiments.records import SweepRecord
 from forager.tools.experiments.results import Results
 
 OWN = ("records-lost", "corrupted")
@@ -55,7 +55,7 @@ def test_noise_is_as_much_as_the_promise_takes() -> None:
             assert gaussian_epsilon(1e-5, multiplier, 40) == pytest.approx(promised, rel=1e-4)
 
 
-def run_of(cell: str, curve: Sequence[float], variance: float, pace: float) -> Record:
+def run_of(cell: str, curve: Sequence[float], variance: float, pace: float) -> SweepRecord:
     rows: list[dict[str, object]] = [
         {
             "round": number,
@@ -65,7 +65,7 @@ def run_of(cell: str, curve: Sequence[float], variance: float, pace: float) -> R
         }
         for number, accuracy in enumerate(curve)
     ]
-    return Record(cell, 0, "", "completed", "", "", 1.0, {}, rows)
+    return SweepRecord(cell, 0, "", "completed", "", "", 1.0, {}, rows)
 
 
 def test_gains_are_points_variance_and_time_to_the_same_accuracy() -> None:
@@ -86,7 +86,7 @@ def test_planted_groups_are_one_row_per_kind_with_all_methods_side_by_side() -> 
     for number, name in enumerate(kept):
         row = {"round": 1, "clients-accuracy-mean": number / 10, "ari": 1.0}
         row |= {"clients-accuracy-worst-10": number / 100}
-        runs[name] = {0: Record(name, 0, "", "completed", "", "", 1.0, {}, [row])}
+        runs[name] = {0: SweepRecord(name, 0, "", "completed", "", "", 1.0, {}, [row])}
     header, row = planted_table(Results(runs, [])).rows
     assert header[1:6] == list(GROUP_METHODS)
     assert row[0] == "turned images, 2"

@@ -8,7 +8,7 @@ from forager.benchmarks import ode
 from forager.benchmarks.stream_runs import run_stream
 from forager.core.config import read_config
 from forager.core.methods.stream import Stream
-from forager.tools.experiments.records import Record, Row
+from forager.tools.experiments.records import Row, SweepRecord
 from forager.tools.experiments.results import Results
 
 
@@ -19,13 +19,13 @@ def options(task: str = "synthetic", what: str = "methods", **given: Any) -> Nam
 
 def results(curves: dict[str, list[list[float]]]) -> Results:
     """Make results of accuracies by seed and evaluation; one evaluation every ten rounds."""
-    runs: dict[str, dict[int, Record]] = {}
+    runs: dict[str, dict[int, SweepRecord]] = {}
     for name, seeds in curves.items():
         for seed, heights in enumerate(seeds):
             rows: list[Row] = [
                 {"round": 10 * n, "accuracy": height} for n, height in enumerate(heights)
             ]
-            record = Record(name, seed, "", "completed", "completed", "", 0.0, {}, rows)
+            record = SweepRecord(name, seed, "", "completed", "completed", "", 0.0, {}, rows)
             runs.setdefault(name, {})[seed] = record
     return Results(runs, [])
 

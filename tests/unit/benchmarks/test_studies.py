@@ -23,7 +23,7 @@ from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
 from forager.benchmarks.sweeps.measures import final
 from forager.core.config import read_config
-from forager.tools.experiments.records import Cell, Record, SweepError, read_records
+from forager.tools.experiments.records import Cell, SweepError, SweepRecord, read_records
 
 STUDIES = {study.name: study for study in catalogue.studies()}
 FILES = sorted(path for path in RECORDS.glob("*.jsonl") if path.stem in STUDIES)
@@ -80,7 +80,9 @@ def written(path: Path, values: dict[str, list[float]]) -> Study:
     cells = tuple(Cell(name, {"task": "digits", "strategy": name}) for name in values)
     study = Study("made", "made", "", cells, range(9))
     lines = [
-        Record(c.name, seed, c.digest, "completed", "", "", 1.0, c.config, [{"round": 1, "a": a}])
+        SweepRecord(
+            c.name, seed, c.digest, "completed", "", "", 1.0, c.config, [{"round": 1, "a": a}]
+        )
         for c in cells
         for seed, a in enumerate(values[c.name])
     ]
@@ -140,7 +142,7 @@ def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, s
         return [{"round": 250, "accuracy": score, "clean-share": n / 10, **timed}]
 
     lines = [
-        Record(
+        SweepRecord(
             *(c.name, seed, c.digest, "completed", "", "", 1.0, c.config, rows(n, seed)),
         ).line()
         for n, c in enumerate(study.cells)

@@ -18,7 +18,7 @@ from forager.benchmarks.sweeps.measures import (
 from forager.benchmarks.sweeps.plots import plot_curves
 from forager.benchmarks.sweeps.tables import Column, difference_table, summary_table
 from forager.tools.experiments.measures import Measure
-from forager.tools.experiments.records import Record, Row, SweepError
+from forager.tools.experiments.records import Row, SweepError, SweepRecord
 from forager.tools.experiments.results import Results
 from forager.tools.experiments.statistics import difference, estimate
 from forager.tools.experiments.tables import Table
@@ -38,9 +38,9 @@ def results(cells: dict[str, dict[int, list[float]]]) -> Results:
     )
 
 
-def run(cell: str, seed: int, values: list[float]) -> Record:
+def run(cell: str, seed: int, values: list[float]) -> SweepRecord:
     rows: list[Row] = [{"round": i, "accuracy": value} for i, value in enumerate(values, start=1)]
-    return Record(cell, seed, "0", "completed", "completed", "", 1.0, {}, rows)
+    return SweepRecord(cell, seed, "0", "completed", "completed", "", 1.0, {}, rows)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_difference_table_uses_common_seeds() -> None:
 
 
 def test_tables_show_failures_single_seeds_and_nothing() -> None:
-    failed = Record("b", 5, "0", "failed", "", "E", 0.0, {}, [])
+    failed = SweepRecord("b", 5, "0", "failed", "", "E", 0.0, {}, [])
     trial = results({"a": {0: [0.5]}, "b": {}})
     trial.failures.append(failed)
     columns = [Column("final", final("accuracy"))]

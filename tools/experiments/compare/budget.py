@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 Row = Mapping[str, object]
 
-# How a run learns what it may spend, beside its run config
+# What a run is told beside its run config: what it may spend
 LIMIT_KIND, LIMIT_AMOUNT = "limit.kind", "limit.amount"
+CONTENT = "limit.content"  # a digest of the files that it reads
 
 # Each kind of budget, and the column of a run's rows that counts towards it
 COLUMNS = {"rounds": "round", "bytes": "bytes", "seconds": "simulated-seconds"}

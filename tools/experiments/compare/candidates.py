@@ -1,15 +1,17 @@
 """The strategies to compare: presets of this version, or settings with a name."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....core.config import Scalar, default_config, read_config
-from ....core.config.overrides import parse_overrides
+from ....core.config.overrides import parse_overrides, toml_value
 from ....core.config.reading import nearest
-from ....core.methods.catalogue import presets
+from ....core.methods.catalogue import axis_defaults, presets
 
 ALL = "all"
 BASELINE = "fedavg"
+_PARTS = re.compile(r"\s*([\w-]+)\s+([\w.-]+\s*=.*)")  # a preset and what is set beside it
 
 
 class CandidateError(ValueError):
@@ -24,35 +26,32 @@ class Candidate:
     settings: Mapping[str, Scalar]
 
 
-def available_presets() -> list[str]:
-    """Return the presets, FedAvg first.
-
-    >>> available_presets()[:2]
-    ['fedavg', 'auxo']
-    """
-    return list(presets())
-
-
 def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
-    """Read what to compare: ``all``, presets, or ``name: key=value ...``.
+    """Read what to compare: ``all``, presets, a preset with changes, or ``name: key=value ...``.
 
     >>> [candidate.name for candidate in parse_candidates(["fedprox", "fedavg, fedyogi"])]
     ['fedprox', 'fedavg', 'fedyogi']
     >>> parse_candidates(["oldest first: client-selector='aoi'"])
     [Candidate(name='oldest first', settings={'client-selector': 'aoi'})]
+    >>> parse_candidates(["fedavg uplink='top-k'"])
+    [Candidate(name='fedavg uplink=top-k', settings={'strategy': 'fedavg', 'uplink': 'top-k'})]
     >>> parse_candidates(["fedporx"])
     Traceback (most recent call last):
     forager...CandidateError: strategy 'fedporx': unknown or not in this version; ...
     """
     candidates: list[Candidate] = []
     for text in texts:
+        parts = _PARTS.fullmatch(text)
         name, colon, settings = text.partition(":")
-        if colon:
+        if parts:
+            base, changes = _preset(parts[1]), parse_overrides([parts[2]])
+            shown = " ".join(f"{key}={value}" for key, value in changes.items())
+            candidates.append(Candidate(f"{base.name} {shown}", {**base.settings, **changes}))
+        elif colon:
             candidates.append(Candidate(name.strip(), parse_overrides([settings])))
-            continue
-        names = [part.strip() for part in text.split(",") if part.strip()]
-        for name in available_presets() if names == [ALL] else names:
-            candidates.append(_preset(name))
+        else:
+            names = [part.strip() for part in text.split(",") if part.strip()]
+            candidates += map(_preset, presets() if names == [ALL] else names)
     counts = [candidate.name for candidate in candidates]
     for name in counts:
         if not name or counts.count(name) > 1:
@@ -60,12 +59,25 @@ def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
     return candidates
 
 
+def what_it_sets(settings: Mapping[str, Scalar]) -> str:
+    """Return how a strategy differs from FedAvg, the parts of its preset included.
+
+    >>> what_it_sets({"strategy": "fedprox", "prox.mu": 0.1})
+    "objective='prox' prox.mu=0.1"
+    """
+    usual, axes = axis_defaults(), read_config({**default_config(), **settings}).axes()
+    parts: dict[str, Scalar] = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}
+    parts |= {key: value for key, value in settings.items() if key not in (*usual, "strategy")}
+    return " ".join(f"{key}={toml_value(value)}" for key, value in parts.items())
+
+
 def _preset(name: str) -> Candidate:
-    known = available_presets()
+    known = list(presets())
     if name not in known:
         raise CandidateError(
             f"strategy {name!r}: unknown or not in this version; there are {', '.join(known)}; "
-            f"write \"name: key='value'\" for your own{nearest(name, known)}"
+            f"write \"name: key='value'\" for your own, or \"fedavg uplink='top-k'\" for a preset "
+            f"with changes{nearest(name, known)}"
         )
     return Candidate(name, {"strategy": name})
 

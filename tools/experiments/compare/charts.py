@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core.methods.catalogue import presets
 from ....core.tasks.metric_text import label
@@ -11,11 +11,8 @@ from ....core.tasks.metrics import Metric
 from ...report.axes import metric_axis
 from ...report.formatting import byte_unit
 from ...report.hover import lines_at
-from ...report.svg import INK, SERIES, Plot, draw
+from ...report.svg import INK, SERIES, Axes, Plot, draw
 from .document import metric_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 HEIGHT = 3.0
 FEW_DECADES = 200.0
@@ -50,7 +47,7 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
     lines = {n: _Line.of(curve, axis, size, metric, skip=wide) for n, curve in known.items()}
     ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         look = looks(document["curves"])
         bands = len(document["seeds"]) >= SEEDS_OF_A_BAND
         for name in lines:
@@ -64,7 +61,7 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
         axes.grid(axis="y")
         axes.figure.legend(loc="outside upper left", ncols=3)
 
-    def hover(axes: "Axes") -> dict[str, Any]:
+    def hover(axes: Axes) -> dict[str, Any]:
         points = {name: (line.x, line.mean) for name, line in lines.items()}
         x_unit = unit or {"rounds": "round", "work": "s"}[axis]
         y_unit, scale = ("%", 100) if metric.share else ("", 1)
@@ -98,7 +95,7 @@ class _Line:
 
 
 def _paint_line(
-    axes: "Axes",
+    axes: Axes,
     line: _Line,
     name: str,
     look: tuple[str, Any],
@@ -114,7 +111,7 @@ def _paint_line(
         axes.fill_between(line.x, line.low, line.high, color=tint, alpha=0.18, lw=0)
 
 
-def _logarithmic(axes: "Axes") -> None:
+def _logarithmic(axes: Axes) -> None:
     """Draw costs in logarithms, with numbers as people write them."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -149,7 +146,7 @@ def gaps(document: Mapping[str, Any]) -> Plot | None:
     metric = metric_of(document)
     scale = 100.0 if metric.share else 1.0
 
-    def paint(axes: "Axes") -> None:
+    def paint(axes: Axes) -> None:
         for axis, (marker, shift) in places.items():
             for row, strategy in enumerate(others):
                 tint, _ = look[strategy["name"]]
@@ -167,7 +164,7 @@ def gaps(document: Mapping[str, Any]) -> Plot | None:
 
 
 def _paint_gap(
-    axes: "Axes",
+    axes: Axes,
     gap: Mapping[str, Any],
     marker: str,
     height: float,

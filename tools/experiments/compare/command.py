@@ -1,20 +1,23 @@
 """The command behind ``forager compare``."""
 
+import hashlib
 import json
 import re
 import shlex
 import sys
-from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ....core.config import ConfigError, Scalar, default_config, read_config
+from ....core.config import ConfigError, RunConfig, Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError, load_task
+from ....core.tasks.metric_text import label
+from ..fingerprint import files_of, fingerprint
 from ..records import SweepError
-from .budget import Budget, BudgetError, parse_budget
-from .candidates import CandidateError, check, parse_candidates
+from .budget import CONTENT, Budget, BudgetError, parse_budget
+from .candidates import ALL, CandidateError, check, parse_candidates
 from .comparison import RUNNER, Comparison, compare
 from .document import document
 from .measures import GOAL_NAMES
@@ -35,60 +38,46 @@ MOST_EVALUATIONS = 100
 _SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", "resume-from")
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python -m forager.tools.experiments.compare",
-        description="Which strategy fits my data? Runs them on the local engine and answers.",
-        formatter_class=ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument(
-        "-c",
-        "--run-config",
-        action="append",
-        default=[],
-        metavar="'KEY=VALUE ...'",
-        help="task, model, number of clients, ...: the keys of a run",
-    )
-    parser.add_argument(
-        "--strategies",
-        nargs="+",
-        default=["all"],
-        metavar="NAME",
-        help="presets, 'all', or your own as \"name: client-selector='aoi' ...\"",
-    )
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each: seeds 0, 1, 2, ...")
-    parser.add_argument(
-        "--budget",
-        default="60 rounds",
-        help="what a run may spend: rounds, bytes (20MB) or simulated time (10min)",
-    )
-    parser.add_argument(
-        "--goal",
-        choices=list(GOAL_NAMES),
-        default="server",
-        help="whose data decide: the server's test data, or the clients' own",
-    )
-    parser.add_argument(
-        "--to-the-end",
-        action="store_true",
-        help="give every strategy the whole budget, drop none early",
-    )
-    parser.add_argument("--processes", type=int, help="runs side by side; None: all cores")
-    parser.add_argument(
-        "--cluster", help="run on this Ray cluster; None: RAY_ADDRESS, if it is set"
-    )
-    parser.add_argument(
-        "--out", type=Path, help="folder for results; by default named after the task"
-    )
-    return parser
+@dataclass(frozen=True)
+class Options:
+    """What the user asks for, under the names of the command's options."""
+
+    strategies: Sequence[str] = (ALL,)
+    run_config: Sequence[str] = ()
+    seeds: int = 5
+    budget: str = "60 rounds"
+    goal: str = "server"
+    to_the_end: bool = False
+    processes: int | None = None
+    cluster: str | None = None  # address of a Ray cluster; RAY_ADDRESS by default
+    out: Path | None = None
+
+    def command(self) -> str:
+        """Return the command that repeats or continues the comparison.
+
+        >>> print(Options(["fedavg"], ["task='npz'"], seeds=3).command())
+        forager compare fedavg -c "task='npz'" --seeds 3
+        """
+        words = [name for name in self.strategies if name != ALL]
+        words += [word for text in self.run_config for word in ("-c", text)]
+        for field in fields(self)[2:]:
+            value, name = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
+            if value != field.default:
+                words += [name] if value is True else [name, str(value)]
+        return " ".join(["forager compare", *map(_quoted, words)])
 
 
-def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int:
+def _quoted(word: str) -> str:
+    # Double quotes are easier to read around the single ones of a run config.
+    readable = re.fullmatch(r"[^\"$`!\\]*[ '][^\"$`!\\]*", word)
+    return f'"{word}"' if readable else shlex.quote(word)
+
+
+def run_comparison(options: Options, *, runner: str = RUNNER) -> int:
     """Compare, print the verdict and write the page; 1 if a run failed."""
-    options = _parser().parse_args(arguments)
     try:
         comparison, folder = _compare(options, runner)
-        _publish(comparison, folder, command(arguments))
+        _publish(comparison, folder, options)
     except (BudgetError, CandidateError, ConfigError, SweepError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -98,40 +87,41 @@ def main(arguments: Sequence[str] | None = None, *, runner: str = RUNNER) -> int
     return 1 if comparison.failures else 0
 
 
-def _publish(comparison: Comparison, folder: Path, how: str) -> None:
+def _publish(comparison: Comparison, folder: Path, options: Options) -> None:
     """Write what was found as JSON and as a page, and print it."""
-    found = document(comparison, how)
-    write_atomically(folder / "compare.json", json.dumps(found, indent=1).encode() + b"\n")
-    write_atomically(folder / "compare.html", render(found).encode())
-    print(text_table(found), *found["verdict"], sep="\n")
-    print(f"page: {folder / 'compare.html'}")
+    _say("drawing the page ...")
+    found = document(comparison, options.command())
+    page = folder / f"{page_name(comparison)}.html"
+    write_atomically(page.with_suffix(".json"), json.dumps(found, indent=1).encode() + b"\n")
+    write_atomically(page, render(found).encode())
+    print(f"{text_table(found)}\nJudged by {label(comparison.metric)} {found['goal']}:")
+    print(*found["verdict"], sep="\n")
+    print(f"page: {page}")
 
 
-def command(arguments: Sequence[str] | None) -> str:
-    """Return the command that repeats or continues a comparison.
+def page_name(comparison: Comparison) -> str:
+    """Name the page after what is compared, so that another comparison has its own.
 
-    >>> print(command(["-c", "task='npz' seed=1", "--strategies", "fedavg", "--seeds", "3"]))
-    forager compare fedavg -c "task='npz' seed=1" --seeds 3
+    The same comparison has the same page, whatever its seeds and its budget are.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if "--strategies" in given:
-        first = given.index("--strategies")
-        last = next((i for i in range(first + 1, len(given)) if given[i][:1] == "-"), len(given))
-        names = [name for name in given[first + 1 : last] if name != "all"]
-        given = [*names, *given[:first], *given[last:]]
-    # Double quotes are easier to read around the single ones of a run config.
-    readable = re.compile(r"[^\"$`!\\]*[ '][^\"$`!\\]*")
-    words = [f'"{w}"' if readable.fullmatch(w) else shlex.quote(w) for w in given]
-    return " ".join(["forager compare", *words])
+    names = [candidate.name for candidate in comparison.candidates]
+    shared = {k: v for k, v in comparison.common.items() if k not in (*COMMON, "evaluate-every")}
+    settings = [dict(candidate.settings) for candidate in comparison.candidates]
+    text = json.dumps([names, settings, shared, comparison.goal], sort_keys=True)
+    readable = "-".join(names) if len(names) <= 3 else f"{len(names)}-strategies"
+    readable = re.sub(r"[^A-Za-z0-9-]+", "-", readable)[:60].strip("-")
+    return f"compare-{readable}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
+def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
     budget = parse_budget(options.budget)
     candidates = parse_candidates(options.strategies)
     common = _common(parse_overrides(options.run_config), budget)
     for name, value in (("seeds", options.seeds), ("processes", options.processes)):
         if value is not None and value < 1:
             raise CandidateError(f"{name} = {value}: must be 1 or more")
+    if options.goal not in GOAL_NAMES:
+        raise CandidateError(f"goal = {options.goal!r}: allowed are {', '.join(GOAL_NAMES)}")
     check(candidates, common)
     if options.goal == "clients" and not (
         common["fraction-evaluate"] and common["data.client-test-share"]
@@ -142,20 +132,43 @@ def _compare(options: Namespace, runner: str) -> tuple[Comparison, Path]:
     config = read_config({**default_config(), **common})
     folder = options.out or Path("comparisons") / _folder_name(common)
     folder.mkdir(parents=True, exist_ok=True)
+    _say(f"reading the data of {config.task} ...")
+    task = load_task(config.task_spec())
+    metric = task.metrics[0]
+    content = fingerprint(config.flat(), task, config.num_clients, folder / "fingerprints.json")
+    _say_files(config)
+    _say_goal(options.goal, label(metric))
     comparison = compare(
         candidates,
-        common,
+        {**common, CONTENT: content} if content else common,
         budget,
         range(options.seeds),
         folder,
         processes=options.processes,
         halving=not options.to_the_end,
         goal=options.goal,
-        metric=load_task(config.task_spec()).metrics[0],
+        metric=metric,
         runner=runner,
         cluster=options.cluster,
+        say=_say,
     )
     return comparison, folder
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say_goal(goal: str, metric: str) -> None:
+    (other,) = GOAL_NAMES.keys() - {goal}
+    _say(f"goal: {metric} {GOAL_NAMES[goal]} decides (--goal {other} judges {GOAL_NAMES[other]})")
+
+
+def _say_files(config: RunConfig) -> None:
+    names = [file.name for file in files_of(config.flat())]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    if names:
+        _say(f"content checked of {', '.join(names[:3])}{more}")
 
 
 def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:

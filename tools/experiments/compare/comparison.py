@@ -1,6 +1,7 @@
 """Run a comparison: stage by stage, in parallel, resumable."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import numpy as np
 
 from ....core.config import Scalar
 from ....core.tasks.metrics import ACCURACY, Metric
-from ..records import Cell, Record
+from ...report.formatting import plural
+from ..records import Cell, SweepRecord
 from ..sweep import Sweep, open_sweep
-from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
 from .candidates import Candidate, baseline_of
 from .halving import Stage, plan, survivors
 from .measures import GOAL_NAMES, goal_column, level
@@ -23,24 +25,7 @@ MANY_ROUNDS = 100_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results.
-
-    Attributes
-    ----------
-    goal : str
-        Whose data decide: a key of `GOAL_NAMES`.
-    metric : Metric
-        What strategies are judged by.
-    runs : dict
-        The longest completed runs of each strategy, by seed.
-    reached : dict
-        The last stage that each strategy took part in, counted from 0.
-    scores : dict
-        Mean of the metric of each strategy at the end of the last stage that it took part in; nan
-        if all of its runs failed.
-    failures : list of Record
-        Runs that failed.
-    """
+    """The results."""
 
     candidates: list[Candidate]
     common: Mapping[str, Scalar]
@@ -48,12 +33,16 @@ class Comparison:
     seeds: list[int]
     stages: list[Stage]
     baseline: str
-    goal: str = "server"
-    metric: Metric = ACCURACY
-    runs: dict[str, dict[int, Record]] = field(default_factory=dict)
+    goal: str = "server"  # whose data decide: a key of `GOAL_NAMES`
+    metric: Metric = ACCURACY  # what strategies are judged by
+    # the longest completed runs of each strategy, by seed
+    runs: dict[str, dict[int, SweepRecord]] = field(default_factory=dict)
+    # the last stage that each strategy took part in, counted from 0
     reached: dict[str, int] = field(default_factory=dict)
+    # mean of the metric of each strategy at the end of the last stage that it took part in; nan if
+    # all of its runs failed
     scores: dict[str, float] = field(default_factory=dict)
-    failures: list[Record] = field(default_factory=list)
+    failures: list[SweepRecord] = field(default_factory=list)  # runs that failed
 
     @property
     def decides(self) -> str:
@@ -86,33 +75,12 @@ def compare(
     metric: Metric = ACCURACY,
     runner: str = RUNNER,
     cluster: str | None = "",
+    say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Run the strategies and return what was measured.
+    """Run the strategies and return what was measured; what was stopped continues in the folder.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        What to compare.
-    common : mapping
-        Run-config keys that all share.
-    budget : Budget
-        What each run may spend.
-    seeds : sequence of int
-        Every strategy runs with each of them.
-    folder : Path
-        Where the runs and their results are kept; a comparison that was stopped continues there.
-    processes : int, optional (default: 1)
-        Runs at the same time; None for all cores.
-    halving : bool (default: True)
-        Drop the hopeless early.
-    goal : str (default: "server")
-        Whose data decide: the "server"'s test data, or the mean of the "clients" on their own.
-    metric : Metric (default: accuracy)
-        What strategies are judged by.
-    runner : str
-        What runs one config, as ``module:function``.
-    cluster : str, optional (default: this machine)
-        Address of a Ray cluster to run on; None for ``RAY_ADDRESS``.
+    `processes` is None for all cores, `cluster` None for ``RAY_ADDRESS``; `say` takes lines about
+    what is reused and begun.
     """
     every = int(common.get("evaluate-every", 1))
     stages = plan(budget, len(candidates), halving=halving, every=every)
@@ -124,6 +92,8 @@ def compare(
         open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs", cluster) as sweep,
         ComparisonProgress(stages, len(seeds), sweep.processes) as progress,
     ):
+        say(_reused(sweep, result))
+        say(f"starting {sweep.processes} processes; each loads PyTorch before its first run ...")
         left, before = list(candidates), None
         for number, stage in enumerate(stages):
             _run_stage(sweep, progress, result, left, number, stage.step(before))
@@ -134,6 +104,25 @@ def compare(
                 going_on = survivors(scores, count, result.baseline, metric)
                 left = [candidate for candidate in left if candidate.name in going_on]
     return result
+
+
+def _reused(sweep: Sweep, result: Comparison) -> str:
+    """Say which runs need not be done again, and which were made with other data or code."""
+    cells = [_cell(c, result, stage.budget) for c in result.candidates for stage in result.stages]
+    known = len(cells) * len(result.seeds) - len(sweep.missing(cells, result.seeds))
+    digests = {_without_content(cell.config): cell.digest for cell in cells}
+    changed = any(
+        digests.get(_without_content(record.config), record.digest) != record.digest
+        for record in sweep.records
+    )
+    text = f"reused: {plural(known, 'earlier run')} with the same settings, data and own code"
+    if changed:
+        text += "; others were made before data or own code changed, and are not"
+    return text
+
+
+def _without_content(config: Mapping[str, Scalar]) -> str:
+    return json.dumps({k: v for k, v in config.items() if k != CONTENT}, sort_keys=True)
 
 
 def _run_stage(

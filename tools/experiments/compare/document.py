@@ -10,8 +10,10 @@ from ....core.tasks.metrics import Metric
 from ....server_app.run_folder import to_plain
 from ..measures import series
 from ..results import Results
+from .budget import CONTENT
+from .candidates import what_it_sets
 from .comparison import Comparison
-from .findings import Finding, findings, shared_rounds
+from .findings import StrategyFinding, findings, shared_rounds
 from .measures import AXES, GOAL_NAMES
 from .verdict import EVEN, Ruler, judge, recommended, verdict
 
@@ -27,7 +29,7 @@ def document(comparison: Comparison, command: str = "") -> dict[str, Any]:
     found_plain: dict[str, Any] = to_plain(
         {
             "task": str(comparison.common.get("task") or "digits"),
-            "settings": dict(comparison.common),
+            "settings": {k: v for k, v in comparison.common.items() if k != CONTENT},
             "command": command,
             "budget": str(comparison.budget),
             "seeds": comparison.seeds,
@@ -67,11 +69,12 @@ def metric_of(found: Mapping[str, Any]) -> Metric:
     return Metric(told["name"], told["higher-is-better"], told["share"])
 
 
-def _strategy(finding: Finding, ruler: Ruler) -> dict[str, Any]:
+def _strategy(finding: StrategyFinding, ruler: Ruler) -> dict[str, Any]:
     plain = asdict(finding)
     for axis, gap in finding.against.items():
         plain["against"][axis]["verdict"] = judge(gap, EVEN if axis == "evenness" else ruler)
     size, seconds = finding.selecting_a_round
+    plain["sets"] = what_it_sets(finding.settings)
     return plain | {"selecting": {"bytes-a-round": size, "seconds-a-round": seconds}}
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..records import Record
+from ..records import SweepRecord
 from ..statistics import Difference, Estimate, estimate
 from .comparison import Comparison
 from .measures import AXES, EVENNESS, SELECTING, at_equal, last, level, up_to, worst_column
@@ -20,39 +20,26 @@ COSTS = {
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What is known of one strategy.
-
-    Attributes
-    ----------
-    rounds : float
-        Rounds that it was trained for, on average over seeds.
-    to_the_end : bool
-        Whether it took part in the last stage.
-    score, other, worst : Estimate
-        The comparison's metric over seeds, at its own end: on the data that decide, on the others,
-        and of the worst tenth of clients on their own data.
-    evenness : Estimate
-        Jain's index of the times that clients were chosen, after the rounds that all strategies
-        have in common: it grows with the rounds.
-    costs : dict of str to Estimate
-        The `COSTS`, at its own end.
-    against : dict of str to Difference
-        Score minus that of the best strategy at equal "rounds", "bytes" and "work"; "other",
-        "worst" and "evenness" are differences at equal rounds. Empty for the best itself.
-    """
+class StrategyFinding:
+    """What is known of one strategy."""
 
     name: str
     settings: dict[str, Any]
     seeds: int
     failed: int
-    rounds: float
-    to_the_end: bool
+    rounds: float  # rounds that it was trained for, on average over seeds
+    to_the_end: bool  # whether it took part in the last stage
+    # score, other, worst: the comparison's metric over seeds, at its own end: on the data that
+    # decide, on the others, and of the worst tenth of clients on their own data
     score: Estimate
     other: Estimate
     worst: Estimate
+    # Jain's index of the times that clients were chosen, after the rounds that all strategies have
+    # in common: it grows with the rounds
     evenness: Estimate
-    costs: dict[str, Estimate]
+    costs: dict[str, Estimate]  # the `COSTS`, at its own end
+    # score minus that of the best strategy at equal "rounds", "bytes" and "work"; "other", "worst"
+    # and "evenness" are differences at equal rounds. Empty for the best itself
     against: dict[str, Difference]
 
     @property
@@ -72,12 +59,12 @@ def best_of(comparison: Comparison) -> str:
     return next((name for name, score in scores.items() if score == best), "")
 
 
-def findings(comparison: Comparison) -> list[Finding]:
+def findings(comparison: Comparison) -> list[StrategyFinding]:
     """Return what was found, the best first, then by how far they came and their score."""
     best, shared = best_of(comparison), shared_rounds(comparison)
     found = [_finding(comparison, name, best, shared) for name in comparison.runs]
 
-    def rank(finding: Finding) -> tuple[bool, bool, bool, float, float]:
+    def rank(finding: StrategyFinding) -> tuple[bool, bool, bool, float, float]:
         score, unknown = finding.score.mean, math.isnan(finding.score.mean)
         lead = 0.0 if unknown else comparison.metric.gain(score, over=0.0)
         rounds = 0.0 if unknown else finding.rounds
@@ -92,12 +79,12 @@ def shared_rounds(comparison: Comparison) -> float:
     return min((last(run.rows, "round") for run in runs), default=0.0)
 
 
-def _finding(comparison: Comparison, name: str, best: str, shared: float) -> Finding:
+def _finding(comparison: Comparison, name: str, best: str, shared: float) -> StrategyFinding:
     runs = comparison.runs[name]
     settings = next(c.settings for c in comparison.candidates if c.name == name)
     rows = [run.rows for run in runs.values()]
     worst = worst_column(comparison.metric)
-    return Finding(
+    return StrategyFinding(
         name=name,
         settings=dict(settings),
         seeds=len(runs),
@@ -117,7 +104,9 @@ def _estimate(values: Any) -> Estimate:
     return estimate([value for value in values if not math.isnan(value)])
 
 
-def _against(comparison: Comparison, runs: dict[int, Record], best: str) -> dict[str, Difference]:
+def _against(
+    comparison: Comparison, runs: dict[int, SweepRecord], best: str
+) -> dict[str, Difference]:
     first = comparison.runs[best]
     differences = {axis: at_equal(runs, first, axis, comparison.decides) for axis in AXES}
     columns = {

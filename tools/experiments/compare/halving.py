@@ -32,21 +32,8 @@ class Stage:
 
 
 def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 1) -> list[Stage]:
-    """Return the stages of a comparison.
+    """Return the stages of a comparison; one of rounds ends with an evaluation, `every` so many.
 
-    Parameters
-    ----------
-    budget : Budget
-        What a strategy may spend that stays to the end.
-    candidates : int
-        Number of strategies.
-    halving : bool (default: True)
-        Whether to drop any before the end.
-    every : int (default: 1)
-        Rounds between evaluations: a stage of rounds ends with one.
-
-    Examples
-    --------
     >>> [(stage.budget.amount, stage.candidates) for stage in plan(Budget("rounds", 100), 10)]
     [(11.0, 10), (33.0, 3), (100.0, 2)]
     >>> total_cost(plan(Budget("rounds", 100), 10))

@@ -7,7 +7,7 @@ import numpy as np
 
 from ....core.tasks.metrics import Metric
 from ..measures import series
-from ..records import Record, Row
+from ..records import Row, SweepRecord
 from ..statistics import Difference, difference
 
 LAST = 0.2  # share of the evaluations, the last ones, that a score is the mean of
@@ -18,7 +18,7 @@ EVENNESS, SELECTING = "evenness", "seconds-selecting"
 AXES = {"rounds": "round", "bytes": "bytes", "work": "client-seconds"}
 
 Rows = Sequence[Row]
-Runs = Mapping[int, Record]
+Runs = Mapping[int, SweepRecord]
 
 
 def goal_column(metric: Metric, goal: str) -> str:
@@ -66,15 +66,6 @@ def at_equal(first: Runs, second: Runs, axis: str, metric: str) -> Difference:
     """Compare two strategies by pairs of runs with the same seed: `first` minus `second`.
 
     Both runs of a pair are cut where the one that spent less ended.
-
-    Parameters
-    ----------
-    first, second : mapping of int to Record
-        Completed runs by seed.
-    axis : str
-        What is made equal: a key of `AXES`.
-    metric : str
-        What is compared.
     """
     column = AXES[axis]
     values: tuple[dict[int, float], dict[int, float]] = {}, {}

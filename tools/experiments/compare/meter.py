@@ -16,9 +16,10 @@ from ....core.wire.requests import Requests
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
 from ...engine.local_grid import LocalGrid
+from ...report.rounds import traffic
 from .budget import Budget
 
-# Evaluation is for the experimenter; who is who is asked again whenever a run goes on.
+# Evaluation is for the experimenter; who is who is asked again whenever a run continues.
 _NOT_COUNTED = ("evaluate", IDENTIFY)
 
 
@@ -62,17 +63,7 @@ class MeteredGrid(LocalGrid):
 
 
 class Meter(Callback):
-    """Note after every round what the run has cost so far, and end it when its budget is spent.
-
-    Parameters
-    ----------
-    grid : MeteredGrid
-        Measures the clients.
-    budget : Budget
-        What the run may spend.
-    before : Metered
-        What it had spent when it was stopped the last time; nothing at first.
-    """
+    """Note after every round what the run has cost so far, and end it when its budget is spent."""
 
     def __init__(self, grid: MeteredGrid, budget: Budget, before: Metered) -> None:
         self.grid = grid
@@ -94,10 +85,10 @@ class Meter(Callback):
         loop.federation.journal = listen
 
     def _count(self, exchange: Exchanged) -> None:
-        if exchange.kind not in _NOT_COUNTED:
-            size = exchange.bytes_down + exchange.bytes_up
-            self._bytes += size
-            self._selecting += size if exchange.kind.startswith("query") else 0
+        sent = traffic(exchange)
+        if "bytes-test" not in sent:
+            self._bytes += int(sum(sent.values()))
+            self._selecting += int(sent.get("bytes-select", 0))
             self._time += exchange.simulated_seconds or 0.0
 
     def on_round_end(self, loop: Loop) -> str | None:

@@ -7,11 +7,10 @@ from typing import Any
 from ....core.tasks.metric_text import label, title
 from ...report.formatting import plural, shorten
 from ...report.html_page import page
-from ...report.picture import figure
+from ...report.svg import figure
 from ...report.tables import sortable_table
 from . import charts
 from .document import metric_of
-from .measures import GOAL_NAMES
 from .table import MARKS, Column, Strategy, columns
 
 TITLES = {
@@ -43,7 +42,7 @@ TABLE_NOTE = (
     "± one standard deviation over seeds, and {better} is better; differences are {unit}against "
     "the best, with 95 % intervals ({marks}; no difference: less than {margin} either way). "
     "Evenness is Jain's index of how often clients were chosen in the first {rounds:.0f} rounds "
-    "(1: all alike). {name} is {goal}; the other one is {other}."
+    "(1: all alike). {name} without more words is {goal}."
 )
 
 
@@ -102,8 +101,6 @@ def _table(document: Mapping[str, Any]) -> str:
     rows = [_row(strategy, document["best"], shown_columns) for strategy in document["strategies"]]
     shown = sortable_table([column.title for column in shown_columns], rows)
     marks = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
-    goal = document["goal"]
-    (other,) = (name for name in GOAL_NAMES.values() if name != goal)
     note = TABLE_NOTE.format(
         name=title(metric),
         better="higher" if metric.higher_is_better else "lower",
@@ -111,8 +108,7 @@ def _table(document: Mapping[str, Any]) -> str:
         margin="two points" if metric.share else f"{document['margin']:.2g}",
         rounds=document["shared-rounds"],
         marks=marks,
-        goal=goal,
-        other=other,
+        goal=document["goal"],
     )
     return f'{shown}<p class="note">{escape(note)}</p>'
 
@@ -129,9 +125,14 @@ def _how(document: Mapping[str, Any]) -> str:
         f"<li>{escape(stage['budget'])}: {escape(', '.join(stage['strategies']))}</li>"
         for stage in document["stages"]
     )
+    sets = "".join(
+        f"<li><b>{escape(s['name'])}</b>: <code>{escape(s['sets'] or 'the defaults')}</code></li>"
+        for s in document["strategies"]
+    )
     settings = "\n".join(f"{key} = {value!r}" for key, value in document["settings"].items())
     command = document["command"]
     return (
+        f"<p>What each strategy sets:</p><ul>{sets}</ul>"
         f"<p>Trained up to, and who took part:</p><ul>{stages}</ul>"
         f"<pre><code>{escape(command)}</code></pre>"
         f"<details><summary>Settings that all share</summary>"

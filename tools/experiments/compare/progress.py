@@ -6,28 +6,18 @@ from datetime import timedelta
 from rich.console import Console
 
 from ..progress import SweepProgress
-from ..records import Record
+from ..records import SweepRecord
 from .halving import Stage, total_cost
 
 
-def last_round(record: Record) -> int:
+def last_round(record: SweepRecord) -> int:
     """Return how far a run came."""
     rounds = (row.get("round") for row in record.rows)
     return max((number for number in rounds if isinstance(number, int)), default=0)
 
 
 class ComparisonProgress(SweepProgress):
-    """Shows the runs of all stages as they end; the time left counts the stages to come.
-
-    Parameters
-    ----------
-    stages : sequence of Stage
-        The plan.
-    seeds : int
-        Runs of each strategy.
-    processes : int
-        How many run at the same time.
-    """
+    """Shows the runs of all stages as they end; the time left counts the stages to come."""
 
     def __init__(
         self, stages: Sequence[Stage], seeds: int, processes: int, console: Console | None = None
@@ -43,13 +33,13 @@ class ComparisonProgress(SweepProgress):
         self.finished += runs - missing
         self.cost_left -= step * (runs - missing)
 
-    def advance(self, record: Record) -> None:
+    def advance(self, record: SweepRecord) -> None:
         """Count a finished run."""
         self.cost_done += self.step
         self.cost_left -= self.step
         super().advance(record)
 
-    def ended(self, record: Record) -> str:
+    def ended(self, record: SweepRecord) -> str:
         """Say that a run has spent what it may: that is no early stop."""
         return f"{last_round(record)} rounds in {record.seconds:.1f} s"
 

@@ -9,15 +9,17 @@ import json
 import logging
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ....core.config import Scalar, default_config, read_config
-from ....core.log.events import as_events
+from ....core.log.events import Event, as_events
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
 from ....server_app.app import build_loop, configure_logging
@@ -26,29 +28,22 @@ from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
 from ...engine.simulated_devices import simulated_devices
-from .budget import LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from ...report.formatting import jain_index
+from ...report.history import History
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from .measures import EVENNESS, SELECTING
 from .meter import Meter, Metered, MeteredGrid
-from .rows import rows_of
 
 _LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
 
 
 def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one strategy with one seed until its stage's budget is spent.
-
-    Parameters
-    ----------
-    overrides : dict
-        Run-config keys, and what the stage may spend in ``limit.kind`` and ``limit.amount``. The
-        run's folder is made beside ``output-dir``.
-    quiet : bool (default: True)
-        Log warnings only.
-    """
+    """Run one strategy with one seed until its stage's budget is spent."""
     configure_logging(logging.WARNING if quiet else logging.INFO)
     budget = Budget(str(overrides[LIMIT_KIND]), float(overrides[LIMIT_AMOUNT]))
     home = Path(str(overrides["output-dir"])).parent
     folder = RunFolder(home / run_name(overrides))
-    settings = {k: v for k, v in overrides.items() if k not in (LIMIT_KIND, LIMIT_AMOUNT)}
+    settings = {k: v for k, v in overrides.items() if k not in (LIMIT_KIND, LIMIT_AMOUNT, CONTENT)}
     settings["output-dir"] = str(home)
     reason = "completed"
     if budget.spent(rows_of(folder.read_events())) < budget.amount:
@@ -103,3 +98,45 @@ def _warm_up(spec: TaskSpec, num_clients: int) -> None:
         _, loop = build_loop(LocalGrid(num_clients, run_config), run_config)
         loop.callbacks = []
         loop.run()
+
+
+def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per round, in order; round 0 is the model before training.
+
+    Beside the columns of ``rounds.csv`` a row has the bytes, work and seconds of the run up to
+    there (`Metered`, and what choosing took on the server), and the evenness of participation so
+    far (Jain's index).
+
+    >>> rows = rows_of([
+    ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["a"], "available": 2},
+    ...     {"event": "selected", "round": 2, "phase": "train", "chosen": ["b"], "available": 2},
+    ...     {"event": "metered", "round": 2, "bytes": 70},
+    ... ])
+    >>> [row["evenness"] for row in rows], rows[1]["bytes"]
+    ([0.5, 1.0], 70)
+    """
+    events = list(as_events(log))
+    history = History.from_events(events)
+    costs = {event.round: event for event in events if isinstance(event, Metered)}
+    rounds = sorted(history.rows)
+    rows: list[dict[str, Any]] = [{"round": number, **history.rows[number]} for number in rounds]
+    for row, even in zip(rows, _evenness(history, rounds), strict=True):
+        cost = costs.get(row["round"], Metered())
+        row |= cost.model_dump(by_alias=True, exclude={"round", "cohort", "time"})
+        if even is not None:
+            row[EVENNESS] = even
+    choosing = accumulate(row.get("select-seconds", 0.0) for row in rows)
+    for row, seconds in zip(rows, choosing, strict=True):
+        row[SELECTING] = seconds
+    return rows
+
+
+def _evenness(history: History, rounds: list[int]) -> list[float | None]:
+    """Return Jain's index of the times that clients were chosen up to each round."""
+    counts: Counter[str] = Counter()
+    found = []
+    for number in rounds:
+        counts.update(history.chosen.get(number, []))
+        never = history.population - len(counts)
+        found.append(jain_index([*counts.values(), *[0] * never]))
+    return found

@@ -9,6 +9,7 @@ from ....core.tasks.metrics import Metric
 from ...report.formatting import data_size
 from ..tables import Table
 from .document import metric_of
+from .measures import GOAL_NAMES
 from .verdict import BETTER, EQUAL, FEW_SEEDS, OPEN, WORSE, signed
 
 Strategy = Mapping[str, Any]
@@ -79,43 +80,35 @@ def _mean(*path: str) -> Callable[[Strategy], Any]:
     return key
 
 
-def _size(*path: str) -> Callable[[Strategy], str]:
+def _written(title: str, write: Callable[[float], str], *path: str) -> Column:
+    """Return a column of the numbers at a path of each strategy."""
+    find = _mean(*path)
+
     def say(strategy: Strategy) -> str:
-        size = _mean(*path)(strategy)
-        return "-" if size is None else data_size(size)
+        value = find(strategy)
+        return "-" if value is None else write(value)
 
-    return say
-
-
-def _number(format_text: str, *path: str) -> Callable[[Strategy], str]:
-    def say(strategy: Strategy) -> str:
-        value = _mean(*path)(strategy)
-        return "-" if value is None else format(value, format_text)
-
-    return say
+    return Column(title, say, find)
 
 
 def columns(document: Mapping[str, Any]) -> list[Column]:
     """Return the columns of a comparison's table, in the words of its metric."""
     metric = metric_of(document)
     name = label(metric)
+    (other,) = (words for words in GOAL_NAMES.values() if words != document["goal"])
     return [
         Column("strategy", lambda s: str(s["name"]), lambda s: str(s["name"])),
-        Column("rounds", _number(".0f", "rounds"), _mean("rounds")),
+        _written("rounds", "{:.0f}".format, "rounds"),
         Column(name, _score("score", metric), _mean("score", "mean")),
         _gap("rounds", metric),
         _gap("bytes", metric),
         _gap("work", metric),
-        Column(f"other {name}", _score("other", metric), _mean("other", "mean")),
+        Column(f"{name} {other}", _score("other", metric), _mean("other", "mean")),
         Column("worst 10 %", _score("worst", metric), _mean("worst", "mean")),
-        Column("evenness", _number(".2f", "evenness", "mean"), _mean("evenness", "mean")),
-        Column("bytes", _size("costs", "bytes", "mean"), _mean("costs", "bytes", "mean")),
-        Column("work, s", _number(".2f", "costs", "work", "mean"), _mean("costs", "work", "mean")),
-        Column(
-            "selecting, per round",
-            _size("selecting", "bytes-a-round"),
-            _mean("selecting", "bytes-a-round"),
-        ),
+        _written("evenness", "{:.2f}".format, "evenness", "mean"),
+        _written("bytes", data_size, "costs", "bytes", "mean"),
+        _written("work, s", "{:.2f}".format, "costs", "work", "mean"),
+        _written("selecting, per round", data_size, "selecting", "bytes-a-round"),
     ]
 
 
@@ -127,4 +120,7 @@ def text_table(document: Mapping[str, Any]) -> str:
     titles = [column.title for column in shown]
     rows = [[column.say(s) for column in shown] for s in document["strategies"]]
     legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
-    return f"{Table([titles, *rows]).text()}\nagainst the best: {legend}\n"
+    sets = [f"  {s['name']}: {s['sets']}" for s in document["strategies"] if s["sets"]]
+    told = "\nwhat they set beside fedavg:\n" + "\n".join(sets) if sets else ""
+    spread = "\n± is one standard deviation over seeds" if len(document["seeds"]) > 1 else ""
+    return f"{Table([titles, *rows]).text()}\nagainst the best: {legend}{spread}{told}\n"

@@ -1,7 +1,7 @@
-"""A run's state on the terminal."""
+"""A run as it goes, on the terminal."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.panel import Panel
@@ -9,9 +9,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ....core.log.events import Exchanged
 from ....core.tasks.metric_text import label, written
 from ..formatting import data_size, duration, shorten
-from .state import RunState
+from ..history import History
+from ..story import other_data, whose
 
 MOST_NAMES = 8
 _LONGEST_NAME = 16  # so that what is said of it is not cut off
@@ -20,86 +22,83 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
 
 
-def panel(state: RunState, folder: str, quiet_seconds: float) -> RenderableType:
+def panel(history: History, folder: str, quiet_seconds: float) -> RenderableType:
     """Return the whole view."""
     table = Table.grid(padding=(0, 2))
-    bar = ProgressBar(total=max(1, state.total), completed=state.done, width=_WIDTH)
-    table.add_row("", bar)
-    for name, value in lines(state, quiet_seconds, course=True):
+    total, done = max(1, history.rounds_wanted), history.rounds_done
+    table.add_row("", ProgressBar(total=total, completed=done, width=_WIDTH))
+    for name, value in lines(history, quiet_seconds, course=True):
         table.add_row(Text(name, style="dim"), Text(value))
-    title = Text(shorten(f"{state.title or 'run'}, {folder}", 100))
+    title = Text(shorten(f"{history.started.strategy or 'run'}, {folder}", 100))
     return Panel(table, title=title, title_align="left")
 
 
-def lines(state: RunState, quiet_seconds: float, *, course: bool = False) -> list[tuple[str, str]]:
+def lines(history: History, quiet_seconds: float, *, course: bool = False) -> list[tuple[str, str]]:
     """Return what there is to say, as pairs of a name and a text.
 
-    Parameters
-    ----------
-    state : RunState
-        The run.
-    quiet_seconds : float
-        How long ago its log was written to.
-    course : bool (default: False)
-        Whether to draw the course of the metric in letters.
+    `quiet_seconds` is how long ago the log was written to; with `course` the course of the metric
+    is drawn in letters.
     """
-    metric, scores = state.metric, state.headline
-    now = written(metric, scores[-1]) if scores else "not yet"
+    metric, scores = history.metric, history.series(history.score_column)[1]
+    now = f"{written(metric, scores[-1])} {whose(history)}" if scores else "not yet"
     best = f"best {written(metric, metric.best(scores))}" if scores else ""
     if scores and course:
         best += f"  {sparkline(scores)}"
-    pace, left = state.seconds_a_round(), state.seconds_left()
+    pace, left = history.seconds_a_round(), history.seconds_left()
     lines = [
-        ("round", f"{state.done} of {state.total or '?'}"),
+        ("round", f"{history.rounds_done} of {history.rounds_wanted or '?'}"),
         (label(metric), f"{now}{'  ' if course else ', ' if best else ''}{best}".strip()),
-        *_other_data(state),
-        ("also", ", ".join(f"{label(m)} {written(m, value)}" for m, value in state.also.items())),
-        ("training now", _training(state, quiet_seconds)),
-        ("slowest last", _slowest(state.slowest)),
-        ("late so far", _counts(state.late) or "nobody"),
-        ("failed", _counts(state.failed)),
-        ("set aside", _counts(state.quarantined)),
-        ("bytes", traffic(state)),
+        *other_data(history),
+        ("training now", _training(history, quiet_seconds)),
+        ("slowest last", _slowest(history)),
+        ("late so far", _counts(history.faults("late")) or "nobody"),
+        ("failed", _counts(history.faults("failed"))),
+        ("set aside", _counts(history.faults("quarantined"))),
+        ("bytes", traffic(history)),
         ("time per round", _pace(pace) if pace is not None else ""),
     ]
-    if state.finish is None:
+    if history.finish is None:
         known = f"about {duration(left)}" if left is not None else "not known yet"
         lines.append(("time left", known))
-    if quiet_seconds > NO_NEWS and state.finish is None:
+    if quiet_seconds > NO_NEWS and history.finish is None:
         lines.append(("no news for", f"{duration(quiet_seconds)}: slow, or killed"))
     return [(name, value) for name, value in lines if value]
 
 
-def line(state: RunState) -> str:
+def line(history: History) -> str:
     """Return one line for a terminal that cannot be redrawn, or a file.
 
-    >>> line(RunState(total=10, done=3, scores=[0.5], traffic=Counter(down=2000)))
-    'round 3/10  accuracy 50.0 %  2.00 kB down, 0 B up'
+    >>> started = {"event": "run-started", "config": {"num-server-rounds": 10}}
+    >>> sent = {"event": "exchange", "round": 3, "bytes-down": 2000}
+    >>> done = {"event": "round-finished", "round": 3, "seconds": 2}
+    >>> line(History.from_events([started, sent, done]))
+    'round 3/10  2.00 kB down, 0 B up  about 14.0 s left'
     """
-    parts = [f"round {state.done}/{state.total or '?'}"]
-    parts += scores(state)[:1]
-    parts.append(traffic(state))
-    for name, counts in (("late", state.late), ("failed", state.failed)):
-        if counts:
-            parts.append(f"{name}: {_counts(counts)}")
-    left = state.seconds_left()
-    if left and state.finish is None:
+    parts = [f"round {history.rounds_done}/{history.rounds_wanted or '?'}"]
+    parts += scores(history)[:1]
+    parts.append(traffic(history))
+    for fate in ("late", "failed"):
+        counts = _counts(history.faults(fate))
+        parts += [f"{fate}: {counts}"] if counts else []
+    left = history.seconds_left()
+    if left and history.finish is None:
         parts.append(f"about {duration(left)} left")
     return "  ".join(parts)
 
 
-def ending(state: RunState) -> str:
+def ending(history: History) -> str:
     """Say how the run ended."""
-    reason, message = (state.finish.reason, state.finish.message) if state.finish else ("", "")
-    text = f"{reason or 'ended'} after {state.done} rounds"
+    end = history.finish
+    reason, message = (end.reason, end.message) if end else ("", "")
+    text = f"{reason or 'ended'} after {history.rounds_done} rounds"
     return f"{text}: {shorten(message, 300)}" if message else text
 
 
-def traffic(state: RunState) -> str:
+def traffic(history: History) -> str:
     """Write the bytes so far."""
-    sent = state.traffic
-    text = f"{data_size(sent['down'])} down, {data_size(sent['up'])} up"
-    return f"{text}, {data_size(sent['selecting'])} selecting" if sent["selecting"] else text
+    down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
+    text = f"{data_size(down)} down, {data_size(up)} up"
+    return f"{text}, {data_size(selecting)} selecting" if selecting else text
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -114,58 +113,37 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BLOCKS[round(steps * (v - low) / ((high - low) or 1.0) + 1e-9)] for v in shown)
 
 
-def scores(state: RunState) -> list[str]:
-    """Write the main metric, first where it counts, then on the other data if known.
-
-    >>> scores(RunState(scores=[0.4], own=[0.9]))
-    ['accuracy 40.0 %', "on clients' own data 90.0 %"]
-    >>> scores(RunState(scores=[0.4], own=[0.9], own_models=True))
-    ["accuracy on clients' own data 90.0 %", "on the server's test data 40.0 %"]
-    """
-    known = [("on the server's test data", state.scores), ("on clients' own data", state.own)]
-    known.sort(key=lambda pair: pair[1] is not state.headline)
-    found = [f"{where} {written(state.metric, values[-1])}" for where, values in known if values]
-    if not found:
+def scores(history: History) -> list[str]:
+    """Write the main metric, first where it counts, then on the other data if known."""
+    values = history.series(history.score_column)[1]
+    if not values:
         return []
-    first = found[0].removeprefix("on the server's test data ")
-    return [f"{label(state.metric)} {first}", *found[1:]]
+    first = f"{label(history.metric)} {written(history.metric, values[-1])} {whose(history)}"
+    rest = [f"{name} {value}" for name, value in other_data(history) if name.startswith("on ")]
+    return [first, *rest]
 
 
-def _other_data(state: RunState) -> list[tuple[str, str]]:
-    """Say what the headline is judged on, and how it is on the other data.
-
-    >>> _other_data(RunState(own=[0.9], worst=0.7, scores=[0.5])), _other_data(RunState())
-    ([('on own data', '90.0 %, worst tenth 70.0 %')], [])
-    >>> _other_data(RunState(own=[0.9], scores=[0.5], own_models=True))
-    [('judged on', "the clients' own data"), ("on server's test", '50.0 %')]
-    """
-    metric = state.metric
-    least = [] if state.worst is None else [f"worst tenth {written(metric, state.worst)}"]
-    if state.own and state.headline is state.own:
-        server = [("on server's test", written(metric, state.scores[-1]))] if state.scores else []
-        return [("judged on", ", ".join(["the clients' own data", *least])), *server]
-    own = [written(metric, state.own[-1])] if state.own else []
-    return [("on own data", ", ".join([*own, *least]))] if own or least else []
-
-
-def _training(state: RunState, quiet_seconds: float) -> str:
-    if not state.training:
-        doing = "aggregating and testing" if state.round > state.done else "choosing clients"
-        return "" if state.finish is not None else f"nobody: {doing}"
-    text = f"{len(state.training)}: {_names(state.training)}"
-    if state.overdue(quiet_seconds):
+def _training(history: History, quiet_seconds: float) -> str:
+    if not history.training:
+        last = max(history.chosen, default=0)
+        doing = "aggregating and testing" if last > history.rounds_done else "choosing clients"
+        return "" if history.finish is not None else f"nobody: {doing}"
+    names = [history.name_of(key) for key in history.training]
+    text = f"{len(names)}: {_names(names)}"
+    if history.overdue(quiet_seconds):
         text += f"  (for {duration(quiet_seconds)}, longer than usual: some may be late)"
     return text
 
 
-def _slowest(seconds: Mapping[str, float]) -> str:
-    """Name the slowest with their times.
-
-    >>> _slowest({"camera-7": 3.21, "camera-1": 0.5})
-    'camera-7 (3.2 s), camera-1 (500 ms)'
-    """
+def _slowest(history: History) -> str:
+    """Name the slowest of the last training with their times."""
+    last = list(history.noted(Exchanged).values())[-1:]
+    seconds = last[0][-1].reply_seconds if last else None
     return _names(
-        [f"{shorten(key, _LONGEST_NAME)} ({_pace(value)})" for key, value in seconds.items()]
+        [
+            f"{shorten(history.name_of(key), _LONGEST_NAME)} ({_pace(value)})"
+            for key, value in (seconds.slowest.items() if seconds else ())
+        ]
     )
 
 

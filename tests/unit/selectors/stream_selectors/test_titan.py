@@ -1,7 +1,7 @@
 """Titan: places of classes, and samples of a class by importance."""
 
 import numpy as np
-from forager.selectors.stream_selectors.base import Batch
+from forager.selectors.stream_selectors.base import Offered
 from forager.selectors.stream_selectors.titan import Titan
 
 
@@ -9,7 +9,7 @@ def stored(norms, labels, capacity, seed=0):
     rule = Titan(capacity, seed)
     for start in range(0, len(norms), 10):
         part = slice(start, start + 10)
-        rule.offer(Batch(np.arange(len(norms))[part], labels[part], gradient_norms=norms[part]))
+        rule.offer(Offered(np.arange(len(norms))[part], labels[part], gradient_norms=norms[part]))
     return rule
 
 
@@ -31,8 +31,8 @@ def test_within_a_class_long_gradients_are_kept_more_often_but_not_only() -> Non
 def test_new_lengths_change_who_goes_first() -> None:
     rule = stored(np.ones(30), np.zeros(30, dtype=np.int64), 10)
     victims = rule.kept[:5]
-    rule.revalue(Batch(victims, np.zeros(5, dtype=np.int64), gradient_norms=np.full(5, 1e-9)))
+    rule.revalue(Offered(victims, np.zeros(5, dtype=np.int64), gradient_norms=np.full(5, 1e-9)))
     rule.offer(
-        Batch(np.arange(100, 300), np.zeros(200, dtype=np.int64), gradient_norms=np.ones(200))
+        Offered(np.arange(100, 300), np.zeros(200, dtype=np.int64), gradient_norms=np.ones(200))
     )
     assert not set(victims.tolist()) & set(rule.kept.tolist())

@@ -4,15 +4,18 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forager.core.config import default_config, read_config
+from forager.core.tasks import load_task
 from forager.tools import checks, demos
 from forager.tools.cli.app import app, main
 from forager.tools.cli.options import REFUSED, read_overrides
 from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
-from forager.tools.flower.env import PROJECT, app_folder
+from forager.tools.flower.env import PROJECT, app_folder, superlink_name
 from typer.testing import CliRunner
 
 COMMANDS = [
@@ -51,6 +54,11 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
     [
         (["run", "-c", "strategy=cosage"], "put text in quotes: strategy='cosage'"),
         (["run", "-c", "strategy='cosag'"], "did you mean 'cosage'"),
+        (["run", "-c", "seed=1 task='digits' seed=2"], "'seed' is set 2 times in one -c"),
+        (
+            ["run", "--local", "-c", "task='diabetes' strategy='gcfl'"],
+            "data-selector can be full,",
+        ),
         (["run", "--local", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
         (["run", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
         (["resume"], "holds no run yet"),
@@ -164,15 +172,31 @@ def test_a_demo_is_a_config_that_runs(method: str) -> None:
     assert differ  # what is compared is the method
 
 
+@pytest.mark.parametrize(("method", "lead"), [("auxo", 30), ("ios", 2)])
 def test_a_demo_shows_that_its_method_works(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    method: str, lead: float, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "auxo", "--out", str(place)]) == 0
+    assert main(["demo", method, "--out", str(place)]) == 0
     said = capsys.readouterr().out
-    without, method = (float(n) for n in re.findall(r"([0-9.]+) % at the end", said))
-    assert method > without + 30
-    assert "Look at 'Who shares a model'" in said
-    assert len(list(place.glob("demo-auxo*/report.html"))) == 2
+    without, reached = (float(n) for n in re.findall(r"([0-9.]+) % at the end", said))
+    assert reached > without + lead
+    assert f"{demos.DEMOS[method].baseline} (baseline)" in said
+    reports = {path.parent.name: path for path in place.glob(f"demo-{method}*/report.html")}
+    assert len(reports) == 2
+    page = next(path for name, path in reports.items() if "without" not in name).read_text()
+    if method == "ios":  # promises two blocks
+        assert "2 planted groups; the cohorts agree with them to 1.00" in page
+
+
+def test_a_demo_says_what_its_method_costs(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(demos.DEMOS["cosage"], config="num-clients=8 num-server-rounds=4 report=false")
+    monkeypatch.setitem(demos.DEMOS, "cosage", short)
+    assert main(["demo", "cosage", "--out", str(place)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"cosage sends [0-9.]+ times as many bytes as its baseline", said)
+    assert len({each.about for each in demos.DEMOS.values()}) == len(demos.DEMOS)
 
 
 def test_the_doctor_survives_what_it_finds(
@@ -258,3 +282,78 @@ def test_a_run_in_this_process_that_was_stopped_says_how_to_go_on(
     keys = "callbacks='stopping:Stop' num-clients=2 run-name='cut' report=false"
     assert main(["run", "--local", "-c", keys]) == 130
     assert re.search(r"To go on: .*resume runs/cut --local", capsys.readouterr().out)
+
+
+def test_a_run_on_devices_is_never_continued_by_a_simulation(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "num-clients=3 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", settings]) == 0
+    file = place / "runs/one/config.json"
+    config = json.loads(file.read_text())
+    assert config["runs-on"] == "local engine"
+    monkeypatch.setattr("forager.tools.flower.run.launch", lambda *_: pytest.fail("simulated"))
+    assert main(["resume", "one", "-c", "num-server-rounds=2"]) == 0  # where it was
+    file.write_text(json.dumps({**config, "runs-on": "devices"}))
+    capsys.readouterr()
+    for option in ([], ["--local"]):
+        assert main(["resume", "one", "-c", "num-server-rounds=3", *option]) == REFUSED
+        said = capsys.readouterr().err
+        assert "flwr run . SUPERLINK --stream -c" in said
+        assert "num-server-rounds=3 " in said
+        assert f"resume-from='{place}/runs/one'" in said
+    assert main(["run", "--local", "-c", f"{settings} resume-from='runs/one'"]) == REFUSED
+    assert "that run was on devices, this one is on local engine" in capsys.readouterr().err
+
+
+def test_the_one_superlink_that_is_known_is_named(tmp_path: Path) -> None:
+    config = '[superlink.local]\noptions.num-supernodes = 2\n[superlink.mine]\naddress = "a:1"\n'
+    (tmp_path / "config.toml").write_text(config)
+    assert superlink_name(tmp_path) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "column"),
+    [("diabetes", "MAE", "predictions"), ("poems", "perplexity", "classes")],
+)
+def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
+    task: str, metric: str, column: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = "num-clients=3 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", f"task='{task}' {keys}"]) == 0
+    test = load_task(read_config({**default_config(), "task": task}).task_spec()).server_data().test
+    np.savez("new.npz", x=test.x.numpy(), y=test.y.numpy())
+    told = capsys.readouterr().out
+    assert main(["predict", "one", "new.npz", "--out", "answers.npz"]) == 0
+    said = capsys.readouterr().out
+    reached = re.search(rf"^{metric}: (\S+)", said, re.MULTILINE)
+    assert reached
+    assert re.search(rf"final {metric} +{re.escape(reached[1])} ", told)
+    with np.load("answers.npz") as answers:
+        assert len(answers[column]) == len(test)
+
+
+def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = "strategy='split-test' num-clients=6 num-server-rounds=2 report=false run-name='one'"
+    assert main(["run", "--local", "-c", keys]) == 0
+    folder = place / "runs/one"
+    homes = {"members": {"0.0": 1, "0.1": 1}, "moved": {"5": "0.1"}}
+    with (folder / "events.jsonl").open("a") as log:
+        for line in (
+            {"event": "identified", "client": "5", "name": "clinic-05"},
+            {"event": "cohorts", "round": 2, **homes},
+        ):
+            log.write(json.dumps(line) + "\n")
+    model = (folder / "model.safetensors").read_bytes()
+    for cohort in ("0.0", "0.1"):
+        (folder / f"model-{cohort}.safetensors").write_bytes(model)
+    np.savez("new.npz", x=np.zeros((2, 1, 8, 8), np.float32))
+    capsys.readouterr()
+    assert main(["predict", "one", "new.npz", "--client", "clinic-05"]) == 0
+    assert "client clinic-05: model of cohort 0.1" in capsys.readouterr().out
+    assert main(["predict", "one", "new.npz"]) == 0
+    assert "cohorts 0.0, 0.1 have their own" in capsys.readouterr().out
+    assert main(["predict", "one", "new.npz", "--client", "nobody"]) == REFUSED
+    assert "has no client 'nobody'" in capsys.readouterr().err

@@ -9,12 +9,12 @@ from forager.tools.experiments.compare.candidates import Candidate
 from forager.tools.experiments.compare.comparison import Comparison
 from forager.tools.experiments.compare.halving import plan
 from forager.tools.experiments.compare.measures import level
-from forager.tools.experiments.records import Record
+from forager.tools.experiments.records import SweepRecord
 
 
-def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") -> Record:
+def record(name: str, seed: int, rounds: list[dict[str, Any]], error: str = "") -> SweepRecord:
     status = "failed" if error else "completed"
-    return Record(name, seed, "d", status, "completed", error, 1.0, {}, rounds)
+    return SweepRecord(name, seed, "d", status, "completed", error, 1.0, {}, rounds)
 
 
 def comparison(
@@ -27,7 +27,7 @@ def comparison(
     seeds = max(len(found) for found in runs.values())
     stages = plan(Budget("rounds", 100), 10)
     result = Comparison(
-        [Candidate(name, {"strategy": name}) for name in runs],
+        [Candidate(name, {}) for name in runs],
         {"task": "digits"},
         Budget("rounds", 100),
         list(range(seeds)),

@@ -4,10 +4,10 @@ import math
 
 import pytest
 from forager.core.config import ConfigError
+from forager.core.methods.catalogue import presets
 from forager.tools.experiments.compare.budget import Budget
 from forager.tools.experiments.compare.candidates import (
     CandidateError,
-    available_presets,
     check,
     parse_candidates,
 )
@@ -43,7 +43,7 @@ def test_the_baseline_stays_and_what_failed_does_not() -> None:
 
 def test_all_means_every_preset_that_can_run() -> None:
     candidates = parse_candidates(["all"])
-    assert [candidate.name for candidate in candidates] == available_presets()
+    assert [candidate.name for candidate in candidates] == list(presets())
     check(candidates, {"num-clients": 20})
 
 

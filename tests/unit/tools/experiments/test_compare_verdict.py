@@ -147,7 +147,8 @@ def test_several_models_are_judged_on_the_clients_own_data() -> None:
     assert lines[1].startswith("Accuracy on the server's test data: fedavg reaches 70.5 %")
     assert (
         "Accuracy on the clients' own data: 70.0 % with fedavg. "
-        "At equal rounds, against fedavg: split-test (+20.0) better."
+        "At equal rounds, against fedavg: split-test (+20.0) better. "
+        "Add --goal clients if these data are what counts."
     ) in lines
     by_clients = comparison({"fedavg": plain, "split-test": specialised}, goal="clients")
     assert verdict(by_clients)[0] == "Run split-test: it beats fedavg by 20.0 points [20.0, 20.0]."

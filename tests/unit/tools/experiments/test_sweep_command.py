@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from forager.benchmarks.quickstart import STRATEGIES, main
 from forager.tools.experiments.progress import SweepProgress
-from forager.tools.experiments.records import Record, read_records
+from forager.tools.experiments.records import SweepRecord, read_records
 from forager.tools.experiments.results import Results
 from rich.console import Console
 
@@ -103,8 +103,8 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(
     assert [len(runs) for runs in Results.load(path).runs.values()] == [2, 2, 2]
 
 
-def record(seconds: float, error: str = "") -> Record:
-    return Record(
+def record(seconds: float, error: str = "") -> SweepRecord:
+    return SweepRecord(
         cell="a[b]",
         seed=3,
         digest="0",

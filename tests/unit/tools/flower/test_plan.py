@@ -46,3 +46,19 @@ def test_a_module_elsewhere_does_not(
         plan({"task": "blobs", key: "faraway:build"}, app)
     assert f"{key} = 'faraway:build'" in str(caught.value)
     assert "does not travel with the app" in str(caught.value)
+
+
+def test_a_copy_beside_the_settings_is_what_clients_get(
+    app: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path_factory.mktemp("here")
+    text = "def build(shape, outputs):\n    raise ValueError('mine')\n"
+    for folder in (here, app):
+        (folder / "notes.py").write_text(text)
+    monkeypatch.syspath_prepend(here)
+    assert "mine" in refused(app, "notes:build")  # it was called, so it was let through
+    (app / "notes.py").write_text(f"{text}# older")
+    said = refused(app, "notes:build")
+    assert str(here / "notes.py") in said
+    assert str(app / "notes.py") in said
+    assert "Make them the same, or remove one" in said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from forager.server_app.run_folder import RunFolder
 from forager.tools.flower import run
-from forager.tools.flower.plan import Plan
+from forager.tools.flower.plan import RunPlan
 
 
 def test_the_next_command_is_about_the_same_data() -> None:
@@ -21,7 +21,9 @@ def test_the_next_command_is_about_the_same_data() -> None:
     }
     said = run.suggestions(asked, Path("runs/csv"))
     keys = "task='hf:shop.csv' data.target-column='label' partition='natural' num-clients=4"
-    assert f'compare ios-centred fedavg -c "{keys}"' in said
+    assert f'compare ios-centred fedavg --goal clients -c "{keys}"' in said
+    assert max(map(len, said.splitlines()[1:3])) < 120  # a long command does not push others away
+    assert "--goal" not in run.suggestions({"strategy": "cosage"}, Path("runs/csv"))
 
 
 @pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
@@ -34,7 +36,7 @@ def test_a_run_that_was_quicker_than_ctrl_c_is_not_called_stopped(
     folder.append_event({"event": "run-started", "strategy": "fedavg on digits", "config": {}})
     if reason:
         folder.append_event({"event": "run-finished", "reason": reason, "rounds": 3})
-    assert run._interrupted(Plan({}, 2, folder.path), home, "received SIGINT") == code
+    assert run._interrupted(RunPlan({}, 2, folder.path), home, "received SIGINT") == code
     said = capsys.readouterr()
     assert ("completed before it was stopped" in said.err) == (code == 0)
     assert ("The run was stopped (received SIGINT)" in said.err) == (code != 0)

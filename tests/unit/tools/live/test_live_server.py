@@ -19,7 +19,7 @@ from forager.tools.live.runs import Runs
 from forager.tools.live.server import application, kept_token, listening_socket
 from forager.tools.report import metric_charts, participation_charts
 from forager.tools.report.history import History
-from forager.tools.report.picture import Picture
+from forager.tools.report.svg import Picture
 
 TOKEN = "secret" * 8
 STRANGE = 'a "b" &?c'
@@ -233,7 +233,7 @@ def test_a_run_with_a_strange_name_is_found_by_it(output: Path) -> None:
 def test_folders_that_were_named_may_be_anywhere(output: Path, tmp_path: Path) -> None:
     write(tmp_path / "elsewhere" / "one", begin("ode on digits"))
     runs = Runs(output, [tmp_path / "elsewhere" / "one"])
-    assert [run.state.title for run in runs.shown([])] == ["ode on digits"]
+    assert [run.history.started.strategy for run in runs.shown([])] == ["ode on digits"]
     assert sorted(run.name for run in runs.look()) == ["one", "one (2)"]
 
 

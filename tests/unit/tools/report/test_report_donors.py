@@ -1,7 +1,7 @@
 from typing import Any
 
-from forager.tools.report.donors import MOST_TARGETS, donors_section
 from forager.tools.report.history import History
+from forager.tools.report.similarity_charts import MOST_TARGETS, donors_section
 
 SIMILARITY: dict[str, Any] = {
     "event": "similarity",

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from forager.tools.report import page
 from forager.tools.report.choice_charts import choices, last_choice_table
+from forager.tools.report.class_charts import plan_chart, plan_sentence
 from forager.tools.report.cohort_charts import cohorts_sentence, tree_chart
 from forager.tools.report.cohort_charts import pictures as cohort_pictures
-from forager.tools.report.cohort_tree import DrawnTree
+from forager.tools.report.cohort_tree import CohortDescent
 from forager.tools.report.cost_charts import PICTURES as COSTS
 from forager.tools.report.history import History
 from forager.tools.report.member_charts import agreement_sentence, members_chart, members_table
 from forager.tools.report.participation_charts import choices_chart
-from forager.tools.report.plan_charts import plan_chart, plan_sentence
 from forager.tools.report.similarity_charts import similarity_chart
 from forager.tools.report.story import last_and_best, summary
 
@@ -116,12 +116,12 @@ def test_a_repeated_clustering_keeps_names_and_colours() -> None:
             cohorts(2, again),
         ]
     )
-    tree = DrawnTree(history)
+    tree = CohortDescent(history)
     assert [tree.shown(name) for name in ("1.0", "2.1", "1.1", "2.0")] == ["A", "A", "B", "B"]
     plot = tree_chart(history)
     assert plot is not None
     assert plot.hover["lines"]["cohort A"] == [[1, 2], [2, 2]]
-    named = DrawnTree(
+    named = CohortDescent(
         History.from_events(
             [
                 cohorts(1, {"a": "0", "b": "0"}),
@@ -143,13 +143,13 @@ def test_where_clients_have_models_of_their_own_their_data_is_the_headline() -> 
     history = History.from_events([*several, *tested])
     assert last_and_best(history) == ((1, 0.91), (1, 0.91))
     text = page.render("run", {}, history)
-    answer = "Accuracy after round 1 is 91.0 % on the clients&#x27; own data, on average"
+    answer = "Accuracy after round 1 is 91.0 % on clients&#x27; own data, on average"
     assert f'<p class="answer">{answer}' in text
-    assert "On the server&#x27;s test set, which asks each model" in text
+    assert "On the server&#x27;s test data, which ask each model" in text
     told = dict(summary(history))
-    assert told["final accuracy"] == "91.0 % (round 1)"
-    assert told["judged on"] == "the clients' own data, worst tenth 70.0 %"
-    assert told["on server's test"] == "27.0 %"
+    assert told["final accuracy"] == "91.0 % on clients' own data (round 1)"
+    assert told["worst tenth"] == "70.0 % of clients, on their own data"
+    assert told["on the server's test data"] == "accuracy 27.0 %"
     one = History.from_events([cohorts(1, {"a": "0", "b": "0"}), *tested])
     assert last_and_best(one) == ((1, 0.27), (1, 0.27))
     untested = page.render("run", {}, History.from_events([*several, tested[0]]))

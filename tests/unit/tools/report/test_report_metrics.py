@@ -13,9 +13,8 @@ from forager.server_app.run_folder import RunFolder
 from forager.tools.report import page, summary_table, write_report, write_rounds_csv
 from forager.tools.report.history import History
 from forager.tools.report.rounds import AFTER_METRICS, BEFORE_METRICS
-from forager.tools.report.story import last_and_best, own_score
+from forager.tools.report.story import figures, last_and_best, worst_tenth
 from forager.tools.report.watch import view
-from forager.tools.report.watch.state import RunState
 
 METRICS = [{"name": "mae", "higher-is-better": False}, {"name": "macro-f1", "share": True}]
 
@@ -48,7 +47,7 @@ def test_the_lowest_error_is_the_best() -> None:
     history = History.from_events(log())
     assert history.metric == Metric("mae", higher_is_better=False)
     assert last_and_best(history) == ((2, 60.0), (1, 41.237))
-    assert own_score(history) == ("60", "120")
+    assert (figures(history, own=True)[0], worst_tenth(history)) == ("MAE 60", "120")
 
 
 def test_rounds_csv_names_its_columns_for_the_metrics(tmp_path: Path) -> None:
@@ -63,16 +62,16 @@ def test_rounds_csv_names_its_columns_for_the_metrics(tmp_path: Path) -> None:
 def test_the_report_speaks_of_the_metric(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, log())
     text = write_report(folder).read_text()
-    assert "MAE after round 2 is 60 on the server&#x27;s test set" in text
+    assert "MAE after round 2 is 60 on the server&#x27;s test data" in text
     assert "the best was 41.24 in round 1" in text
-    assert "Also on the server&#x27;s test set: macro F1 50.0 %" in text
+    assert "Also there: macro F1 50.0 %" in text
     assert "<h3>MAE</h3>" in text
     assert "<h3>Macro F1</h3>" in text
     assert "Lower is better. Look for a curve that still falls" in text
     assert "accuracy" not in text.lower()
     lines = dict(line.split("  ", 1) for line in summary_table(folder).splitlines())
-    assert lines["final MAE"].strip() == "60 (round 2)"
-    assert lines["best MAE"].strip() == "41.24 (round 1)"
+    assert lines["final MAE"].strip() == "60 on the server's test data (round 2)"
+    assert lines["best MAE"].strip() == "41.24 on the server's test data (round 1)"
 
 
 def test_cohorts_are_compared_by_the_metric() -> None:
@@ -89,14 +88,13 @@ def test_cohorts_are_compared_by_the_metric() -> None:
 
 
 def test_watching_shows_the_metric_and_its_best() -> None:
-    state = RunState()
+    state = History()
     state.take(log())
-    assert view.line(state).startswith("round 2/?  MAE 60  ")
-    assert state.worst == 120.0
+    assert view.line(state).startswith("round 2/?  MAE 60 on the server's test data  ")
     told = dict(view.lines(state, 0.0))
-    assert told["MAE"].startswith("60, best 41.24")
-    assert told["also"] == "macro F1 50.0 %"
-    assert told["on own data"].endswith("worst tenth 120")
+    assert told["MAE"].startswith("60 on the server's test data, best 41.24")
+    assert told["also on the server's test data"] == "macro F1 50.0 %"
+    assert told["worst tenth"] == "120 of clients, on their own data"
 
 
 def test_a_run_may_be_judged_by_its_loss() -> None:

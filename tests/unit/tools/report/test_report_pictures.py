@@ -16,18 +16,17 @@ from forager.tools.report import (
     write_report,
 )
 from forager.tools.report.choice_charts import last_choice_table
-from forager.tools.report.class_charts import classes_sentence
+from forager.tools.report.class_charts import classes_sentence, stores_chart, stores_sentence
 from forager.tools.report.client_tables import problems_table, slow_table
-from forager.tools.report.cohort_tree import DrawnTree
+from forager.tools.report.cohort_tree import CohortDescent
 from forager.tools.report.history import History
 from forager.tools.report.participation_charts import choices_chart
-from forager.tools.report.picture import Picture
 from forager.tools.report.similarity_charts import (
     last_likeness,
     similarity_chart,
     similarity_sentence,
 )
-from forager.tools.report.store_charts import stores_chart, stores_sentence
+from forager.tools.report.svg import Picture
 from forager.tools.report.trouble_charts import slow_clients, troubles_chart
 
 EVENTS = list(made_up_events(12, 9))
@@ -82,7 +81,7 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
         "Of 900 samples that arrived, the clients&#x27; stores hold",
         "The clients fell into 4 cohorts of 3 clients; their models reach accuracy of 70.0 %",
         "two clients of one cluster had a similarity of 0.7",
-        "Clients use their own models here",
+        "Clients may use their own models here",
         "Who was among the slowest three of a round",
     ):
         assert words in text
@@ -128,7 +127,7 @@ def test_a_log_that_makes_no_sense_still_makes_a_page(
 
 
 def test_cohorts_that_go_on_under_other_names_keep_their_line() -> None:
-    tree = DrawnTree(
+    tree = CohortDescent(
         History.from_events(
             [
                 {"event": "cohorts", "round": 1, "members": {"0": 10}},
@@ -154,7 +153,7 @@ def test_a_cohort_that_never_trained_still_has_children() -> None:
         {"event": "regrouped", "round": 1, "cohorts": {"a": {"0": 1.0}, "b": {"0": 1.0}}},
         {"event": "cohorts", "round": 1, "members": {"a": 3, "b": 2}},
     ]
-    tree = DrawnTree(History.from_events(events))
+    tree = CohortDescent(History.from_events(events))
     assert tree.cohorts["a"].parent == "0"
     assert cohort_charts.tree_chart(History.from_events(events)) is not None
 

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from forager.server_app.run_folder import RunFolderError
 from forager.tools.flower.announcement import announce, note_end, withdraw
+from forager.tools.report.history import History
 from forager.tools.report.tail import Tail
-from forager.tools.report.watch.follow import follow
-from forager.tools.report.watch.state import RunState
+from forager.tools.report.watch.follow import events_file, follow
 from forager.tools.report.watch.view import line, panel
-from forager.tools.report.watch.which import events_file
 from rich.console import Console
 
 
@@ -59,21 +58,21 @@ def write(path: Path, *events: dict[str, Any]) -> None:
         file.writelines(json.dumps(event) + "\n" for event in events)
 
 
-def seen(state: RunState, quiet: float = 0.0) -> str:
+def seen(state: History, quiet: float = 0.0) -> str:
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
     console.print(panel(state, "runs/x", quiet))
     return str(console.file.getvalue())
 
 
 def test_a_round_under_way_shows_who_trains_and_what_is_left() -> None:
-    state = RunState()
+    state = History()
     state.take([begin(), *play(1), *play(2, late=("b",)), *play(3, late=("b", "a"))])
     state.take([choose(4, "c", cohort="0"), choose(4, "d", cohort="1")])
     text = seen(state)
     for words in (
         "cosage on digits",
         "3 of 4",
-        "30.0 %  best 30.0 %  ▁▅█",
+        "30.0 % on the server's test data  best 30.0 %  ▁▅█",
         "2: c, d",
         "b (2), a",
         "slow (1.2 s), b (750 ms)",
@@ -88,7 +87,7 @@ def test_a_round_under_way_shows_who_trains_and_what_is_left() -> None:
 
 
 def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
-    state = RunState()
+    state = History()
     state.take([begin(), *play(1)])
     assert "nobody: choosing clients" in seen(state)
     assert re.search(r"late so far +nobody", seen(state))
@@ -99,7 +98,7 @@ def test_when_nobody_trains_it_says_what_is_done_instead() -> None:
 
 
 def test_clients_with_different_models_are_judged_on_their_own_data() -> None:
-    state = RunState()
+    state = History()
     tested = [
         {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.4},
         {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9},
@@ -110,12 +109,12 @@ def test_clients_with_different_models_are_judged_on_their_own_data() -> None:
     members = {"0": 1, "1": 1}
     state.take([{"event": "cohorts", "round": 1, "members": members}])
     assert re.search(r"accuracy +90.0 %", seen(state))
-    assert re.search(r"on server's test +40.0 %", seen(state))
-    assert line(state).startswith("round 0/4  accuracy on clients' own data 90.0 %")
+    assert re.search(r"on the server's test data +accuracy 40.0 %", seen(state))
+    assert line(state).startswith("round 0/4  accuracy 90.0 % on clients' own data")
 
 
 def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
-    state = RunState()
+    state = History()
     names = ["[bold red]x[/]", "\x1b[2Jgone", *map(str, range(20))]
     state.take([begin(), choose(1, *names)])
     text = seen(state)
@@ -125,7 +124,7 @@ def test_names_from_strangers_cannot_draw_on_the_terminal() -> None:
 
 
 def test_long_names_leave_room_for_what_is_said_of_them() -> None:
-    state, name = RunState(), "node-3150492073830745023"
+    state, name = History(), "node-3150492073830745023"
     state.take([begin(), *play(1, late=(name,)), *play(2, late=(name,))])
     seconds = {"median": 0.5, "slowest": {name: 4.2}}
     state.take([{"event": "exchange", "kind": "train", "round": 3, "reply-seconds": seconds}])
@@ -186,7 +185,8 @@ def test_it_follows_until_the_run_ends(tmp_path: Path) -> None:
     lines = out.getvalue().splitlines()
     assert lines[0] == f"waiting for a run in {tmp_path}"
     assert lines[1] == (
-        "round 1/4  accuracy 10.0 %  3.00 kB down, 1.00 kB up, 500 B selecting  about 6.0 s left"
+        "round 1/4  accuracy 10.0 % on the server's test data  "
+        "3.00 kB down, 1.00 kB up, 500 B selecting  about 6.0 s left"
     )
     assert "round 2/4" in lines[2]
     assert "late: b" in lines[2]
@@ -222,7 +222,7 @@ def test_a_run_that_could_not_write_its_end_gets_one(tmp_path: Path) -> None:
     write(path, begin(), *play(1), *play(2))
     note_end(tmp_path, "interrupted", "received SIGINT")
     note_end(tmp_path, "killed", "a second time")
-    state = RunState()
+    state = History()
     state.take([json.loads(line) for line in path.read_text().splitlines()])
     assert state.finish is not None
     assert (state.finish.reason, state.finish.rounds) == ("interrupted", 2)
