@@ -25,6 +25,7 @@ from ..core.wire.keys import (
 )
 from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
+from ..core.wire.salt import salted, unsalted
 from .batch import Batch
 from .clients import is_simulated
 from .device.device_log import describe, write
@@ -109,9 +110,9 @@ def _warn_once(text: str) -> None:
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
     """Answer on a device, and log one line about it."""
     started = perf_counter()
-    reply = _reply(kind, message, context)
+    reply = _reply(kind, unsalted(message), context)
     write(describe(kind, message, context, reply, perf_counter() - started))
-    return reply
+    return reply if is_simulated(context) else salted([reply])[0]
 
 
 def _reply(kind: str, message: Message, context: Context) -> Message:

@@ -1,0 +1,84 @@
+"""A certificate that runs out during a run, and a server that moves to another address."""
+
+import datetime
+import importlib
+
+import pytest
+from cryptography import x509
+from deployed import DOCKER, Deployment, settings, within
+from forager.tools.flower.processes import free_port
+from story import PATIENCE, Story
+
+pytestmark = pytest.mark.timeout(1500)
+
+NODES = ["node-1", "node-2"]
+NAMES = ["localhost", "127.0.0.1"]
+VALID = 120.0  # seconds that the first certificate lasts
+RUN = settings(
+    client_selector="all", num_server_rounds=500, round__deadline=75.0, run_name="faults"
+)
+
+
+def issue_for_a_short_while(deployment, monkeypatch):
+    """Give the SuperLink a certificate that runs out soon; return when."""
+    monkeypatch.syspath_prepend(str(DOCKER))
+    credentials = importlib.import_module("credentials")
+    monkeypatch.setattr(credentials, "SERVER_DAYS", VALID / 86400)
+    folder = deployment.folder / "superlink"
+    (folder / "server.crt").unlink()
+    authority = credentials.authority(deployment.folder / "authority")
+    assert credentials.server_certificate(folder, NAMES, *authority)
+    pem = (folder / "server.crt").read_bytes()
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+
+def renew(deployment):
+    """What the advice of a device that is refused says: make it anew."""
+    roles = ("authority", "public", "superlink", "serverapp")
+    issued = [f"--{role}={deployment.folder / role}" for role in roles]
+    said = deployment.tool("credentials.py", "server", f"--names={','.join(NAMES)}", *issued)
+    assert "made the SuperLink's certificate" in said
+
+
+def test_a_certificate_runs_out_and_the_server_moves(tmp_path, monkeypatch):
+    deployment = Deployment(tmp_path, NODES)
+    try:
+        ends = issue_for_a_short_while(deployment, monkeypatch)
+        deployment.superlink.kill()
+        deployment.start_superlink()
+        deployment.start_devices(NODES, by_wire=True)
+        follower = deployment.submit("run", "--run-config", RUN)
+        story = Story(deployment, "faults")
+        story.until_round(1)
+
+        def over():
+            return datetime.datetime.now(datetime.UTC) > ends
+
+        within(PATIENCE, over, story.explain)
+        mark = story.mark("the certificate has run out; node-2 has to connect again")
+        deployment.wires["node-2"].reset()
+        story.expect_trouble("node-2", "train")
+        story.measure("the run went on", story.until_next_round(mark))
+
+        mark = story.mark("the certificate renewed, the SuperLink started again")
+        renew(deployment)
+        deployment.superlink.kill()
+        deployment.start_superlink()
+        story.until_back("node-2", mark)
+        story.measure("node-2 took part again")
+
+        mark = story.mark("the server moved to another address")
+        deployment.superlink.kill()
+        deployment.fleet = f"127.0.0.1:{free_port()}"
+        for wire in deployment.wires.values():  # as the name of a server that leads elsewhere now
+            wire.move(deployment.fleet)
+        deployment.start_superlink()
+        for name in NODES:
+            story.until_back(name, mark)
+        story.measure("both took part again")
+        assert all(story.programs[name].alive for name in NODES)  # none was started again
+        assert follower.alive
+        assert len(story.events("run-started")) == 1
+        story.end()
+    finally:
+        deployment.stop()
