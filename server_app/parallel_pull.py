@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
-from ..core.wire.flower_private import announced_replies, is_remote
+from ..core.wire.flower_private import announced_replies, is_lost_connection, is_remote
 from ..core.wire.records import answered_id, sender_of
 from ..core.wire.replies import Replies
 from ..core.wire.salt import salted, unsalted
@@ -87,7 +87,10 @@ class SideBySide(GridWrapper):
             self._threads.release()
 
     def _fetch(self, head: Message, fetch: Fetch) -> None:
-        self._came.put(([answered_id(head)], [sound(head, fetch)]))
+        try:
+            self._came.put(([answered_id(head)], [sound(head, fetch)]))
+        except Exception as error:  # as above
+            self._came.put(([answered_id(head)], error))
 
 
 def sound(head: Message, fetch: Fetch) -> Message:
@@ -105,6 +108,8 @@ def sound(head: Message, fetch: Fetch) -> Message:
         Replies.of(unsalted(reply))
         return reply
     except Exception as error:  # whatever a node put there
+        if is_lost_connection(error):
+            raise
         reason = f"a reply that cannot be read: {type(error).__name__}: {error}"
         head.__dict__.update(_content=None, _error=Error(0, reason))
         return head

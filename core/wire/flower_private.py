@@ -32,6 +32,7 @@ __all__ = [
     "context_to_bytes",
     "empty_run",
     "in_simulation",
+    "is_lost_connection",
     "is_remote",
     "is_simulation",
     "message_from_bytes",
@@ -92,6 +93,11 @@ def announced_replies(
         only = type(came)(messages_list=[head], message_object_trees=[tree])
         alone._client = _Announced(grid._runtime_client, only)
         yield _serde("message_from_proto")(head), lambda alone=alone: list(alone.pull_messages([]))
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Return whether it is the way to the SuperLink that has failed, not what came over it."""
+    return isinstance(error, (OSError, _from("httpx", "HTTPError") or OSError))
 
 
 class _Announced:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(1500)
 
 NODES = ["node-1", "node-2"]
 NAMES = ["localhost", "127.0.0.1"]
-VALID = 120.0  # seconds that the first certificate lasts
+VALID = 180.0  # seconds that the first certificate lasts
 RUN = settings(
     client_selector="all", num_server_rounds=500, round__deadline=75.0, run_name="faults"
 )
@@ -55,17 +55,32 @@ def test_a_certificate_runs_out_and_the_server_moves(tmp_path, monkeypatch):
             return datetime.datetime.now(datetime.UTC) > ends
 
         within(PATIENCE, over, story.explain)
-        mark = story.mark("the certificate has run out; node-2 has to connect again")
-        deployment.wires["node-2"].reset()
-        story.expect_trouble("node-2", "train")
-        story.measure("the run went on", story.until_next_round(mark))
-
-        mark = story.mark("the certificate renewed, the SuperLink started again")
-        renew(deployment)
+        follower.kill()  # nobody is there to go on by himself
+        story.mark("the certificate has run out, and the SuperLink is started again")
         deployment.superlink.kill()
         deployment.start_superlink()
-        story.until_back("node-2", mark)
-        story.measure("node-2 took part again")
+        for name in NODES:
+            program = story.programs[name]
+            assert program.process.wait(PATIENCE) == 1, program.last_words()
+            assert f"{name}: the server's certificate has expired" in program.last_words()
+        story.measure("devices said so and ended")
+        within(PATIENCE, lambda: bool(story.events("run-finished")), story.explain)
+        story.measure("the run ended")
+        rounds = len(story.events("round-finished"))
+
+        mark = story.mark("the certificate renewed, the SuperLink started again, the run resumed")
+        renew(deployment)
+        for program in (deployment.superlink, deployment.serverapp):
+            program.kill()
+        deployment.start_superlink()
+        deployment.start_serverapp()
+        for name in NODES:
+            deployment.bring_back(name)
+        deployment.submit("resume")
+        for name in NODES:
+            story.until_back(name, mark)
+        story.measure("both took part again")
+        assert story.events("round-finished", mark)[0]["round"] == rounds + 1
 
         mark = story.mark("the server moved to another address")
         deployment.superlink.kill()
@@ -76,9 +91,7 @@ def test_a_certificate_runs_out_and_the_server_moves(tmp_path, monkeypatch):
         for name in NODES:
             story.until_back(name, mark)
         story.measure("both took part again")
-        assert all(story.programs[name].alive for name in NODES)  # none was started again
-        assert follower.alive
-        assert len(story.events("run-started")) == 1
-        story.end()
+        assert all(story.programs[name].alive for name in NODES)
+        assert len(story.events("run-started")) == 2
     finally:
         deployment.stop()

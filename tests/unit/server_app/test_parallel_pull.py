@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from fakes import FakeGrid, small_model
@@ -259,6 +260,17 @@ def test_a_message_in_another_s_name_is_an_error_of_who_announced_it() -> None:
     assert "another node's name" in found["a"].error.reason
     assert "another message" in found["b"].error.reason
     assert {reply.metadata.src_node_id for reply in found.values()} == {7}
+
+
+def test_a_lost_connection_is_no_client_s_fault() -> None:
+    class Cut(Store):
+        def PullObject(self, request: Any) -> PullObjectResponse:
+            raise httpx.ConnectError("certificate has expired")
+
+    store = Cut()
+    store.take(reply_to("a"))
+    with pytest.raises(httpx.ConnectError, match="expired"):
+        pulled(store, "a")
 
 
 def test_what_a_node_sends_to_the_server_unasked_is_not_even_fetched() -> None:
