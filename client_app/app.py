@@ -25,7 +25,7 @@ from ..core.wire.keys import (
 )
 from ..core.wire.replies import Arrivals
 from ..core.wire.requests import Requests
-from ..core.wire.salt import salted, unsalted
+from ..core.wire.salt import is_salted, salted, unsalted
 from .batch import Batch
 from .clients import is_simulated
 from .device.device_log import describe, write
@@ -109,10 +109,10 @@ def _warn_once(text: str) -> None:
 
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
     """Answer on a device, and log one line about it."""
-    started = perf_counter()
+    started, by_salt = perf_counter(), is_salted(message)
     reply = _reply(kind, unsalted(message), context)
     write(describe(kind, message, context, reply, perf_counter() - started))
-    return reply if is_simulated(context) else salted([reply])[0]
+    return salted([reply])[0] if by_salt else reply
 
 
 def _reply(kind: str, message: Message, context: Context) -> Message:

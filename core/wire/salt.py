@@ -46,6 +46,11 @@ def salted(messages: Iterable[Message]) -> list[Message]:
     return copies
 
 
+def is_salted(message: Message) -> bool:
+    """Return whether :func:`salted` made it: then the other side expects that of the answer."""
+    return message.has_content() and SALT in entries(message.content)
+
+
 def unsalted(message: Message) -> Message:
     """Return a message without what :func:`salted` has added, itself changed in place.
 
@@ -56,7 +61,7 @@ def unsalted(message: Message) -> Message:
     >>> len(copy.content["config"]), unsalted(copy).content == content
     (2, True)
     """
-    if message.has_content() and SALT in entries(message.content):
+    if is_salted(message):
         message.content = filled(
             RecordDict,
             {

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from forager.client_app.app import app
+from forager.core.config import default_config
 from forager.core.wire.arrays import checked_arrays, from_record, to_record
 from forager.core.wire.flower_private import TaskIdentity, by_wire
-from forager.core.wire.salt import salted, unsalted
+from forager.core.wire.keys import IDENTIFY
+from forager.core.wire.salt import is_salted, salted, unsalted
 from forager.core.wire.sizes import sizes_of
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -76,6 +79,19 @@ def test_values_stay_aligned() -> None:
     (copy,) = salted([message()])
     data = copy.content["arrays"]["weight"].data
     assert (10 + int.from_bytes(data[8:10], "little")) % 64 == 0
+
+
+def test_a_device_answers_with_salt_where_it_was_asked_with_it() -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type=IDENTIFY)
+    node = {"partition-id": 0, "num-partitions": 2}
+    replies = []
+    for each in (asked, *salted([asked])):
+        each.metadata.__dict__["_message_id"] = "a"
+        replies.append(app(each, Context(1, 7, node, RecordDict(), default_config())))
+    plain, with_salt = replies
+    assert not is_salted(plain)
+    assert is_salted(with_salt)
+    assert unsalted(with_salt).content == plain.content
 
 
 def test_errors_are_as_they_were() -> None:
