@@ -92,7 +92,11 @@ def announced_replies(
         alone = copy.copy(grid)
         only = type(came)(messages_list=[head], message_object_trees=[tree])
         alone._client = _Announced(grid._runtime_client, only)
-        yield _serde("message_from_proto")(head), lambda alone=alone: list(alone.pull_messages([]))
+
+        def fetch(alone: Any = alone) -> list[Message]:
+            return list(alone.pull_messages([]))
+
+        yield _serde("message_from_proto")(head), fetch
 
 
 def is_lost_connection(error: Exception) -> bool:
