@@ -25,6 +25,7 @@ from ..core.wire.keys import (
     SUMMARY,
 )
 from ..core.wire.requests import Requests
+from ..core.wire.salt import is_salted, salted, unsalted
 from .batch import ClientBatch
 from .clients import is_simulated
 from .device.device_log import describe, write
@@ -110,10 +111,10 @@ def _warn_once(text: str) -> None:
 
 def _answer_one(kind: str, message: Message, context: Context) -> Message:
     """Answer on a device, and log one line about it."""
-    started = perf_counter()
-    reply = _reply(kind, message, context)
+    started, by_salt = perf_counter(), is_salted(message)
+    reply = _reply(kind, unsalted(message), context)
     write(describe(kind, message, context, reply, perf_counter() - started))
-    return reply
+    return salted([reply])[0] if by_salt else reply
 
 
 def _reply(kind: str, message: Message, context: Context) -> Message:

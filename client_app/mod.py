@@ -34,6 +34,7 @@ from ..core.wire.keys import (
 )
 from ..core.wire.records import attach, detach, entries, filled
 from ..core.wire.requests import Requests
+from ..core.wire.salt import is_salted, salted, unsalted
 from .app import HANDLERS, failed
 from .batch import ClientBatch
 from .clients import is_simulated
@@ -65,10 +66,12 @@ class ClientMod:
     ) -> Message:
         """Answer a question, or do around training what the methods need."""
         hold_files(context)
-        asked = detach(message, QUESTION, ConfigRecord)
+        by_salt = is_salted(message)
+        asked = detach(unsalted(message), QUESTION, ConfigRecord)
         kind = str(asked[KIND]) if asked is not None else message.metadata.message_type
         try:
-            return self._reply(kind, message, context, call_next)
+            reply = self._reply(kind, message, context, call_next)
+            return salted([reply])[0] if by_salt else reply
         except Exception as error:
             if is_simulated(context):
                 raise

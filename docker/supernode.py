@@ -62,6 +62,9 @@ _WRONG_CLOCK = (
     "this device's clock differs from the server's; more than 5 s ahead or 5 minutes behind is "
     "refused. Set it, best by NTP"
 )
+# After this Flower's SuperNode hangs, until somebody ends it: then it can be started again.
+_REFUSED = "SSL/TLS handshake error detected"
+_END_SECONDS = 20.0  # that it has to end by itself
 _ATTEMPT = "Connection attempt failed"
 _ATTEMPTS = 8  # in a row, after which the versions are suspected
 _FIRST_HTTP = (1, 40)  # the first version of Flower whose SuperNodes do not speak gRPC
@@ -255,6 +258,8 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
     asked: list[int] = []  # signals that asked us to end
     let_in = threading.Event()
     last: deque[str] = deque(maxlen=_LAST_LINES)
+    ending = threading.Timer(_END_SECONDS, node.kill)
+    ending.daemon = True
     attempts = 0
 
     def pass_on(number: int, frame: object) -> None:
@@ -276,10 +281,13 @@ def run(arguments: Sequence[str], name: str, server: str) -> int:
                 print(f"{name}: {_NO_ANSWER.format(**told)}", flush=True)
             if "SuperNode ID" in line:
                 let_in.set()
+            if _REFUSED in line and ending.ident is None:
+                ending.start()
 
     reader = threading.Thread(target=show, daemon=True)
     reader.start()
     code = node.wait()
+    ending.cancel()
     reader.join(2.0)  # children of the SuperNode may hold its output open for longer
     if asked:
         return code if code >= 0 else 128 - code

@@ -134,7 +134,7 @@ restarts() { docker inspect --format '{{.RestartCount}}' "$(container "$1")"; }
 submit() {  # submit NAME ROUNDS: a run of all clients, in the background
     # Error feedback is something that a device has to remember.
     CONFIG="client-selector='all' num-server-rounds=$2 local-steps=500 round.deadline=150.0 run-name='$1'
-        uplink='top-k' top-k.error-feedback=true" \
+        uplink='top-k'" \
         forager submit >"$work/run.log" 2>&1 &
     follower=$!
 }

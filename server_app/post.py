@@ -107,7 +107,7 @@ class Post(GridWrapper):
             lives = _LIVES * limit if kind == "train" and not buffered else limit
             form = ShortForm(requests, self.federation)
             exchange.spared = form.spared
-            self._forms = [*self._forms, form] if buffered else [form]
+            self._forms = [*self._needed_forms(), form] if buffered else [form]
             waiting |= self._send(form.short, exchange, lives, form.tags)
         enough = self.buffer if buffered else exchange.sent if enough is None else enough
         try:
@@ -235,15 +235,15 @@ class Post(GridWrapper):
         A node can put any name on its reply, but knows only the numbers of its own messages. Who
         it is cannot be said then, so that nobody is blamed.
         """
-        asked_in = f"of round {assignment.round}"
         if sender != assignment.node:
-            reason = f"a reply {asked_in} to what another client was asked"
-            self.federation.set_aside(self.round, sender, reason)
-            return True
-        if nonce == assignment.nonce or not assignment.nonce:
+            reason = f"a reply of round {assignment.round} to what another client was asked"
+        elif nonce == assignment.nonce or not assignment.nonce:
             return False
-        key = self.federation.key(assignment.node)
-        reason = f"a reply {asked_in} in the name of {key}, without the number that it was sent"
+        else:
+            reason = (
+                f"a reply of round {assignment.round} in the name of "
+                f"{self.federation.key(assignment.node)}, without the number that it was sent"
+            )
         self.federation.note(Quarantined(round=self.round, reason=reason))
         return True
 
@@ -317,6 +317,13 @@ class Post(GridWrapper):
                 tags = [t for t, n in zip(form.tags, form.whole.nodes, strict=True) if n in nodes]
                 again |= self._send(whole, exchange, limit, tags)
         return again
+
+    def _needed_forms(self) -> list[ShortForm]:
+        """Return the forms that clients which still train may be resent a message from."""
+        busy = self.ledger.busy
+        for form in self._forms:
+            form.spared = {node: size for node, size in form.spared.items() if node in busy}
+        return [form for form in self._forms if form.spared]
 
     def _drop_overdue(self, exchange: Exchange) -> set[str]:
         """Give up open messages that have had their time."""

@@ -4,10 +4,12 @@ Everything else is imported from ``flwr.app``, ``flwr.serverapp`` and ``flwr.cli
 the same from 1.39 to 1.42.
 """
 
+import copy
 import importlib
 import re
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,45 @@ def in_simulation() -> bool:
 def is_remote(grid: Any) -> bool:
     """Return whether a grid talks to a SuperLink elsewhere; no where its name has changed."""
     return type(grid).__name__ == "HttpGrid"
+
+
+def announced_replies(
+    grid: Any, message_ids: Iterable[str]
+) -> Iterator[tuple[Message, Callable[[], list[Message]]]]:
+    """Yield what has been announced to a remote grid, each with what fetches its content.
+
+    Flower's own way fetches all of them, and raises what any of them raises. An announcement is all
+    that the SuperLink has compared with the message that it answers. It comes without content.
+    """
+    request = needed("flwr.proto.runtime_pb2", "PullAppMessagesRequest")
+    came = grid._runtime_client.PullMessages(request(message_ids=message_ids))
+    for head, tree in zip(came.messages_list, came.message_object_trees, strict=True):
+        alone = copy.copy(grid)
+        only = type(came)(messages_list=[head], message_object_trees=[tree])
+        alone._client = _Announced(grid._runtime_client, only)
+
+        def fetch(alone: Any = alone) -> list[Message]:
+            return list(alone.pull_messages([]))
+
+        yield _serde("message_from_proto")(head), fetch
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Return whether it is the way to the SuperLink that has failed, not what came over it."""
+    return isinstance(error, (OSError, _from("httpx", "HTTPError") or OSError))
+
+
+class _Announced:
+    """A connection to the SuperLink on which one reply has been announced already."""
+
+    def __init__(self, client: Any, came: Any) -> None:
+        self._client, self._came = client, came
+
+    def PullMessages(self, request: Any) -> Any:
+        return self._came
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 def message_to_bytes(message: Message) -> bytes:
@@ -134,8 +175,8 @@ def needed(module: str, name: str) -> Any:
 
         raise RuntimeError(
             f"flwr {version('flwr')} has no {module}.{name}, which is needed here: resident "
-            "workers, checks of messages on the local engine, and light clients under load work "
-            "with flwr 1.39 to 1.42"
+            "workers, checks of messages on the local engine, deployed runs and light clients "
+            "under load work with flwr 1.39 to 1.42"
         )
     return found
 

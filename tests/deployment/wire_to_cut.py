@@ -20,8 +20,7 @@ class WireToCut:
     """
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.partition(":")
-        self._target = (host, int(port))
+        self.move(target)
         self._whole = threading.Event()
         self._whole.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -29,6 +28,11 @@ class WireToCut:
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.passed = 0
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def move(self, target: str) -> None:
+        """Lead to another server from the next connection on."""
+        host, _, port = target.partition(":")
+        self._target = (host, int(port))
 
     def cut(self) -> None:
         """Let nothing through any more; what is sent waits, as on a network that loses it."""

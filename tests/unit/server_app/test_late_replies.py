@@ -180,18 +180,21 @@ def too_large(message: Message, key: str) -> list[Message]:
 
 
 @pytest.mark.parametrize(
-    ("reply", "offender", "reason"),
-    [(of_another, "1", "another client was asked"), (too_large, SLOW, "is not read")],
+    ("reply", "offender", "strikes", "reason"),
+    [
+        (of_another, "?", {}, "another client was asked"),
+        (too_large, SLOW, {SLOW: 1}, "is not read"),
+    ],
 )
 def test_a_reply_of_another_or_a_huge_one_is_set_aside(
-    reply: Any, offender: str, reason: str
+    reply: Any, offender: str, strikes: dict[str, int], reason: str
 ) -> None:
     post, notes, _ = missed(reply)
     assert post.late() == []
     (event,) = notes.of(Quarantined)
     assert (event.round, event.client) == (2, offender)
     assert reason in event.reason
-    assert post.federation.strikes == {offender: 1}
+    assert post.federation.strikes == strikes
     assert np.isnan(post.federation.times.seconds([SLOW])).all()
     assert notes.of(LateReplied) == []
 

@@ -1,7 +1,7 @@
 """Training and evaluation by changes: who is sent what, on a grid whose clients keep models."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,11 @@ class Scene:
         self.post = Post(self.grid, self.federation, **settings)
 
     def send(
-        self, *models: dict[str, Any], kind: str = "train", enough: int | None = None
+        self,
+        *models: dict[str, Any],
+        kind: str = "train",
+        enough: int | None = None,
+        to: Sequence[str] = KEYS,
     ) -> list[Message]:
         """Send each client its model, or all the same; return what was sent."""
         records = [to_record(each) for each in models]
@@ -73,7 +77,7 @@ class Scene:
         ]
         self._before = len(self.grid.sent)
         self.clients.got.clear()
-        nodes = list(self.grid.nodes)
+        nodes = [node for node, key in self.grid.nodes.items() if key in to]
         messages = [
             Message(contents[place % len(contents)], dst_node_id=node, message_type=kind)
             for place, node in enumerate(nodes)
@@ -289,6 +293,20 @@ def test_a_client_may_lack_its_model_in_a_later_buffered_round() -> None:
     assert len(replies) == 1
     assert scene.last.resent == 1
     assert scene.clients.got[-1] == ("1", tag_of(model(2)))
+
+
+def test_models_of_rounds_that_are_over_are_not_kept_for_those_who_still_train() -> None:
+    """With a buffer somebody trains all the time; every model ever sent stayed in memory."""
+    scene = Scene(buffer=2, deadline=50.0)
+    scene.send(model(1))
+    exchanged(scene.post, [])
+    scene.behave("1", never)
+    scene.send(model(2))
+    for number in range(3, 9):
+        scene.send(model(number), to=["0", "2"])
+    assert "1" in scene.federation.keys(scene.federation.busy)
+    kept = [set(scene.federation.keys(form.spared)) for form in scene.post._forms]
+    assert kept == [{"1"}, {"0", "2"}]
 
 
 def test_without_the_setting_nothing_is_named() -> None:
