@@ -92,16 +92,21 @@ def _data(name: str) -> tuple[Settings, Settings, float, float, float]:
     return {**NET, **own}, spread, plain, coreset, stream
 
 
+def setting_of(name: str) -> Settings:
+    """Return the data, the network and the learning rate of one data set."""
+    own, spread, rate, _, _ = _data(name)
+    return {**own, **spread, "learning-rate": rate}
+
+
 def clients() -> Study:
     """Return presets that replace FedAvg."""
     cells = []
     for name in DATA:
-        own, spread, rate, _, _ = _data(name)
-        common = {**CLIENTS, **own, **spread, "learning-rate": rate}
+        common = {**CLIENTS, **setting_of(name)}
         cells += [
             Cell(f"{name}: {p}", {**common, "strategy": p})
             for p in PRESETS
-            if p != "moon" or own["model"] != "softmax"  # which has no features of its own
+            if p != "moon" or common["model"] != "softmax"  # which has no features of its own
         ]
     setting = (
         "60 rounds of 2 local epochs, batches of 20, 10 clients per round (20 of FEMNIST's 105), an"
