@@ -73,8 +73,8 @@ $(STAMP): pyproject.toml $(wildcard locks/*.txt)
 	@touch $@
 	@echo "$(VENV) is ready: $$(du -sh $(VENV) | cut -f 1) in $$(( $$(date +%s) - $$(cat $(VENV)/began) )) s. For the command forager: source $(BIN)/activate"
 
-run: $(STAMP) ## Train once in Flower's simulation: CosAge, with what CONFIG="seed=1" changes
-	@$(FORAGER) run -c "strategy='cosage'" -c "$$CONFIG"
+run: $(STAMP) ## Train once in Flower's simulation: the united strategy, with what CONFIG="seed=1" changes
+	@$(FORAGER) run -c "$$CONFIG"
 
 compare: $(STAMP) ## Which strategy fits my data? By CONFIG="task='npz' ...", STRATEGIES, SEEDS, BUDGET, ARGS
 	@$(FORAGER) compare $(STRATEGIES) -c "$$CONFIG" --seeds $(SEEDS) --budget "$(BUDGET)" $(ARGS)
@@ -85,7 +85,7 @@ watch: $(STAMP) ## Follow a run in the terminal: the newest, or RUN=runs/<time>
 live: $(STAMP) ## Follow all runs on a page in the browser
 	@$(FORAGER) watch --web $(ARGS)
 
-demo: $(STAMP) ## See a method where it helps: METHOD=cosage, gcfl, ode, auxo or ios
+demo: $(STAMP) ## See a method where it helps: METHOD=forager, cosage, gcfl, ode, auxo or ios
 	@$(FORAGER) demo $(METHOD)
 
 doctor: $(STAMP) ## What works on this machine, and how to fix the rest
@@ -144,7 +144,7 @@ bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 results: $(STAMP) ## Make the pages and pictures of docs/results from benchmarks/records
 	@$(BIN)/python -m forager.benchmarks.studies pages
 
-results-rerun: $(STAMP) ## Do the runs of PAPER=cosage, gcfl, ode, auxo, ios, no-harm, security or compare again; continues if stopped
+results-rerun: $(STAMP) ## Do the runs of PAPER=forager, cosage, gcfl, ode, auxo, ios, no-harm, security or compare again; continues if stopped
 	$(BIN)/python -m forager.benchmarks.studies rerun $(PAPER)
 
 stop: ## Stop the SuperLink that `flwr run .` by hand leaves running

@@ -28,9 +28,9 @@ from ..core.methods.ios import Ios
 from ..core.storage.files import replacing
 from ..core.tasks import TaskSpec
 from ..core.tasks.datasets import load_raw
+from ..tools.donor_ranking import shapley_matrix
 from ..tools.experiments.records import Cell
 from ..tools.experiments.tables import Table
-from ..tools.report.donor_ranking import shapley_matrix
 from .cohort_runs import RUNNER
 from .ios_alignment import (
     Scores,

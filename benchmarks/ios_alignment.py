@@ -45,7 +45,7 @@ from ..selectors.similarities.signed_overlap import (
     top_k_changes,
 )
 from ..selectors.similarities.valuation import kendall_agreement, recall_at
-from ..tools.report.donor_ranking import NEIGHBOURS
+from ..tools.donor_ranking import NEIGHBOURS
 
 Matrix = NDArray[np.float64]
 Vectors = list[NDArray[np.float32]]

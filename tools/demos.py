@@ -21,6 +21,22 @@ class Demo:
 
 
 DEMOS: dict[str, Demo] = {
+    "forager": Demo(
+        about="40 % of the labels of 30 clients with different classes are wrong.",
+        config=(
+            "noise='closed-set' corruption.rate=0.4 split.alpha=0.3 num-clients=30 "
+            "clients-per-round=10 num-server-rounds=30 local-epochs=2 "
+            "data.client-test-share=0.2 fraction-evaluate=1.0 evaluate-every=5"
+        ),
+        method="strategy='forager'",
+        without="strategy='fedavg'",
+        baseline="FedAvg",
+        look=(
+            "'What the run decided': from which round on samples count by what the model makes of "
+            "their labels. The summary: accuracy on clients' own data, and bytes."
+        ),
+        own=True,
+    ),
     "cosage": Demo(
         about="Each of 50 clients holds a single class of digits, and 5 train per round.",
         config=(

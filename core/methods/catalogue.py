@@ -35,7 +35,7 @@ def methods(axis: str) -> Mapping[str, Method]:
     """Return the methods of an axis by name.
 
     >>> list(methods("uplink"))
-    ['dense', 'top-k', 'top-k-plain']
+    ['dense', 'top-k', 'top-k-plain', 'compact']
     """
     return {method.name: method for method in all_methods() if method.axis == axis}
 

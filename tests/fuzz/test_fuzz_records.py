@@ -79,6 +79,7 @@ def _methods() -> dict[str, dict[str, Any]]:
         found[name] = config
         if similarity in ("centred-overlap", "signed-overlap"):
             found[f"{name}-signed"] = {**config, "ios.signatures": True}
+    found["clove-none"]["client-selector"] = "all"  # else the offender is not chosen in time
     for cohorts in ("split-test", "auxo"):
         eager = {f"{cohorts}.{name}": 1 for name in SPLITS}
         found[f"{cohorts}-splits"] = {"cohorts": cohorts, "clients-per-round": 3, **eager}

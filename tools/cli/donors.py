@@ -34,8 +34,8 @@ def donors(
     labels and with KNN-Shapley; this is added to the events and the report.
     """
     from ...server_app.run_folder import RunFolder
+    from ..donor_ranking import donors_table, rank_donors
     from ..report import write_report
-    from ..report.donor_ranking import donors_table, rank_donors
     from ..trust import find_own_modules
 
     with errors_in_words():

@@ -16,7 +16,8 @@ _INTERRUPTED = 130
 
 @app.command(
     epilog=examples(
-        ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
+        ("forager run", "by Flower's simulation, with the united strategy"),
+        ("forager run -c \"strategy='cosage'\"", "with another one"),
         ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
         ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
     )
@@ -38,7 +39,25 @@ def run(
     By default Flower simulates the clients, with the same apps as on real devices.
     """
     with errors_in_words():
-        start(judged_where_it_counts(read_overrides(run_config)), local=local, cluster=cluster)
+        chosen = by_forager(read_overrides(run_config))
+        start(judged_where_it_counts(chosen), local=local, cluster=cluster)
+
+
+def by_forager(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Choose the united strategy where the user chooses neither a strategy nor any of its parts.
+
+    >>> by_forager({"strategy": "fedavg", "seed": 1})
+    {'strategy': 'fedavg', 'seed': 1}
+    >>> by_forager({"seed": 1})
+    strategy = 'forager'; for another one: -c "strategy='fedavg'"
+    {'seed': 1, 'strategy': 'forager'}
+    """
+    from ...core.methods.catalogue import AXES
+
+    if overrides.keys() & {"strategy", "resume-from", *AXES}:
+        return overrides
+    print("strategy = 'forager'; for another one: -c \"strategy='fedavg'\"", flush=True)
+    return {**overrides, "strategy": "forager"}
 
 
 def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:

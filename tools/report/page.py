@@ -77,6 +77,7 @@ def render(
         _head(title, run_name, history),
         read_more(history.started.config or config, folder),
         drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
+        story.decisions_section(history),
         similarity_charts.donors_section(history),
         choice_charts.last_choice_table(history),
         member_charts.members_table(history),

@@ -1,8 +1,9 @@
 """A run in words, for the head of the page and for the terminal."""
 
 from collections import Counter
+from html import escape
 
-from ...core.log.events import InputsScaled
+from ...core.log.events import Decided, InputsScaled
 from ...core.methods.catalogue import axis_defaults, presets
 from ...core.tasks.metric_text import label, title, written
 from .formatting import data_size, duration, jain_index, percent, plural, spread
@@ -274,3 +275,19 @@ def privacy(history: History) -> str:
     spent = history.series("epsilon")[1]
     amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
     return f"{amount} at delta {history.delta:g}"
+
+
+def decisions_section(history: History) -> str:
+    """Say which parts the run switched on by what it saw.
+
+    >>> seen = {"event": "decided", "round": 7, "part": "labels", "seen": "a < b", "decision": "c"}
+    >>> decisions_section(History.from_events([seen]))[-58:]
+    '<li>Round 7, labels: a &lt; b; from then on, c.</li></ul>'
+    """
+    found = [event for events in history.noted(Decided).values() for event in events]
+    lines = "".join(
+        f"<li>Round {event.round}, {escape(event.part)}: {escape(event.seen)}; from then on, "
+        f"{escape(event.decision)}.</li>"
+        for event in found
+    )
+    return f"<h2>What the run decided</h2><ul>{lines}</ul>" if lines else ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
 from ... import speed_records
-from . import auxo, blocks, cosage, gcfl, ios, no_harm, ode, security
+from . import auxo, blocks, cosage, forager, gcfl, ios, no_harm, ode, security
 from .page import Page
 
 FOLDER = ROOT / "docs" / "results"
@@ -23,7 +23,11 @@ Everything ran on two cores: smaller networks, fewer clients and fewer rounds th
 
 """
 
-_TAIL = """## Does a preset harm?
+_TAIL = """## All of it in one strategy
+
+[`strategy='forager'`](forager.md) against FedAvg and what a user would pick, and without its parts.
+
+## Does a preset harm?
 
 [Every preset on eight data sets](no-harm.md), against FedAvg, random samples or a reservoir.
 
@@ -56,6 +60,7 @@ def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
     made |= {"no-harm.md": no_harm.markdown(), "security.md": security.markdown()}
+    made["forager.md"] = forager.markdown()
     tables = blocks.blocks()
     written = {name: blocks.filled((FOLDER / name).read_text(), tables) for name in blocks.PAGES}
     written["speed.md"] = speed_records.page_text(speed_records.read_records(), written["speed.md"])

@@ -1,6 +1,6 @@
 """The page "Does it harm?": every preset on eight data sets, and ours against the papers'."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ....tools.experiments.measures import Measure
 from ....tools.experiments.statistics import Difference, difference
@@ -50,12 +50,12 @@ def markdown() -> str:
         *(_coresets(what, noise) for noise in NOISE),
         "## Instead of a reservoir",
         kept.setting,
-        _table(
+        comparisons(
             {rule: [(f"{d}: {rule}", f"{d}: reservoir") for d in DATA] for rule in RULES},
             _by(kept, last_mean("accuracy")),
         ),
         "The class that the model does worst on:",
-        _table(
+        comparisons(
             {rule: [(f"{d}: {rule}", f"{d}: reservoir") for d in DATA] for rule in RULES},
             _by(kept, last_mean("worst-class")),
         ),
@@ -69,21 +69,21 @@ def markdown() -> str:
 
 
 def _by(study: Study, measure: Measure) -> Compare:
-    return _if_run(study, lambda a, b: study.results.difference(a, b, measure))
+    return if_run(study, lambda a, b: study.results.difference(a, b, measure))
 
 
 def _by_bytes(study: Study) -> Compare:
-    return _if_run(study, lambda a, b: difference_at_equal_bytes(study.results, a, b, OWN))
+    return if_run(study, lambda a, b: difference_at_equal_bytes(study.results, a, b, OWN))
 
 
-def _if_run(study: Study, compare: Compare) -> Compare:
+def if_run(study: Study, compare: Compare) -> Compare:
     """Return a comparison that says nothing of cells that the study leaves out."""
     return lambda a, b: compare(a, b) if a in study.results.runs else difference({}, {})
 
 
 def _presets(study: Study, compare: Compare) -> str:
     chosen = [preset for preset in PRESETS if preset != "fedavg"]
-    return _table({p: [(f"{d}: {p}", f"{d}: fedavg") for d in DATA] for p in chosen}, compare)
+    return comparisons({p: [(f"{d}: {p}", f"{d}: fedavg") for d in DATA] for p in chosen}, compare)
 
 
 def _coresets(study: Study, noise: str) -> str:
@@ -92,7 +92,7 @@ def _coresets(study: Study, noise: str) -> str:
         for rule in ("trusted", "gcfl")
     }
     title = f"{noise[0].upper()}{noise[1:]}:"
-    return f"{title}\n\n{_table(rows, _by(study, last_mean('accuracy')))}"
+    return f"{title}\n\n{comparisons(rows, _by(study, last_mean('accuracy')))}"
 
 
 def _letters(who: Study, what: Study, kept: Study) -> str:
@@ -108,13 +108,15 @@ def _letters(who: Study, what: Study, kept: Study) -> str:
     for title, compare, before in lines:
         first, _, second = title.partition(" - ")
         pairs = [(f"{before}{d}: {first}", f"{before}{d}: {second}") for d in DATA]
-        rows += _table({title: pairs}, compare).splitlines()[0 if not rows else 2 :]
+        rows += comparisons({title: pairs}, compare).splitlines()[0 if not rows else 2 :]
     return "\n".join(rows)
 
 
-def _table(rows: Mapping[str, Sequence[tuple[str, str]]], compare: Compare) -> str:
+def comparisons(
+    rows: Mapping[str, Sequence[tuple[str, str]]], compare: Compare, columns: Iterable[str] = DATA
+) -> str:
     """Return a row per preset, a column per data set, and how often it is above and below."""
-    lines = [["", "▲", "▼", *DATA]]
+    lines = [["", "▲", "▼", *columns]]
     for name, pairs in rows.items():
         found = [compare(first, second) for first, second in pairs]
         lines.append([name, *_counts(found), *map(_entry, found)])

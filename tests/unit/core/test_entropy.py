@@ -28,6 +28,7 @@ PREDICTABLE = {
     "client_app/hooks/supports.py": SUBSET,
     "core/entropy.py": "the one source, seeded in simulation only",
     "core/learning/objectives/per_fedavg.py": TRAINING,
+    "core/learning/serving.py": TRAINING,
     "core/learning/trainer.py": TRAINING,
     "core/tasks/datasets/blobs.py": DATA,
     "core/tasks/datasets/diabetes.py": DATA,

@@ -21,8 +21,8 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.run import Run
 from flwr.superlink.grid.http_grid import HttpGrid
 from forager.core.wire.arrays import to_record
+from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS
-from forager.core.wire.replies import Arrivals
 from forager.server_app import parallel_pull
 from forager.server_app.parallel_pull import THREADS, SideBySide
 
@@ -186,7 +186,7 @@ def pulled(store: Store, *names: str) -> dict[str, Message]:
     grid, found, end = deployed(store), [], time.monotonic() + 30
     while len(found) < len(names) and time.monotonic() < end:
         found += grid.pull_messages(names)
-    Arrivals.of(found)
+    Delivery.of(found)
     return {reply.metadata.reply_to_message_id: reply for reply in found}
 
 

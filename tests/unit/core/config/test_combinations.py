@@ -16,6 +16,7 @@ ONLY_A_MODEL = {
         *("full", "random", "facility-location", "crust", "skyline"),
         *("trusted", "gcfl", "gradmatch", "nearest"),
         *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
+        "titan",
     },
     "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},

@@ -130,7 +130,7 @@ def test_scaffold_is_the_papers(tmp_path, uplink):
     for name, array in from_record(loop.arrays).items():
         np.testing.assert_allclose(array, model[name], rtol=1e-3, atol=1e-5)
     layer = loop.strategy
-    while type(layer).__name__ != "Scaffold":
+    while type(layer).__name__ != "ScaffoldLayer":
         layer = layer.inner
     for name, array in layer.control.items():
         np.testing.assert_allclose(array, control[name], rtol=1e-3, atol=1e-5)

@@ -106,6 +106,15 @@ def test_presets_are_the_published_methods() -> None:
         "ios-centred": {"cohorts": "similarity", "similarity": "centred-overlap"},
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
         "per-fedavg": {"objective": "per-fedavg"},
+        "forager": {
+            "client-selector": "aoi",
+            "data-selector": "confirmed",
+            "cohorts": "split-test",
+            "aggregator": "paced",
+            "uplink": "compact",
+            "downlink": "changes",
+            "serving": "best",
+        },
     }
     assert next(iter(presets())) == "fedavg"
 
@@ -121,6 +130,7 @@ def test_defaults_are_the_plain_choices() -> None:
         "uplink": "dense",
         "privacy": "none",
         "weighting": "examples",
+        "serving": "model",
     }
 
 

@@ -68,7 +68,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "ios.stability": 0.0,  # rho_0 is not given
     },
 }
-OURS = ("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred")
+OURS = ("cosage-feedback", "trusted", "ode-balanced", "split-test", "ios-centred", "forager")
 
 
 @pytest.mark.parametrize("paper", STATED)
@@ -120,7 +120,7 @@ def test_a_method_is_a_paper_s_or_ours_or_a_baseline(method: Method) -> None:
 
 
 def test_ours_are_named_beside_the_papers() -> None:
-    assert [kind_of_preset(name) for name in OURS] == ["ours"] * 5
+    assert [kind_of_preset(name) for name in OURS] == ["ours"] * 6
     others = set(presets()) - set(OURS) - set(STATED)
     assert "ours" not in {kind_of_preset(name) for name in others}
 

@@ -28,6 +28,7 @@ from forager.strategies.aggregation.flower_aggregator import (
     FlowerAggregator,
     _quick_collections,
 )
+from forager.strategies.aggregation.paced import PacedAvg
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 
 KEYS = [str(i) for i in range(8)]
@@ -68,6 +69,7 @@ PAIRS: dict[str, Strategy] = {
     "multi-krum": flower.MultiKrum(**ALL_OF_THEM, num_malicious_nodes=1, num_nodes_to_select=5),
     "bulyan": flower.Bulyan(**ALL_OF_THEM, num_malicious_nodes=1),
     "qfedavg": flower.QFedAvg(0.1, q=0.1, **ALL_OF_THEM),
+    "paced": PacedAvg(**ALL_OF_THEM),
 }
 
 

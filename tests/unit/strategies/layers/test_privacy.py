@@ -419,6 +419,7 @@ RELEASING: list[dict[str, Any]] = [
     {"cohorts": "split-test"},
     {"cohorts": "auxo"},
     {"cohorts": "cfl"},
+    {"cohorts": "clove"},
     {"cohorts": "flexcfl"},
     {"cohorts": "fl-hc"},
     {"objective": "scaffold"},

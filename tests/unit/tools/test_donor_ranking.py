@@ -11,8 +11,8 @@ from forager.core.config import read_config
 from forager.core.tasks import Split, load_task
 from forager.server_app.run_folder import RunFolder
 from forager.tools.cli.app import main
+from forager.tools.donor_ranking import donors_table, rank_donors, shapley_matrix
 from forager.tools.engine.local import run_local
-from forager.tools.report.donor_ranking import donors_table, rank_donors, shapley_matrix
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import kendalltau
 

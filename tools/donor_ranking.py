@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.config import read_config
-from ...core.log.events import AlignmentFound, SimilarityFound
-from ...core.tasks import ClientData, Samples, TaskError, load_task
-from ...selectors.similarities.histograms import histogram_similarity, mixture_divergence
-from ...selectors.similarities.valuation import (
+from ..core.config import default_config, read_config
+from ..core.log.events import AlignmentFound, SimilarityFound
+from ..core.tasks import ClientData, Samples, TaskError, load_task
+from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
+from ..selectors.similarities.valuation import (
     donor_values,
     kendall_agreement,
     kendall_by_client,
     recall_at,
 )
-from ...server_app.run_folder import RunFolder, RunFolderError
-from ..experiments.tables import Table
-from ..trust import check_trusted
-from .history import History
-from .similarity_charts import matrix_of
+from ..server_app.run_folder import RunFolder, RunFolderError
+from .experiments.tables import Table
+from .report.history import History
+from .report.similarity_charts import matrix_of
+from .trust import check_trusted
 
 Matrix = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def _data(
     folder: RunFolder, clients: Sequence[str], trust: bool
 ) -> tuple[Sequence[ClientData], int]:
     """Return the data of simulated clients, if they can be made again and have classes."""
-    saved = {key: value for key, value in folder.read_config().items() if key != "overrides"}
+    saved = {k: v for k, v in folder.read_config().items() if k in default_config()}
     config = read_config(saved)
     numbers = [int(key) if key.isdecimal() else -1 for key in clients]
     if not all(0 <= number < config.num_clients for number in numbers):
