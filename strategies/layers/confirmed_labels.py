@@ -8,14 +8,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
-from ...core.learning.evaluation import evaluate
+from ...core.learning.evaluation import predictions_of_all
 from ...core.learning.placement import chosen_device
 from ...core.log.events import Decided
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import AGREEMENT, DOUBT
 from ...core.wire.replies import Replies
-from ...selectors.data_selectors.confirmed_labels import LabelDoubt, sharpness
+from ...selectors.data_selectors.confirmed_labels import LabelDoubt, sharpness, sure_accuracy
 from .base import Layer
 
 
@@ -47,7 +47,13 @@ class ConfirmedLabels(Layer):
         if not len(clean) or not task.problem.has_classes:
             return cls(inner)
         model = task.build_model().to(chosen_device(config.device))
-        return cls(inner, lambda a: evaluate(model, from_record(a), clean)["accuracy"])
+        labels = clean.y.numpy()
+        return cls(
+            inner,
+            lambda a: sure_accuracy(
+                predictions_of_all(model, [from_record(a)], [clean])[0].argmax(axis=1), labels
+            ),
+        )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

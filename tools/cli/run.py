@@ -16,8 +16,7 @@ _INTERRUPTED = 130
 
 @app.command(
     epilog=examples(
-        ("forager run", "by Flower's simulation, with the united strategy"),
-        ("forager run -c \"strategy='cosage'\"", "with another one"),
+        ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
         ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
         ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
     )
@@ -54,7 +53,7 @@ def by_forager(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
     """
     from ...core.methods.catalogue import AXES
 
-    if overrides.keys() & {"strategy", "resume-from", *AXES}:
+    if overrides.keys() & {"strategy", *AXES}:
         return overrides
     print("strategy = 'forager'; for another one: -c \"strategy='fedavg'\"", flush=True)
     return {**overrides, "strategy": "forager"}

@@ -14,6 +14,7 @@ from ...core.log.events import (
     CohortsEvaluated,
     CohortsTrained,
     CoresetsUsed,
+    Decided,
     Evaluated,
     Event,
     Exchanged,
@@ -170,6 +171,7 @@ class History:
                 | StreamsStored()
                 | CohortsTrained()
                 | CohortsEvaluated()
+                | Decided()
                 | Regrouped()
             ):
                 self._note(current, event)

@@ -3,8 +3,9 @@
 from collections import Counter
 from html import escape
 
+from ...core.config.run_config import AXIS_DEFAULTS
 from ...core.log.events import Decided, InputsScaled
-from ...core.methods.catalogue import axis_defaults, presets
+from ...core.methods.catalogue import presets
 from ...core.tasks.metric_text import label, title, written
 from .formatting import data_size, duration, jain_index, percent, plural, spread
 from .history import History
@@ -152,7 +153,7 @@ def preset_sentence(history: History) -> str:
         f"{axis}='{value}'" + ("" if now == value else f" (here {now!r})")
         for axis, value in presets().get(name, {}).items()
         for now in (config.get(axis, value),)
-        if value != axis_defaults()[axis] or now != value
+        if value != AXIS_DEFAULTS[axis] or now != value
     ]
     return f"strategy='{name}' sets {', '.join(told)}." if told else ""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ....core.config import Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides, toml_value
 from ....core.config.reading import nearest
+from ....core.config.run_config import AXIS_DEFAULTS
 from ....core.methods.catalogue import axis_defaults, presets
 
 ALL = "all"
@@ -65,7 +66,8 @@ def what_it_sets(settings: Mapping[str, Scalar]) -> str:
     >>> what_it_sets({"strategy": "fedprox", "prox.mu": 0.1})
     "objective='prox' prox.mu=0.1"
     """
-    usual, axes = axis_defaults(), read_config({**default_config(), **settings}).axes()
+    usual = {**axis_defaults(), "downlink": AXIS_DEFAULTS["downlink"]}
+    axes = read_config({**default_config(), **settings}).axes()
     parts: dict[str, Scalar] = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}
     parts |= {key: value for key, value in settings.items() if key not in (*usual, "strategy")}
     return " ".join(f"{key}={toml_value(value)}" for key, value in parts.items())

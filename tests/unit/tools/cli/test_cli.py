@@ -319,7 +319,7 @@ def test_the_one_superlink_that_is_known_is_named(tmp_path: Path) -> None:
 def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
     task: str, metric: str, column: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = "num-clients=3 num-server-rounds=1 report=false run-name='one'"
+    keys = "strategy='fedavg' num-clients=3 num-server-rounds=1 report=false run-name='one'"
     assert main(["run", "--local", "-c", f"task='{task}' {keys}"]) == 0
     test = load_task(read_config({**default_config(), "task": task}).task_spec()).server_data().test
     np.savez("new.npz", x=test.x.numpy(), y=test.y.numpy())
