@@ -21,7 +21,13 @@ from forager.tools.flower.processes import Program
 
 pytestmark = pytest.mark.timeout(900)
 
-SAME = {"num-clients": 4, "num-server-rounds": 3, "seed": 5, "data.scale": "standard"}
+SAME = {
+    "strategy": "fedavg",
+    "num-clients": 4,
+    "num-server-rounds": 3,
+    "seed": 5,
+    "data.scale": "standard",
+}
 ARTIFACTS = ("config.json", "events.jsonl", "rounds.csv", "model.safetensors", "report.html")
 
 

@@ -117,7 +117,8 @@ def test_a_resumed_run_equals_one_never_stopped(small, stack):
 
 
 def command(config):
-    pairs = " ".join(f"{k}={json.dumps(v)}" for k, v in config.items())
+    told = {"strategy": "fedavg", **config}
+    pairs = " ".join(f"{k}={json.dumps(v)}" for k, v in told.items())
     return [sys.executable, "-m", "forager.tools.cli", "run", "--local", "-c", pairs]
 
 
