@@ -282,7 +282,7 @@ def decisions_section(history: History) -> str:
     """Say which parts the run switched on by what it saw.
 
     >>> seen = {"event": "decided", "round": 7, "part": "labels", "seen": "a < b", "decision": "c"}
-    >>> decisions_section(History.from_events([seen]))[-58:]
+    >>> decisions_section(History.from_events([seen]))[-57:]
     '<li>Round 7, labels: a &lt; b; from then on, c.</li></ul>'
     """
     found = [event for events in history.noted(Decided).values() for event in events]
