@@ -41,7 +41,7 @@ def served_models(
     light = config.personalise.epochs or _EPOCHS
     depths = (0, light, _DEEPER * light)
     able = [place for place, own in enumerate(data) if len(own) >= _HELD_OUT]
-    parts = [_halves(data[place], batch_seed(config.seed, keys[place], 0)) for place in able]
+    parts = [_kept_and_held(data[place], batch_seed(config.seed, keys[place], 0)) for place in able]
     kept, held = [part[0] for part in parts], [part[1] for part in parts]
     tuned = [models[place] for place in able]
     losses, done = [], 0
@@ -80,7 +80,7 @@ def tune(
     return [own.arrays for own in trainer.train(jobs, settings, Plain(config))]
 
 
-def _halves(samples: Samples, seed: int) -> tuple[Samples, Samples]:
+def _kept_and_held(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     """Return the samples that tune a model, and those that judge it."""
     order = np.random.default_rng(seed).permutation(len(samples))
     held, kept = np.sort(order[::_HELD_OUT]), np.sort(np.delete(order, np.s_[::_HELD_OUT]))

@@ -47,7 +47,7 @@ def markdown() -> str:
         _INTRODUCTION,
         "## Accuracy of clients' own models",
         who.setting,
-        _means(who, ROWS, DATA, final(OWN), 100),
+        _means(who, ROWS, DATA, OWN),
         comparisons(against, own, DATA),
         "## The worst tenth of clients",
         comparisons(against, worst, DATA),
@@ -66,12 +66,12 @@ def markdown() -> str:
 
 
 def _means(
-    study: Study, rows: Iterable[str], columns: Iterable[str], measure: Measure, scale: float
+    study: Study, rows: Iterable[str], columns: Iterable[str], metric: str, before: str = ""
 ) -> str:
     lines = [["", *columns]]
     for row in rows:
-        found = [_values(study, f"{column}: {row}", measure) for column in columns]
-        lines.append([row, *(f"{scale * np.mean(v):.1f}" if v else "-" for v in found)])
+        found = [_values(study, f"{before}{d}: {row}", final(metric)) for d in columns]
+        lines.append([row, *(f"{100 * np.mean(v):.1f}" if v else "-" for v in found)])
     return Table(lines).markdown()
 
 
@@ -94,10 +94,7 @@ def _bytes(study: Study) -> str:
 
 def _labels(study: Study, noise: str) -> str:
     rows = [row for row in LABEL_ROWS if noise != "clean" or row != "skyline"]
-    lines = [["", *LABELS_ON]]
-    for row in rows:
-        found = [_values(study, f"{noise}, {d}: {row}", final("accuracy")) for d in LABELS_ON]
-        lines.append([row, *(f"{100 * np.mean(v):.1f}" if v else "-" for v in found)])
+    means = _means(study, rows, LABELS_ON, "accuracy", f"{noise}, ")
     difference = if_run(study, lambda a, b: study.results.difference(a, b, final("accuracy")))
     pairs = {
         f"confirmed - {row}": [
@@ -107,4 +104,4 @@ def _labels(study: Study, noise: str) -> str:
         if row != "confirmed"
     }
     title = f"{noise[0].upper()}{noise[1:]}:"
-    return f"{title}\n\n{Table(lines).markdown()}\n\n{comparisons(pairs, difference, LABELS_ON)}"
+    return f"{title}\n\n{means}\n\n{comparisons(pairs, difference, LABELS_ON)}"
