@@ -139,24 +139,16 @@ def client_mod(
 ) -> ClientMod:
     """Return the mod for ``ClientApp(mods=[...])``.
 
-    Parameters
-    ----------
-    model : Module or callable
-        The model, or what makes one; its ``state_dict`` has the names of the arrays that travel.
-        Without it and ``data``, questions about the client's data stay unanswered, and the server
-        goes by what needs no question.
-    data : callable
-        Takes the context and returns the client's training data: a pair of inputs and labels, or a
-        data set or data loader whose items are such pairs. Always in the same order.
-    loss : callable, optional
-        Takes outputs and labels; returns each sample's loss, or their mean. Cross-entropy by
-        default.
-    trains : bool (default: False)
-        Whether Forager trains, by the settings of the run, in place of your train function:
-        SCAFFOLD, MOON and other objectives need it.
+    - ``model``: the model, or what makes one; its ``state_dict`` has the names of the arrays that
+      travel. Without it and ``data``, questions about the client's data stay unanswered, and the
+      server goes by what needs no question.
+    - ``data``: takes the context and returns the client's training data: a pair of inputs and
+      labels, or a data set or data loader whose items are such pairs. Always in the same order.
+    - ``loss``: takes outputs and labels; returns each sample's loss, or their mean. Cross-entropy
+      by default.
+    - ``trains``: whether Forager trains, by the settings of the run, in place of your train
+      function: SCAFFOLD, MOON and other objectives need it.
 
-    Examples
-    --------
     >>> from flwr.clientapp import ClientApp
     >>> app = ClientApp(mods=[client_mod()])
     """

@@ -166,15 +166,11 @@ def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
 
     For your train function, between loading the data and training on them.
 
-    Parameters
-    ----------
-    message : Message
-        The training message.
-    data : pair of arrays or tensors, data set, or data loader
-        What the ``data`` function of :func:`forager.client_mod` returns; what comes back has the
-        same form.
-    weights : bool (default: False)
-        Whether to return triples of input, label and weight; the weight is 1 where all are equal.
+    - ``message``: the training message.
+    - ``data``: what the ``data`` function of :func:`forager.client_mod` returns; what comes back
+      has the same form.
+    - ``weights``: whether to return triples of input, label and weight; the weight is 1 where all
+      are equal.
     """
     side = _at_work.get()
     if side is None or side.batch is None:

@@ -27,19 +27,13 @@ def run(
 ) -> Ran:
     """Run one federated training of your own model, as Forager's own app does.
 
-    Parameters
-    ----------
-    grid : Grid
-        Flower's, from the main function of your ServerApp.
-    settings : str or mapping
-        The name of a preset, or keys of Forager's run config. ``resume-from`` goes on with a run.
-    model : Module or callable
-        The model, or what makes one.
-    data : pair of arrays or tensors, data set or data loader
-        The server's own samples: what models are tested on, and what methods that need samples
-        get a part of.
-    loss : callable, optional
-        As that of :func:`forager.client_mod`.
+    - ``grid``: flower's, from the main function of your ServerApp.
+    - ``settings``: the name of a preset, or keys of Forager's run config. ``resume-from`` goes on
+      with a run.
+    - ``model``: the model, or what makes one.
+    - ``data``: the server's own samples: what models are tested on, and what methods that need
+      samples get a part of.
+    - ``loss``: as that of :func:`forager.client_mod`.
     """
     app.configure_logging()
     folder, reason = app.run(grid, own_app_config(settings, model, data, loss))

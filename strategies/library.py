@@ -56,26 +56,16 @@ def strategy(
 ) -> "OwnAppStrategy":
     """Return a method, or several, around a Flower strategy.
 
-    Parameters
-    ----------
-    settings : str or mapping
-        The name of a preset, or keys of Forager's run config: ``{"strategy": "gcfl",
-        "coreset.budget": 0.5}``.
-    inner : Strategy, optional
-        One of Flower's, or your own; FedAvg by default. Its ``fraction_train`` and
-        ``fraction_evaluate`` say how many clients take part, its ``min_available_nodes`` how many
-        must be there.
-    model : Module or callable
-        The model, or what makes one.
-    data : pair of arrays or tensors, data set or data loader, optional
-        The server's own samples, for methods that need some.
-    loss : callable, optional
-        As that of :func:`forager.client_mod`.
-    selector : ClientSelector, optional
-        A rule of your own that chooses clients.
+    - ``settings``: the name of a preset, or keys of Forager's run config: ``{"strategy": "gcfl",
+      "coreset.budget": 0.5}``.
+    - ``inner``: one of Flower's, or your own; FedAvg by default. Its ``fraction_train`` and
+      ``fraction_evaluate`` say how many clients take part, its ``min_available_nodes`` how many
+      must be there.
+    - ``model``: the model, or what makes one.
+    - ``data``: the server's own samples, for methods that need some.
+    - ``loss``: as that of :func:`forager.client_mod`.
+    - ``selector``: A rule of your own that chooses clients.
 
-    Examples
-    --------
     >>> net = nn.Sequential(nn.Linear(2, 2))
     >>> strategy("cosage", FedAvg(fraction_train=0.3), model=net).describe()
     'SparseUplink(Quarantine(Selection(FlowerAggregator(FedAvg))))'

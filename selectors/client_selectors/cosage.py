@@ -28,24 +28,15 @@ def cosage(
 ) -> Positions:
     """Return the positions of the clients that train, the one of the most dissimilar bin first.
 
-    Parameters
-    ----------
-    similarity : array of float
-        To the last global update, one per client. What is not finite is unknown: not eligible.
-    age : array of int
-        Rounds since each client was last chosen.
-    count : int
-        How many to choose (S); if fewer are eligible, all of them.
-    silent_ratio : float
-        Share of the clients that the cooldown silences;
-        :func:`selectors.client_selectors.age.awake`.
-    participated : array of bool, optional
-        Who has ever been chosen, and so can be silenced; everyone if not given.
-    rng : Generator, optional
-        Breaks ties at random; else they go to the lower position.
+    - ``similarity``: to the last global update, one per client. What is not finite is unknown: not
+      eligible.
+    - ``age``: rounds since each client was last chosen.
+    - ``count``: how many to choose (S); if fewer are eligible, all of them.
+    - ``silent_ratio``: share of the clients that the cooldown silences;
+      :func:`selectors.client_selectors.age.awake`.
+    - ``participated``: who has ever been chosen, and so can be silenced; everyone if not given.
+    - ``rng``: breaks ties at random; else they go to the lower position.
 
-    Examples
-    --------
     Two bins: positions 2, 1 and 4 are the most dissimilar, 0 and 3 the least.
 
     >>> similarity, age = [0.9, 0.1, -0.5, 0.8, 0.3], [1, 2, 0, 4, 2]

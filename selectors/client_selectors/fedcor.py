@@ -67,16 +67,11 @@ def greatest_drop(
 class FedCor(ClientSelector):
     """Greatest expected drop of all losses, after some rounds at random.
 
-    Parameters
-    ----------
-    warm_up : int
-        Rounds at random, in all of which losses are asked for.
-    every : int
-        Rounds between two later pairs of rounds in which they are.
-    dimension : int
-        Of the embeddings of clients.
-    annealing : float
-        What a client counts less for each time that it was chosen since losses were asked for.
+    - ``warm_up``: rounds at random, in all of which losses are asked for.
+    - ``every``: rounds between two later pairs of rounds in which they are.
+    - ``dimension``: of the embeddings of clients.
+    - ``annealing``: what a client counts less for each time that it was chosen since losses were
+      asked for.
     """
 
     needs = frozenset({"loss", "num-examples"})

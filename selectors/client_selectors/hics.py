@@ -62,16 +62,10 @@ class Hics(ClientSelector):
     Clients that have not trained yet come first. Within a cluster clients are drawn in proportion
     to the size of their data. ``gamma_t = gamma (1 - t / rounds)``, at least 0.
 
-    Parameters
-    ----------
-    temperature : float
-        T, as a share of the median length of updates.
-    weight : float
-        What entropies count beside angles (lambda).
-    gamma : float
-        How much clusters of high entropy are preferred at first.
-    rounds : int
-        After how many rounds all clusters are alike; 0 means never.
+    - ``temperature``: T, as a share of the median length of updates.
+    - ``weight``: what entropies count beside angles (lambda).
+    - ``gamma``: how much clusters of high entropy are preferred at first.
+    - ``rounds``: after how many rounds all clusters are alike; 0 means never.
     """
 
     needs = frozenset({"bias-update", "num-examples"})

@@ -12,14 +12,9 @@ def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
     ``J = sum over clusters m of 1 / (2 |m|) * sum over i, j in m of ||x_i - x_j||^2``, which is the
     sum of squared distances to the centres of the clusters, and is computed as that.
 
-    Parameters
-    ----------
-    points : array of float, one row per client
-    labels : array of int
-        The cluster of each; -1 for those in none, which do not count.
+    - ``points`` (one row per client)
+    - ``labels``: the cluster of each; -1 for those in none, which do not count.
 
-    Examples
-    --------
     >>> points = [[0.0, 0.0], [2.0, 0.0], [5.0, 5.0]]
     >>> heterogeneity(points, [0, 0, 1]), heterogeneity(points, [0, 0, -1])
     (2.0, 2.0)

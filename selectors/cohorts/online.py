@@ -31,19 +31,11 @@ def assign(
     a label is missing among the participants, all keep what they have. Only directions count; an
     update of zero has none and keeps its label.
 
-    Parameters
-    ----------
-    updates : array of float, one row per participant
-        In any scale.
-    labels : array of int
-        From earlier rounds; -1 for none.
-    parts : int
-        Number of clusters (K).
-    centroids : array of float, optional
-        One row per cluster: where to look for clusters of which no member is here.
+    - ``updates`` (one row per participant): in any scale.
+    - ``labels``: from earlier rounds; -1 for none.
+    - ``parts``: number of clusters (K).
+    - ``centroids``: one row per cluster: where to look for clusters of which no member is here.
 
-    Examples
-    --------
     >>> updates = [[1.0, 0.0], [0.0, 3.0], [9.0, 1.0], [0.1, 0.2]]
     >>> assign(updates, [0, 1, -1, -1], parts=2).tolist()
     [0, 1, 0, 1]

@@ -12,13 +12,8 @@ def instant_reward(distances: ArrayLike) -> Floats:
     Below zero lie the outliers: those farther from the centre than the mean plus one (population)
     standard deviation. If all lie in the centre, the reward is one.
 
-    Parameters
-    ----------
-    distances : array of float
-        Of the participants' updates to the centre of the cohort (D).
+    - ``distances``: of the participants' updates to the centre of the cohort (D).
 
-    Examples
-    --------
     >>> instant_reward([1.0, 1.0, 4.0]).round(3).tolist()  # mean 2, deviation 1.414
     [0.707, 0.707, -0.172]
     >>> instant_reward([0.0, 0.0]).tolist()

@@ -36,15 +36,9 @@ def split_budget(counts: ArrayLike, budget: int) -> Counts:
     The parts add up to the budget exactly, or to all samples if there are fewer. None exceeds its
     class. Equal remainders go to the lower class.
 
-    Parameters
-    ----------
-    counts : array of int
-        Samples of each class.
-    budget : int
-        Samples in total.
+    - ``counts``: samples of each class.
+    - ``budget``: samples in total.
 
-    Examples
-    --------
     >>> split_budget([33, 33, 34], 10).tolist()
     [3, 3, 4]
     >>> split_budget([1, 0, 2], 10).tolist()

@@ -89,8 +89,6 @@ class LabelDoubt:
     whose labels mean different things, one group agrees with the model, and nothing is found. What
     counts is the median over five rounds. Two thirds of the clients would have to lie to move it.
 
-    Examples
-    --------
     >>> doubt = LabelDoubt()
     >>> [doubt.hear([0.5, 0.55, 0.6], clean_accuracy=0.9) for _ in range(5)]
     [False, False, False, False, True]

@@ -23,17 +23,11 @@ from .facility_location import (
 def crust(gradients: ArrayLike, budget: int, radius: float) -> Positions:
     """Return medoids of the gradients, in the order chosen.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, d)
-        One row per sample. Rows that are not finite are neither chosen nor covered.
-    budget : int
-        How many; if there are fewer samples, all of them. Ties go to the lower index.
-    radius : float
-        Distance from which a sample is not covered.
+    - ``gradients`` (shape (n, d)): one row per sample. Rows that are not finite are neither chosen
+      nor covered.
+    - ``budget``: how many; if there are fewer samples, all of them. Ties go to the lower index.
+    - ``radius``: distance from which a sample is not covered.
 
-    Examples
-    --------
     The far sample is not worth a place; with a large radius it is.
 
     >>> gradients = [[0.0], [0.1], [0.2], [5.0], [5.1], [99.0]]

@@ -26,15 +26,10 @@ LOOKAHEAD = 16  # gains computed together: more are wasted work, fewer are waste
 def facility_location(features: ArrayLike, budget: int) -> Positions:
     """Return the samples that best represent all others, in the order chosen.
 
-    Parameters
-    ----------
-    features : array, shape (n, d)
-        One row per sample. Rows that are not finite are neither chosen nor represented.
-    budget : int
-        How many; if there are fewer samples, all of them. Ties go to the lower index.
+    - ``features`` (shape (n, d)): one row per sample. Rows that are not finite are neither chosen
+      nor represented.
+    - ``budget``: how many; if there are fewer samples, all of them. Ties go to the lower index.
 
-    Examples
-    --------
     The middle of all, then that of the group it does not belong to.
 
     >>> facility_location([[0.0], [1.0], [2.0], [7.0], [10.0], [11.0]], 2).tolist()

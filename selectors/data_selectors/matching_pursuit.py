@@ -76,33 +76,20 @@ def matching_pursuit(
     Products with all gradients are taken in their own precision (float32 or float64), everything
     else in float64. Ties go to the lower index.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, d)
-        One row per sample. Rows that are not finite are never chosen.
-    target : array, shape (d,)
-        What to match. A zero target is matched by no sample at all.
-    budget : int
-        How many samples; if there are fewer, all that help.
-    rule : {"distance", "projection"}
-        How the next sample is found.
-    ridge : float
-        Penalty on the squared weights (lambda in eq. 5). With none, a gradient that is a
-        combination of those chosen gets no weight of its own.
-    tolerance : float
-        Stop when the residual's norm is at most this share of the target's.
-    step : int
-        Samples added before the weights are solved for again.
-    nonnegative : bool
-        Choose only gradients on the residual's side, and let a sample go for good when its weight
-        turns negative: the most negative first, as in GradMatch. Without effect on ``plain-mean``,
-        which has no negative weights.
-    residual : {"mean", "total", "plain-mean", "printed"}
-        What the next sample is compared with. ``plain-mean`` spends the whole budget, whatever the
-        tolerance.
+    - ``gradients`` (shape (n, d)): one row per sample. Rows that are not finite are never chosen.
+    - ``target`` (shape (d,)): what to match. A zero target is matched by no sample at all.
+    - ``budget``: how many samples; if there are fewer, all that help.
+    - ``rule`` ("distance", "projection"): how the next sample is found.
+    - ``ridge``: penalty on the squared weights (lambda in eq. 5). With none, a gradient that is a
+      combination of those chosen gets no weight of its own.
+    - ``tolerance``: stop when the residual's norm is at most this share of the target's.
+    - ``step``: samples added before the weights are solved for again.
+    - ``nonnegative``: choose only gradients on the residual's side, and let a sample go for good
+      when its weight turns negative: the most negative first, as in GradMatch. Without effect on
+      ``plain-mean``, which has no negative weights.
+    - ``residual`` ("mean", "total", "plain-mean", "printed"): what the next sample is compared
+      with. ``plain-mean`` spends the whole budget, whatever the tolerance.
 
-    Examples
-    --------
     >>> gradients = [[1.0, 0.0], [0.0, 2.0], [3.0, 3.0], [float("nan"), 0.0]]
     >>> found = matching_pursuit(gradients, [1.0, 2.0], budget=2, ridge=0.0)
     >>> found.indices.tolist(), found.weights.round(6).tolist(), found.residuals.round(6).tolist()

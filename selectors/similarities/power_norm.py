@@ -30,25 +30,15 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
     All arithmetic is in float64 on vectors scaled by their largest entry, so nothing overflows or
     vanishes, however large or small the entries.
 
-    Parameters
-    ----------
-    u : array, shape (d,)
-        The reference: the previous global update.
-    v : array, shape (d,) or (n, d)
-        An update, or one in each row.
-    p : float
-        Which norm, at least 1.
-    form : {"unit", "printed"}
-        Scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top of this file).
+    - ``u`` (shape (d,)): the reference: the previous global update.
+    - ``v`` (shape (d,) or (n, d)): an update, or one in each row.
+    - ``p``: which norm, at least 1.
+    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top
+      of this file).
 
-    Returns
-    -------
-    float, or array of shape (n,) if ``v`` has rows
-        0 where a vector is zero. NaN, which selectors read as "unknown", where one is not finite:
-        a broken row leaves the others as they are.
+    The result is 0 where a vector is zero, and NaN, which selectors read as "unknown", where one is
+    not finite: a broken row leaves the others as they are.
 
-    Examples
-    --------
     >>> power_cosine([1, 2, 3], [[2, 4, 6], [-1, -2, -3], [0, 0, 0]]).tolist()
     [1.0, -1.0, 0.0]
     >>> round(power_cosine([1, 2, 3], [3, 2, 1], p=2), 4)  # the cosine

@@ -20,21 +20,10 @@ def knn_shapley(correct: ArrayLike, k: int) -> Floats:
     The value of a set of samples is the share of correct labels among its k nearest ones, of which
     a set of fewer than k has fewer.
 
-    Parameters
-    ----------
-    correct : array, shape (n,) or (tests, n)
-        Whether each training sample has the label of the test sample, the nearest sample first;
-        a row for each test sample if there are several.
-    k : int
-        Number of neighbours.
+    - ``correct`` (shape (n,) or (tests, n)): whether each training sample has the label of the test
+      sample, the nearest sample first; a row for each test sample if there are several.
+    - ``k``: number of neighbours.
 
-    Returns
-    -------
-    array of the same shape
-        In the same order. A row sums to the value of all samples together.
-
-    Examples
-    --------
     >>> knn_shapley([1, 0, 1], k=1).round(4).tolist()
     [0.8333, -0.1667, 0.3333]
     """

@@ -122,17 +122,11 @@ class RunningGradient:
 class GlobalGradient:
     """The server's estimate of the global gradient, from what the participants report (eq. 8).
 
-    Parameters
-    ----------
-    shares : mapping of client to float, or sequence of float
-        Weight of each client: how fast samples arrive there. Only their ratios matter.
-    mode : str
-        "incremental" replaces the last report of each participant, so that the estimate is the
-        weighted mean of everyone's last report; a client that never reported does not count.
-        "participants" is the weighted mean of the last participants' reports alone.
+    - ``shares``: weight of each client: how fast samples arrive there. Only their ratios matter.
+    - ``mode``: "incremental" replaces the last report of each participant, so that the estimate is
+      the weighted mean of everyone's last report; a client that never reported does not count.
+      "participants" is the weighted mean of the last participants' reports alone.
 
-    Examples
-    --------
     >>> estimator = GlobalGradient({"a": 1.0, "b": 3.0})
     >>> estimator.report({"a": [4.0, 0.0]})
     >>> estimator.estimate.tolist()

@@ -24,8 +24,6 @@ class UsualSize:
     heard before any is judged. ``factor`` times the usual is absurd. With fewer voices than
     ``fewest`` nothing is usual: of two, there is no way to know which one lies.
 
-    Examples
-    --------
     >>> usual = UsualSize(factor=10.0)
     >>> usual.hear("abc", [1.0, 2.0, 0.0])
     >>> usual.most(otherwise=1e6)

@@ -25,8 +25,6 @@ _MOST = 10_000  # clients that are remembered
 class ResponseTimes:
     """Exponential means, by client, of the seconds until a reply and of the share that fails.
 
-    Examples
-    --------
     >>> times = ResponseTimes(deadline=10.0)
     >>> times.replied("a", 4.0, 1)
     >>> times.late("b", 10.0, 1)

@@ -28,8 +28,6 @@ Profile = dict[str, Any]
 class StreamProfiles:
     """The profiles of the clients that are here, or were a short while ago.
 
-    Examples
-    --------
     >>> profiles = StreamProfiles()
     >>> profiles.advance(1, ["a", "b"])
     >>> profiles.hear("a", {"velocity": [4.0, 0.0], "capacity": 6})

@@ -22,12 +22,9 @@ from .base import Layer
 class ConfirmedLabels(Layer):
     """Compare how often the model agrees with clients' labels and with the server's clean ones.
 
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    clean_accuracy : callable, optional
-        Returns a model's accuracy on clean samples. Without it nothing is ever found.
+    - ``inner``: gets replies without what this layer asked for.
+    - ``clean_accuracy``: returns a model's accuracy on clean samples. Without it nothing is ever
+      found.
     """
 
     def __init__(
