@@ -44,9 +44,9 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
     - ``k``: how many entries to keep, 0 to the length of the update.
     - ``values``: ``"float32"`` (exact) or ``"float16"`` (rounded, half the bytes).
 
-    Ties go to the lowest index. NaN ranks above infinity, so that a broken update reaches the server
-    as one instead of losing its NaN on the way. ValueError if an argument is out of range, or a kept
-    finite value does not fit the type of values.
+    Ties go to the lowest index. NaN ranks above infinity, so that a broken update reaches the
+    server as one. ValueError if an argument is out of range, or a kept finite value does not fit
+    the type of values.
 
     >>> data = encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2)
     >>> decode(data)
