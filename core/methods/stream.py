@@ -61,31 +61,31 @@ METHODS = (
     StreamMethod(
         name="fifo",
         about="the newest samples",
-        core="selectors.stream_selectors.fifo:Fifo",
+        core="selectors.stream_selectors.reservoir:Fifo",
     ),
     StreamMethod(
         name="high-loss",
         about="the samples with the highest loss",
-        core="selectors.stream_selectors.high_loss:HighLoss",
+        core="selectors.stream_selectors.ranked:HighLoss",
         needs=_HEAD,
     ),
     StreamMethod(
         name="gradient-norm",
         about="the samples with the longest gradients",
-        core="selectors.stream_selectors.gradient_norm:GradientNorm",
+        core="selectors.stream_selectors.ranked:GradientNorm",
         needs=_HEAD,
     ),
     StreamMethod(
         name="fedbalancer",
         about="samples with a high loss, but not the highest",
         paper="Shin, Li, Liu and Lee, 2022: FedBalancer",
-        core="selectors.stream_selectors.fedbalancer:FedBalancer",
+        core="selectors.stream_selectors.ranked:FedBalancer",
         needs=_HEAD,
     ),
     StreamMethod(
         name="sld",
         about="samples with long gradients, but not the longest",
-        core="selectors.stream_selectors.sld:Sld",
+        core="selectors.stream_selectors.ranked:Sld",
         needs=_HEAD,
     ),
     StreamMethod(
@@ -99,6 +99,6 @@ METHODS = (
         name="unlimited",
         about="all of the stream, whatever the capacity",
         reads=("velocity", "drift", "burst", "ingest"),
-        core="selectors.stream_selectors.unlimited:Unlimited",
+        core="selectors.stream_selectors.reservoir:Unlimited",
     ),
 )
