@@ -56,12 +56,12 @@ METHODS = (
     StreamMethod(
         name="reservoir",
         about="every sample of the stream is kept with the same probability",
-        core="selectors.stream_selectors.reservoir:Reservoir",
+        core="selectors.stream_selectors.plain:Reservoir",
     ),
     StreamMethod(
         name="fifo",
         about="the newest samples",
-        core="selectors.stream_selectors.reservoir:Fifo",
+        core="selectors.stream_selectors.plain:Fifo",
     ),
     StreamMethod(
         name="high-loss",
@@ -99,6 +99,6 @@ METHODS = (
         name="unlimited",
         about="all of the stream, whatever the capacity",
         reads=("velocity", "drift", "burst", "ingest"),
-        core="selectors.stream_selectors.reservoir:Unlimited",
+        core="selectors.stream_selectors.plain:Unlimited",
     ),
 )

@@ -14,6 +14,7 @@ similarity of its proxy update to the last global update (eq. 7 to 9, in
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .age import awake, checked_ages
 from .base import Candidates, ClientSelector, Positions
 
@@ -48,8 +49,7 @@ def cosage(
     scores, ages = np.asarray(similarity, dtype=np.float64), checked_ages(age)
     if scores.shape != ages.shape:
         raise ValueError(f"similarity: expected {ages.size} values as in age, got {scores.shape}")
-    if count < 0:
-        raise ValueError(f"count: expected 0 or more, got {count}")
+    at_least(0, count=count)
     eligible = np.flatnonzero(
         awake(ages, count, silent_ratio, participated, known=np.isfinite(scores), rng=rng)
     )

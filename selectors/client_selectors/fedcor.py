@@ -6,13 +6,11 @@ Gaussian process: who trains lowers its own loss, and those of clients whose los
 Its covariance is learnt in rounds in which all clients say their loss.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .base import Candidates, ClientSelector, Positions
-from .power_of_choice import sizes
+from .by_loss import sizes
 
 Floats = NDArray[np.float64]
 
@@ -74,6 +72,8 @@ class FedCor(ClientSelector):
       asked for.
     """
 
+    remembers = ("_round", "_losses", "_changes", "_times")
+
     needs = frozenset({"loss", "num-examples"})
 
     def __init__(
@@ -130,18 +130,3 @@ class FedCor(ClientSelector):
     def _rounds(self) -> int:
         """Return how many changes are known of each client."""
         return len(next(iter(self._changes.values()), ()))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return losses and their changes, and who was chosen since."""
-        return {
-            "round": self._round,
-            "losses": dict(self._losses),
-            "changes": {key: list(past) for key, past in self._changes.items()},
-            "times": dict(self._times),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round, self._losses = int(state["round"]), dict(state["losses"])
-        self._changes = {key: list(past) for key, past in state["changes"].items()}
-        self._times = dict(state["times"])

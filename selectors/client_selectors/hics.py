@@ -7,15 +7,13 @@ by the angle of their updates and by that entropy; clusters of high entropy are 
 first, all alike in the end (algorithm 1). Nothing is sent for it.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.cluster import AgglomerativeClustering
 
 from .base import Candidates, ClientSelector, Positions, draw, known_and_not
-from .power_of_choice import sizes
+from .by_loss import sizes
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +66,8 @@ class Hics(ClientSelector):
     - ``rounds``: after how many rounds all clusters are alike; 0 means never.
     """
 
+    remembers = ("_round",)
+
     needs = frozenset({"bias-update", "num-examples"})
 
     def __init__(
@@ -113,11 +113,3 @@ class Hics(ClientSelector):
             chosen.append(queue.pop(0))
             odds[drawn] *= bool(queue)
         return np.array(chosen, dtype=np.intp)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return how many rounds have passed."""
-        return {"round": self._round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round = int(state["round"])

@@ -6,6 +6,8 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+
 Counts = NDArray[np.int64]
 
 TOO_FEW = 3  # samples of a class that say nothing about its gradients
@@ -45,8 +47,7 @@ def split_budget(counts: ArrayLike, budget: int) -> Counts:
     [1, 0, 2]
     """
     sizes = _checked_counts(counts)
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    at_least(0, budget=index(budget))
     total = int(sizes.sum())
     if budget >= total:
         return sizes.copy()
@@ -66,8 +67,7 @@ def split_equally(counts: ArrayLike, budget: int) -> Counts:
     ([4, 3, 3], [1, 0, 5, 4])
     """
     sizes = _checked_counts(counts)
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    at_least(0, budget=index(budget))
     parts, left = np.zeros_like(sizes), min(index(budget), int(sizes.sum()))
     while left:
         open_classes = np.flatnonzero(parts < sizes)

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, one_of
 from ..client_selectors.base import lowest
 
 Floats = NDArray[np.float64]
@@ -195,12 +196,9 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
 def _check_settings(
     budget: int, rule: str, ridge: float, tolerance: float, step: int, residual: str
 ) -> None:
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
-    if rule not in RULES:
-        raise ValueError(f"rule: expected one of {RULES}, got {rule!r}")
-    if residual not in RESIDUALS:
-        raise ValueError(f"residual: expected one of {RESIDUALS}, got {residual!r}")
+    at_least(0, budget=index(budget))
+    one_of(RULES, rule=rule)
+    one_of(RESIDUALS, residual=residual)
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge: expected a finite number from 0 on, got {ridge!r}")
     if not tolerance >= 0:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import one_of
+
 Floats = NDArray[np.float64]
 
 FORMS = ("unit", "printed")
@@ -60,8 +62,7 @@ class Reference:
     """
 
     def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
-        if form not in FORMS:
-            raise ValueError(f"form: expected one of {FORMS}, got {form!r}")
+        one_of(FORMS, form=form)
         if not p >= 1:
             raise ValueError(f"p: expected a number from 1 on, got {p!r}")
         vector = _floats(u)

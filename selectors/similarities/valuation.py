@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+
 Floats = NDArray[np.float64]
 Samples = tuple[ArrayLike, ArrayLike]  # inputs and labels
 
@@ -30,8 +32,7 @@ def knn_shapley(correct: ArrayLike, k: int) -> Floats:
     right = np.asarray(correct, dtype=np.float64)
     if right.ndim not in (1, 2) or right.shape[-1] == 0:
         raise ValueError(f"correct: expected one or more samples in a row, got {right.shape}")
-    if k < 1:
-        raise ValueError(f"k: expected 1 or more, got {k}")
+    at_least(1, k=k)
     samples = right.shape[-1]
     rank = np.arange(1, samples)
     steps = (right[..., :-1] - right[..., 1:]) / k * (np.minimum(k, rank) / rank)

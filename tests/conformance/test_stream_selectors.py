@@ -11,8 +11,8 @@ import pytest
 from forager.core.storage import tree
 from forager.selectors.stream_selectors.base import Offered, StreamSelector
 from forager.selectors.stream_selectors.ode_selector import OdeSelector
+from forager.selectors.stream_selectors.plain import Fifo, Reservoir, Unlimited
 from forager.selectors.stream_selectors.ranked import FedBalancer, GradientNorm, HighLoss, Sld
-from forager.selectors.stream_selectors.reservoir import Fifo, Reservoir, Unlimited
 from forager.selectors.stream_selectors.titan import Titan
 from hypothesis import given, settings
 from hypothesis import strategies as st

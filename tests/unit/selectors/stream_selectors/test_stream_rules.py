@@ -3,6 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from forager.selectors.stream_selectors.base import Offered
+from forager.selectors.stream_selectors.plain import Fifo, Reservoir, Unlimited
 from forager.selectors.stream_selectors.ranked import (
     FedBalancer,
     GradientNorm,
@@ -10,7 +11,6 @@ from forager.selectors.stream_selectors.ranked import (
     RecentScores,
     Sld,
 )
-from forager.selectors.stream_selectors.reservoir import Fifo, Reservoir, Unlimited
 
 RNG = np.random.default_rng(0)
 
