@@ -244,6 +244,8 @@ class PrivacySpent(Event):
     delta: Number = None
     epsilon_most: Number = None
     epsilon_mean: Number = None
+    budget: Number = None
+    used_up: Count = 0  # clients that are not asked again
 
 
 class CoresetsUsed(Event):
