@@ -106,6 +106,7 @@ class Exchanged(Event):
     seconds: Number = None
     simulated_seconds: Number = None
     reply_seconds: ReplySeconds | None = None
+    deadline: Number = None  # where it is learned
 
 
 class LateReplied(Event):
