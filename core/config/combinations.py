@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
+from ..methods.privacy import Dp
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .with_buffer import problems_of_buffer
@@ -137,6 +138,11 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
     return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
 
 
+def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
+    allowed = ", ".join(m.name for m in _on(method.axis) if m is not method)
+    return [f"dp.budget = {config[Dp].budget}: needs noise; allowed is {method.axis} = {allowed}"]
+
+
 def _of_fine_tuning(config: RunConfig) -> list[str]:
     if not config.fine_tune.epochs or config.data.validation_share > 0:
         return []
@@ -216,6 +222,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
+    "noise for a budget": _noise_for_a_budget,
     "nothing sent but a model": _only_models_sent,
     "nothing released but models": _only_models_released,
 }

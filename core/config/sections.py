@@ -1,9 +1,10 @@
 """Sections of the run config that belong to no single method."""
 
+import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PlainValidator
 
 from ..methods.base import (
     AtLeastOne,
@@ -30,11 +31,26 @@ class Schedule(Settings):
     rounds: Count = Field(default=0, description="rounds until cosine reaches 0; 0 means all")
 
 
+AUTO: Final = "auto"
+
+
+def _deadline(given: object) -> float | Literal["auto"]:
+    if given == AUTO:
+        return AUTO
+    if isinstance(given, int | float) and type(given) is not bool and 0 < given < math.inf:
+        return float(given)
+    raise ValueError(f"use seconds, greater than 0, or {AUTO!r}")
+
+
 class Round(Settings):
     """How long a round waits, and for whom."""
 
     section = "round"
-    deadline: Positive = Field(default=600.0, description="seconds that a client has to answer")
+    deadline: Annotated[float | Literal["auto"], PlainValidator(_deadline)] = Field(
+        default=600.0,
+        description="seconds that a client has to answer, or auto: learned from how long clients "
+        "take, 600 at most",
+    )
     min_replies: AtLeastOne = Field(
         default=1, description="a round with fewer replies is tried again"
     )
@@ -55,6 +71,11 @@ class Round(Settings):
         default=60.0, description="seconds that a client has to answer a question before training"
     )
     poll: Positive = Field(default=0.2, description="seconds between checks for replies")
+
+    @property
+    def longest(self) -> float:
+        """The deadline; the longest of those to be learned."""
+        return 600.0 if isinstance(self.deadline, str) else self.deadline
 
 
 def _tags(text: str) -> str:

@@ -5,6 +5,7 @@ from ..methods.catalogue import methods
 from ..methods.cohort import Cohort
 from ..methods.stream import StreamMethod
 from .run_config import RunConfig
+from .sections import AUTO
 
 # Those that need only the replies of a round, and have been tested.
 _ALLOWED = {
@@ -31,6 +32,9 @@ def problems_of_buffer(config: RunConfig, asked: int) -> list[str]:
     if config.round.over_commit:
         told = f"round.over-commit = {config.round.over_commit}"
         problems.append(f"{what}: {told} waits for nobody either; set one of the two")
+    if config.round.deadline == AUTO:
+        told = "round.deadline = 'auto': no round waits that times could be learned from"
+        problems.append(f"{what}, {told}; give seconds")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
     if config[Cohort].share not in ("auto", "none"):

@@ -1,10 +1,11 @@
 """Differential privacy: noise added by clients, or by a server that is trusted."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from .base import Method, NonNegative, Positive, Settings
+from .base import Configured, Method, NonNegative, Positive, Settings
 
 
 class Dp(Settings):
@@ -18,9 +19,24 @@ class Dp(Settings):
     delta: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
         default=1e-5, description="the delta at which epsilon is reported"
     )
+    budget: NonNegative = Field(
+        default=0.0,
+        description="epsilon that no client may exceed: one that has spent it is not asked again, "
+        "and the run ends when nobody is left; 0 means no limit",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoNoise(Method):
+    """Nobody adds noise."""
+
+    def needs_in(self, config: Configured) -> tuple[str, ...]:
+        """Return that a budget needs noise, if there is one."""
+        return ("noise for a budget",) if config[Dp].budget else ()
 
 
 METHODS = (
+    NoNoise(axis="privacy", name="none", about="no noise", default=True),
     Method(
         axis="privacy",
         name="local-dp",

@@ -84,7 +84,7 @@ def test_a_whole_number_will_do_where_a_fraction_may_stand(key: str) -> None:
     """``flwr run -c "fraction-train=1"`` gives an int."""
     value = (
         0
-        if key.startswith(("momentum", "aggregation", "data.", "ios.ema", "coreset.memory"))
+        if key.startswith(("momentum", "aggregation", "data.", "ios.ema", "coreset.memory", "dp.b"))
         else 1
     )
     if key in ("aggregation.tau",):
