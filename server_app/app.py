@@ -42,7 +42,7 @@ from .callbacks.classes import ClassesOfClients
 from .callbacks.early_stop import EarlyStop
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.progress import Progress
-from .constant_baseline import baseline
+from .constant_baseline import baseline, note_data
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop, Plan
 from .memory import check_memory
@@ -130,6 +130,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.write_config({**config.flat(), "overrides": _to_repeat(run_config)})
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
+    if state is None:
+        for line in note_data(federation, task, config.num_clients * federation.simulated):
+            _warn_once(f"data: {line}")
     return folder, loop
 
 

@@ -6,9 +6,11 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from ..core.learning.evaluation import evaluate
-from ..core.log.events import Baseline, ClassesSpread
+from ..core.log.events import Baseline, ClassesSpread, ClientNames, DataChecked
 from ..core.tasks import Classification, Regression, Split, Task
+from ..core.tasks.errors import TaskError
 from ..core.wire.flower_private import is_simulation
+from ..strategies.federation.federation import Federation
 
 _MOST_CLIENTS = 200  # rows of a picture that can still be told apart
 _MOST_CLASSES = 100
@@ -46,7 +48,7 @@ def baseline(task: Task) -> Baseline | None:
         return None
     known = [m for m in task.metrics if m.compute is None and m.name not in ("loss", "perplexity")]
     found = evaluate(_Always(answer), {}, test, task.problem, known)
-    return Baseline(what=what, metrics={metric.name: found[metric.name] for metric in known})
+    return Baseline(what=what, metrics={m.name: found[m.name] for m in known if m.name in found})
 
 
 def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
@@ -63,3 +65,19 @@ def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
     if counts is None:
         return None
     return ClassesSpread(clients=clients, counts=np.asarray(counts).tolist())
+
+
+def note_data(federation: Federation, task: Task, clients: int) -> list[str]:
+    """Write down what clients are called, and what of the data may mislead; return the latter.
+
+    Clients' own data are only known in simulation: on devices their number is 0.
+    """
+    try:
+        names, found = task.client_names(clients), task.findings(clients)
+    except TaskError:  # so many clients cannot share the data: whoever opens a client's says so
+        names, found = [], task.findings(0)
+    if names:
+        federation.note(ClientNames(names={str(i): name for i, name in enumerate(names)}))
+    if found:
+        federation.note(DataChecked(findings=found))
+    return found

@@ -5,6 +5,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from ..core.config import RunConfig
+from ..core.config.moved import without_fixed
 from ..core.tasks.spec import FOUND, STANDARD
 from .callbacks.checkpoint import CheckpointError
 from .loop import Loop
@@ -25,7 +26,7 @@ _FREE_SECTIONS = ("round.", "early-stop.", "checkpoint.", "local.", "data.path",
 
 def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
     """Raise :class:`CheckpointError` if a setting that matters differs from the checkpoint's."""
-    now, saved = config.flat(), _as_set(saved)
+    now, saved = config.flat(), without_fixed(_as_set(saved))
     free = set(_FREE_KEYS)
     if config.schedule.kind == "cosine" and not config.schedule.rounds:
         free.remove("num-server-rounds")  # the schedule ends with the run

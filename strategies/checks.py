@@ -1,14 +1,11 @@
 """What some layers cannot do without, checked before anything starts."""
 
-import math
-
 import torch
 
 from ..core.config import RunConfig
 from ..core.learning.features import features_of
 from ..core.learning.model_arrays import read_arrays
 from ..core.methods.base import Method
-from ..core.methods.stream import Stream
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
 
@@ -22,17 +19,6 @@ def validation_data(config: RunConfig, wanted_by: str) -> Samples:
             f"server, which {wanted_by} needs"
         )
     return data
-
-
-def check_room(config: RunConfig) -> None:
-    """Raise an error unless a client may store at least one sample of the task."""
-    room, shape = config[Stream].capacity_bytes, load_task(config.task_spec()).input_shape
-    sample = 4 * math.prod(shape)
-    if 0 < room < sample:
-        raise TaskError(
-            f"stream.capacity-bytes = {room}: one sample of task {config.task!r} takes {sample}; "
-            "give at least that, or 0 for no limit in bytes"
-        )
 
 
 def check_model(method: Method, config: RunConfig) -> None:

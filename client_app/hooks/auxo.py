@@ -1,12 +1,8 @@
 """Auxo on the client: it keeps its own affinity records and sends them as its request."""
 
-import numpy as np
 from flwr.app import ConfigRecord
 
-from ...core.config import RunConfig
-from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcome
-from ...core.methods.auxo import AuxoSettings
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled
 from ...selectors.cohorts.affinity import Affinity, Feedback
@@ -22,9 +18,6 @@ class AffinityRecords(PerClientHook):
 
     of_updates = True
 
-    def __init__(self, config: RunConfig) -> None:
-        self.lost = config[AuxoSettings].records_lost
-
     def before_one(self, row: ClientRow) -> None:
         """Take in the feedback that came with the message."""
         told = row.sent(AFFINITY)
@@ -33,9 +26,7 @@ class AffinityRecords(PerClientHook):
         affinity, feedback = Affinity(), None
         if "serial" in told:
             feedback = Feedback(told["cohort"], told["reward"], told["index"], told["serial"])
-        if self._loses(row, told["leaves"]):  # also what it was told since the last round
-            affinity.serial, feedback = told.get("serial", 0), None
-        elif _SECTION in row.state:
+        if _SECTION in row.state:
             affinity.load_state_dict(row.state[_SECTION])
         affinity.learn(feedback, CohortTree.of_leaves(told["leaves"]))
         row.state[_SECTION] = affinity.state_dict()
@@ -49,11 +40,3 @@ class AffinityRecords(PerClientHook):
         """Add the records to a reply, if there are any."""
         if _SECTION in row.state:
             row.reply(AFFINITY, filled(ConfigRecord, row.state[_SECTION]))
-
-    def _loses(self, row: ClientRow, leaves: list[str]) -> bool:
-        """Return whether a simulated client has lost its records since the round before."""
-        asked_before = row.batch.trains and len(leaves) > 1
-        if not self.lost or asked_before or not row.simulated:
-            return False
-        rng = np.random.default_rng(batch_seed(row.config.seed, f"{row.key} loses", row.round))
-        return bool(rng.random() < self.lost)

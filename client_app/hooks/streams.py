@@ -1,21 +1,18 @@
 """Training on what a stream left behind."""
 
 from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.entropy import protective
-from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcomes
 from ...core.learning.sample_values import Looked, looked_at_all
-from ...core.methods.ode import Ode, ode_settings
+from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ESTIMATE
-from ..batch import Batch, ClientRow
+from ..batch import Batch
 from ..device.stream_device import Look, StreamDevice
 from .base import ClientHook
 
@@ -28,9 +25,8 @@ class StreamedData(ClientHook):
     chooses_data = holds_data = True
 
     def __init__(self, config: RunConfig) -> None:
-        self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip
-        ode = ode_settings(config)
-        self.estimates = ode is not None and ode.estimator not in ("exact", "none")
+        reported = config[OdeSettings].estimator not in ("exact", "none")
+        self.estimates = ode_method(config) is not None and reported
 
     def before(self, batch: Batch) -> None:
         """Catch up with the streams, take in what the messages bring, and offer the stores."""
@@ -53,23 +49,11 @@ class StreamedData(ClientHook):
             found = look_together(batch, [device.gradient() for device in devices])
             for row, estimate in zip(batch.rows, found, strict=True):
                 if estimate.ndim:
-                    sent = self._noisy(row, estimate).astype(np.float32)
-                    row.reply(ESTIMATE, to_record({"estimate": sent}))
+                    row.reply(ESTIMATE, to_record({"estimate": estimate.astype(np.float32)}))
         for device in devices:
             device.report()
             device.save()
         return outcomes
-
-    def _noisy(self, row: ClientRow, estimate: NDArray[Any]) -> NDArray[Any]:
-        """Return an estimate, clipped and with noise that hides what single samples add to it."""
-        if not self.noise:
-            return estimate
-        length = float(np.linalg.norm(estimate))
-        clipped = estimate * min(1.0, self.clip / length) if length else estimate
-        own = batch_seed(row.config.seed, row.key, row.round) % 2**63
-        rng = protective(row.simulated, row.config.seed, own, 7)
-        noise = rng.normal(scale=self.noise, size=estimate.size)
-        return np.asarray(clipped + noise)
 
 
 def look_together(batch: Batch, steps: Sequence[Generator[Look, Looked, Found]]) -> list[Found]:

@@ -20,7 +20,7 @@ from ...core.learning.fisher_diagonals import fisher_diagonals
 from ...core.learning.job import Outcomes
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.ios import Ios
+from ...core.methods.ios import HASHES, PAST, Ios
 from ...core.tasks import Samples
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import PAYLOAD, SIGNATURE, SIZE, SUPPORT
@@ -28,7 +28,7 @@ from ...core.wire.records import entries, filled
 from ...core.wire.signatures import encode_signature
 from ...core.wire.supports import encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
-from ...selectors.similarities.index_overlap import choose_k, choose_ks, top_k_supports
+from ...selectors.similarities.index_overlap import choose_ks, top_k_supports
 from ...selectors.similarities.signatures import Hashing, Signature
 from ..batch import Batch
 from .base import ClientHook
@@ -96,7 +96,7 @@ class SupportTeller(ClientHook):
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
         some = [supports[row] for row in rows]
         if form == SIGNATURE:
-            hashing = Hashing(self.settings.hashes, seed=self.seed)
+            hashing = Hashing(HASHES, seed=self.seed)
             signed = [(self.signature(hashing, own), own.size) for own in some]
             sent = [encode_signature(own, count, size, tag) for own, count in signed]
         else:
@@ -117,25 +117,15 @@ class SupportTeller(ClientHook):
         """Return K where no share is set: one in twenty, and enough to compare small models by."""
         return max(round(_SHARE * int(importance.shape[1])), min(_FEWEST, most))
 
-    def layers(self, batch: Batch) -> list[int] | None:
-        """Return the sizes of the layers, if the support is to be filled layer by layer."""
-        shapes = trainable_shapes(batch.side.trainer.model)
-        sizes = [math.prod(shape) for shape in shapes.values()]
-        return sizes if self.settings.per_layer else None
-
 
 class ImportantIndices(SupportTeller):
     """The indices of the parameters with the largest average importance.
 
     Importance is measured at the model that the client received, where all clients stand at the
-    same point, or after its training, where its own samples have small gradients by then.
+    same point: after its training, its own samples have small gradients.
     """
 
-    passes = 1
-
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        self.trains = config[Ios].at == "trained"
+    trains, passes = False, 1
 
     def find(self, batch: Batch, outcomes: Outcomes | None) -> list[Indices]:
         """Bring the average importance up to date and return its largest indices."""
@@ -146,7 +136,7 @@ class ImportantIndices(SupportTeller):
         past = [row.state.get(_SECTION, {"rounds": 0, "average": None}) for row in batch.rows]
         nothing = np.zeros(measured.shape[1], dtype=np.float32)
         before = [nothing if own["average"] is None else own["average"] for own in past]
-        importance = averaged(np.stack(before), measured, self.settings.ema)
+        importance = averaged(np.stack(before), measured, PAST)
         for row, own, average in zip(batch.rows, past, importance, strict=True):
             row.state[_SECTION] = {"rounds": int(own["rounds"]) + 1, "average": average.copy()}
         return self._largest(importance, batch)
@@ -156,7 +146,7 @@ class ImportantIndices(SupportTeller):
         return self._largest(np.stack([own["average"] for own in last(batch, _SECTION)]), batch)
 
     def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
-        return top_k_supports(importance, self.counts(importance), self.layers(batch))
+        return top_k_supports(importance, self.counts(importance))
 
     def _importance(self, batch: Batch, models: Models) -> Floats:
         drawn = map(self._drawn, batch.data, batch.seeds)
@@ -178,11 +168,7 @@ class PaperIndices(ImportantIndices):
     """
 
     k_max = 0.2  # section 6
-
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        self.trains = True
-        self.passes = 2 if config[Ios].stability else 1
+    trains = True
 
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return as many as cover enough of the importance."""
@@ -192,7 +178,7 @@ class PaperIndices(ImportantIndices):
         """Return the supports that the clients sent last."""
         kept = last(batch, _SECTION)
         sizes = np.array([own["k"] for own in kept])
-        return top_k_supports(np.stack([own["average"] for own in kept]), sizes, self.layers(batch))
+        return top_k_supports(np.stack([own["average"] for own in kept]), sizes)
 
     def tell(self, batch: Batch, supports: list[Indices], form: str) -> None:
         """Add each client's own K to what it sends."""
@@ -203,39 +189,12 @@ class PaperIndices(ImportantIndices):
 
     def _largest(self, importance: Floats, batch: Batch) -> list[Indices]:
         own = np.array(np.broadcast_to(self.counts(importance), len(batch)), dtype=np.int64)
-        parts = batch.memo.pop((self, "parts"), None)
-        if parts is not None and not self.settings.share:
-            most = max(1, round((self.settings.most or self.k_max) * importance.shape[1]))
-            own[:] = [self._stable(*pair, most) for pair in zip(importance, parts, strict=True)]
         batch.memo[self] = own
         told = [(row.sent(SUPPORT) or {}).get(SIZE) for row in batch.rows]
         used = [min(int(k or mine), importance.shape[1]) for k, mine in zip(told, own, strict=True)]
         for row, k in zip(batch.rows, used, strict=True):
             row.state[_SECTION] = {**row.state[_SECTION], "k": k}
-        return top_k_supports(importance, np.array(used), self.layers(batch))
-
-    def _stable(self, importance: Floats, parts: Floats, most: int) -> int:
-        """Return K by coverage, or of the two above it the first that is stable (lines 6 to 9)."""
-        settings = self.settings
-        return choose_k(importance, settings.coverage, most, parts, settings.stability)
-
-    def _importance(self, batch: Batch, models: Models) -> Floats:
-        if self.settings.stability:
-            columns = [
-                self._of_part(batch, models, part) for part in range(self.settings.resamples)
-            ]
-            batch.memo[self, "parts"] = np.stack(columns, axis=1)
-        return super()._importance(batch, models)
-
-    def _of_part(self, batch: Batch, models: Models, part: int) -> Floats:
-        """Return the importance by every r-th sample of each client; of all where these are few."""
-        some = []
-        for data, seed in zip(batch.data, batch.seeds, strict=True):
-            drawn = self._drawn(data, seed)
-            places = torch.arange(part, len(drawn), self.settings.resamples)
-            some.append(drawn.select(places) if len(places) else drawn)
-        trainer = batch.side.trainer
-        return fisher_diagonals(trainer.model, trainer.problem.loss, models, some)
+        return top_k_supports(importance, np.array(used))
 
 
 class IndexSignatures(ClientHook):

@@ -6,13 +6,22 @@ they need, offer, send and release.
 
 from collections.abc import Callable, Mapping
 
+from ..methods.aggregators import Aggregation
 from ..methods.base import Method, Settings
 from ..methods.catalogue import all_settings, chosen, methods
+from ..methods.cohort import CohortSettings
+from ..methods.stream import StreamMethod
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
-from .with_buffer import problems_of_buffer
 
 Found = list[Method]
+
+# With a buffer (FedBuff): those that need only the replies of a round, and have been tested.
+_WITH_BUFFER = {
+    "cohorts": ("none", "split-test", "ifca", "cfl"),
+    "objective": ("sgd", "prox"),
+    "privacy": ("none", "local-dp"),
+}
 
 
 def impossible(config: RunConfig) -> list[str]:
@@ -25,7 +34,7 @@ def impossible(config: RunConfig) -> list[str]:
         *(line for method in active for line in _unmet_needs(method, config, active)),
         *_of_fine_tuning(config),
         *_of_scaling(config, active),
-        *problems_of_buffer(config, participants(config)),
+        *_of_buffer(config, participants(config)),
     ]
 
 
@@ -157,6 +166,30 @@ def _of_scaling(config: RunConfig, active: Found) -> list[str]:
     ]
 
 
+def _of_buffer(config: RunConfig, asked: int) -> list[str]:
+    """Return what stands against a buffer, if there is to be one."""
+    buffer, axes = config[Aggregation].buffer, config.axes()
+    if not buffer:
+        return []
+    what, problems = f"aggregation.buffer = {buffer}", []
+    if config.round.over_commit:
+        told = f"round.over-commit = {config.round.over_commit}"
+        problems.append(f"{what}: {told} waits for nobody either; set one of the two")
+    if buffer > asked:
+        problems.append(f"{what}: at most {asked}, the clients that train at a time")
+    if config[CohortSettings].share not in ("auto", "none"):
+        told = f"cohort.share = {config[CohortSettings].share!r}"
+        problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
+    allowed = dict(_WITH_BUFFER)
+    found = methods("data-selector").values()
+    allowed["data-selector"] = tuple(m.name for m in found if not isinstance(m, StreamMethod))
+    for axis, names in allowed.items():
+        if axes[axis] not in names:
+            listed = ", ".join(names)
+            problems.append(f"{what}: {axis} = {axes[axis]!r}; allowed are {listed}")
+    return problems
+
+
 def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[str]]:
     """Return a check that another chosen method offers what one needs."""
 
@@ -170,51 +203,40 @@ def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[s
     return check
 
 
-def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[str]:
-    """Return what clients would send besides their noisy model."""
-    problems = []
-    for other in active:
-        if other.sends:
-            allowed = ", ".join(m.name for m in _on(other.axis) if not m.sends)
-            problems.append(
-                f"{method}: {other} has clients send more than a noisy model "
-                f"({', '.join(other.sends)}); allowed are {allowed}"
-            )
-    return problems
+def _nothing_but_models(
+    of: Callable[[Method], tuple[str, ...]], why: str
+) -> Callable[[Method, RunConfig, Found], list[str]]:
+    """Return a check that no other method tells more than models with noise."""
 
+    def check(method: Method, config: RunConfig, active: Found) -> list[str]:
+        return [
+            f"{method}: {other} {why} ({', '.join(of(other))}); allowed are "
+            + ", ".join(m.name for m in _on(other.axis) if not of(m))
+            for other in active
+            if of(other)
+        ]
 
-def _only_models_released(method: Method, config: RunConfig, active: Found) -> list[str]:
-    """Return what clients would be sent that the server's noise does not cover."""
-    problems = []
-    for other in active:
-        if other.releases:
-            allowed = ", ".join(m.name for m in _on(other.axis) if not m.releases)
-            problems.append(
-                f"{method}: {other} releases more than models with noise "
-                f"({', '.join(other.releases)}); allowed are {allowed}"
-            )
-    return problems
+    return check
 
 
 def _on(axis: str) -> Found:
     return list(methods(axis).values())
 
 
-def _checked_with_the_model(method: Method, config: RunConfig, active: Found) -> list[str]:
-    """Say nothing: ``strategies.checks`` looks once the model is built."""
-    return []
-
-
 _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
-    "linear head": _checked_with_the_model,
-    "classes": _checked_with_the_model,
+    "linear head": lambda *_: [],  # ``strategies.checks`` looks once the model is built
+    "classes": lambda *_: [],
     "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "something must say how similar clients are"),
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
-    "nothing sent but a model": _only_models_sent,
-    "nothing released but models": _only_models_released,
+    "nothing sent but a model": _nothing_but_models(
+        lambda method: method.sends, "has clients send more than a noisy model"
+    ),
+    "nothing released but models": _nothing_but_models(
+        lambda method: method.releases, "releases more than models with noise"
+    ),
 }

@@ -1,7 +1,6 @@
 """How a client takes a step, given the gradients of a mini-batch."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -102,43 +101,3 @@ def sgd_(
         if settings.momentum:
             gradient = momenta[i].mul_(settings.momentum).add_(gradient)
         parameter.add_(gradient, alpha=-settings.learning_rate)
-
-
-class Accumulated:
-    """Gradients of several mini-batches, until there are enough for a step.
-
-    Parameters
-    ----------
-    batches : int
-        How many make a step.
-
-    Examples
-    --------
-    >>> pending = Accumulated(2)
-    >>> pending.add([torch.tensor([1.0])], last=False) is None
-    True
-    >>> pending.add([torch.tensor([3.0])], last=False)
-    [tensor([2.])]
-    """
-
-    def __init__(self, batches: int) -> None:
-        self.batches = batches
-        self._held: list[Sequence[Tensor]] = []
-
-    def add(self, gradients: Sequence[Tensor], last: bool) -> Sequence[Tensor] | None:
-        """Return the mean gradients if it is time for a step; of what there is, at the end."""
-        if self.batches == 1:
-            return gradients
-        self._held.append(gradients)
-        if len(self._held) < self.batches and not last:
-            return None
-        means = [torch.stack(parts).mean(0) for parts in zip(*self._held, strict=True)]
-        self._held = []
-        return means
-
-
-def precision(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context of the forward pass: mixed precision where it is asked for."""
-    if settings.precision == "bfloat16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()

@@ -61,7 +61,7 @@ class Tally:
         return self
 
     def found(self) -> dict[str, float]:
-        """Return the metrics by name, and the mean loss."""
+        """Return the mean loss, and the metrics by name; not those undefined on these samples."""
         loss = self.total / self.counted if self.counted else math.nan
         found: dict[str, float] = {}
         joined = tuple(torch.cat(column).numpy() for column in zip(*self.kept, strict=True))
@@ -77,7 +77,9 @@ class Tally:
             elif metric.name != "loss":
                 with optional_packages(f"metrics = {metric.name!r}"):
                     found[metric.name] = _COMPUTED[metric.name](*joined)
-        return found | {"loss": loss}
+        return {name: value for name, value in found.items() if math.isfinite(value)} | {
+            "loss": loss
+        }
 
 
 def _recall(label: int, prediction: Columns, scores: Columns, truth: Columns) -> float:

@@ -22,7 +22,7 @@ from .fused_model import fused_model
 from .job import Job, Outcome
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
-from .optimisers import Accumulated, precision, stepper
+from .optimisers import stepper
 from .placement import device_of, moved
 from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
@@ -281,22 +281,15 @@ def train_one(
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample
         rows = [positions for positions in rows if len(positions) > 1]
     total = 0.0
-    pending = Accumulated(settings.accumulate)
     with _seeded_layers(model, job.seed):
-        for number, (positions, (x, y)) in enumerate(
-            zip(rows, job.data.follow(rows), strict=True), 1
-        ):
-            with precision(settings, device):
-                loss = batch_loss(positions.to(device), moved(x, device), moved(y, device))
+        for positions, (x, y) in zip(rows, job.data.follow(rows), strict=True):
+            loss = batch_loss(positions.to(device), moved(x, device), moved(y, device))
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
-                mean = pending.add(gradients, last=number == len(rows))
-                if mean is not None:
-                    objective.adjust(mean, parameters, start, carried)
-                    step(mean)
-    steps = -(-len(rows) // settings.accumulate)
-    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps)
+                objective.adjust(gradients, parameters, start, carried)
+                step(gradients)
+    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), len(rows))
 
 
 @contextmanager

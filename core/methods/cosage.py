@@ -1,18 +1,15 @@
 """CosAge: clients whose update differs most from the global one, the oldest of each bin first."""
 
-from pydantic import Field
-
-from .base import Settings, Share
+from .base import Settings, Share, key
 from .selector import Selector, Summary
 
 
-class CosAge(Settings):
+class CosAgeSettings(Settings):
     """CosAge's cooldown."""
 
     section = "cosage"
-    silent_ratio: Share = Field(
-        default=0.0,
-        description="share of clients that rest after their turn, the most recent first",
+    silent_ratio: Share = key(
+        0.0, "share of clients that rest after their turn, the most recent first"
     )
 
 
@@ -22,7 +19,7 @@ METHODS = (
         about="from each bin of dissimilarity, the client that has waited longest",
         paper="FL-GSCCS: gradient-summary client selection with cosine similarity and age (CosAge)",
         presets={"cosage": {"uplink": "top-k-plain", "weighting": "uniform"}},
-        settings=(CosAge, Summary),
+        settings=(CosAgeSettings, Summary),
         core="selectors.client_selectors.cosage:CosAge",
         hook="client_app.hooks.similarity:UpdateSimilarity",
         sends=("similarity",),

@@ -1,11 +1,7 @@
-"""Planted groups: clients whose data differ by group, so that what clustering finds can be checked.
+"""Groups of clients with different data, planted to see whether a method finds them.
 
-Client number ``i`` belongs to group ``i % count``, whatever the kind:
-
-- ``rotation``: the group's images are rotated, by quarter turns; - ``label-permutation``: the
-group's labels are shifted round the classes; - ``affine-shift``: the group's inputs are stretched
-and moved, feature by feature (Reisizadeh et al., 2020); - the partition ``class-groups`` (see
-:mod:`core.tasks.partitions`) gives each group classes of its own.
+Client number ``i`` belongs to group ``i % count``. The partition ``class-groups`` gives each group
+classes of its own (:mod:`core.tasks.partitions`).
 """
 
 from collections.abc import Callable
@@ -14,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import invalid
+
+_STRENGTH = 0.5  # how far affine-shift stretches and moves inputs (s)
 
 Inputs = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -26,11 +24,6 @@ def group_of(client: int, count: int) -> int:
     [0, 1, 2, 0, 1]
     """
     return client % count
-
-
-def none(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tuple[Inputs, Labels]:
-    """Return the data as they are."""
-    return x, y
 
 
 def rotation(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tuple[Inputs, Labels]:
@@ -61,22 +54,25 @@ def label_permutation(
     return x, (y + group * classes // count) % classes
 
 
-def affine_shift(strength: float, x: Inputs, group: int) -> Inputs:
+def affine_shift(
+    x: Inputs, y: Labels, group: int, count: int, classes: int
+) -> tuple[Inputs, Labels]:
     """Return the inputs of a group, ``(1 + s a) x + s b`` with its own normal a and b per feature.
 
+    Reisizadeh et al., 2020.
+
     >>> x = np.ones((2, 3), np.float32)
-    >>> bool((affine_shift(0.0, x, 1) == x).all()), bool((affine_shift(0.5, x, 1) == x).any())
-    (True, False)
+    >>> bool((affine_shift(x, np.zeros(2, int), 1, 2, 10)[0] == x).any())
+    False
     """
     rng = np.random.default_rng([group, *map(ord, "affine")])
     stretch, move = rng.normal(size=(2, *x.shape[1:]))
-    moved: Inputs = ((1 + strength * stretch) * x + strength * move).astype(x.dtype)
-    return moved
+    return ((1 + _STRENGTH * stretch) * x + _STRENGTH * move).astype(x.dtype), y
 
 
 GROUPS: dict[str, Callable[[Inputs, Labels, int, int, int], tuple[Inputs, Labels]]] = {
-    "none": none,
+    "none": lambda x, y, *_: (x, y),
     "rotation": rotation,
     "label-permutation": label_permutation,
-    "affine-shift": none,  # of inputs alone, by a strength
+    "affine-shift": affine_shift,
 }

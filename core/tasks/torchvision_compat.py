@@ -23,8 +23,6 @@ def torchvision() -> ModuleType:
 
     Imported on first use: it is slow, and a device that trains on sensor data never needs it.
 
-    Examples
-    --------
     >>> torchvision().models.resnet18.__name__
     'resnet18'
     """

@@ -8,8 +8,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
-from ...core.methods.cohort_baselines import FlexCflSettings, FlHcSettings
+from ...core.methods.cohort import CohortSettings
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from ...core.wire.replies import Row
@@ -20,6 +19,9 @@ from .base import ONLY, CohortRule, Regrouping, Scene
 from .update_sketches import Signal
 
 Floats = NDArray[np.float64]
+
+_PRETRAINED = 50  # local steps of the updates that FlexCFL groups clients by
+_MERGED = 0.5  # cosine distance up to which FL+HC merges clusters
 
 
 class GroupedRule(CohortRule):
@@ -80,8 +82,8 @@ class FlexCflRule(GroupedRule):
     """FlexCFL: groups from the start, by some clients' pretraining; newcomers pretrain and join."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.flex = FlexCfl(config[Cohort].number)
-        super().__init__(config, self.flex, config[FlexCflSettings].pretrain_steps)
+        self.flex = FlexCfl(config[CohortSettings].number)
+        super().__init__(config, self.flex, _PRETRAINED)
         self.rng = np.random.default_rng([config.seed, 11])
 
     def regroup(self, scene: Scene) -> Regrouping | None:
@@ -91,7 +93,7 @@ class FlexCflRule(GroupedRule):
             for key, update in self.updates(scene, new).items() if new else ():
                 self.flex.join(key, update)
             return None
-        count = pretrained(self.config[Cohort].number, len(scene.keys))
+        count = pretrained(self.config[CohortSettings].number, len(scene.keys))
         chosen = np.sort(self.rng.choice(len(scene.keys), count, replace=False))
         self.model = scene.models[ONLY]
         updates = self.updates(scene, [scene.keys[i] for i in chosen])
@@ -107,8 +109,8 @@ class FlHcRule(GroupedRule):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
-        joint = config[Cohort].joint_rounds_of(config.num_server_rounds)
-        self.hc = FlHc(joint, config[FlHcSettings].distance, metric="cosine")
+        joint = config[CohortSettings].joint_rounds_of(config.num_server_rounds)
+        self.hc = FlHc(joint, _MERGED, metric="cosine")
         super().__init__(config, self.hc, steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:

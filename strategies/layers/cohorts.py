@@ -16,7 +16,7 @@ from ...core.log.events import CohortsEvaluated, CohortsTrained, Regrouped
 from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.cohort import Cohort, CohortMethod
+from ...core.methods.cohort import CohortMethod, CohortSettings
 from ...core.wire.keys import CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, filled
 from ...core.wire.replies import Replies, ReplyStream, Row, tables_in
@@ -428,4 +428,4 @@ class Cohorts(Layer):
 
 def _shares_changes(config: RunConfig) -> bool:
     buffer = config[Aggregation].buffer
-    return config[Cohort].shared(config.cohorts, config.similarity, buffer) == "changes"
+    return config[CohortSettings].shared(config.cohorts, config.similarity, buffer) == "changes"

@@ -17,7 +17,7 @@ from ...core.config import RunConfig
 from ...core.log.events import Selected
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.ios import Ios
+from ...core.methods.ios import HASHES
 from ...core.methods.selector import Selector, Summary
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
@@ -150,7 +150,7 @@ class Selection(Layer):
             ask_at_most=summary.ask_at_most,
             at_least=config.round.min_replies,
             at_most=config.clients.at_most,
-            hashes=config[Ios].hashes,
+            hashes=HASHES,
         )
 
     @property

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.sample_values import valuation
 from ...core.log.events import Guided, StoragePlanned, StreamsStored
-from ...core.methods.ode import ode_settings
-from ...core.methods.stream import Stream
+from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
@@ -31,7 +30,6 @@ from ...core.wire.schemas import BadReply, StreamTold
 from ...core.wire.sizes import record_bytes
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
-from ..checks import check_room
 from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
 from .base import Layer
@@ -86,19 +84,14 @@ class Streams(Layer):
         (the same, of what participants store), "exact" (an oracle that asks everyone for the
         gradient of all its data in every round), or "none": clients keep what the plan wants
         at random.
-    clients_per_label, labels_per_client : int
-        Limits of the plan; 0 for any number.
+    clients_per_label : int
+        A limit of the plan; 0 for any number.
     quantities, cover, client_weights : str, bool, str
         How a client divides its store, whether every label must have a place, and what clients
         count for; see
         :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
-    coordinated : bool (default: True)
-        Whether there is a plan at all; without, every client keeps what is worth most to it.
     replan : float (default: 0.2)
         A new plan is made when the shares of what arrives have changed by this much in sum.
-    every_round : bool (default: False)
-        Whether clients that do not train get a message every round, so that they look at what
-        arrived in time; else they do at their next contact.
     velocity_factor, norm_factor : float
         How many times the usual velocity is absurd, and how many times the usual norm a client's
         estimate counts for at most.
@@ -115,13 +108,10 @@ class Streams(Layer):
         plans: bool = True,
         estimator: str = "incremental",
         clients_per_label: int = 0,
-        labels_per_client: int = 0,
         quantities: str = "proportional",
         cover: bool = True,
         client_weights: str = "velocity",
-        coordinated: bool = True,
         replan: float = 0.2,
-        every_round: bool = False,
         velocity_factor: float = 100.0,
         norm_factor: float = 5.0,
     ) -> None:
@@ -130,12 +120,8 @@ class Streams(Layer):
         self._like = np.empty(gradient_size, dtype=np.float32)
         self.plans = plans
         self.exact = plans and estimator == "exact"
-        self.coordinated = coordinated
-        self.every_round = every_round
         self.profiles = StreamProfiles()
-        self.plan = StoragePlan(
-            *(replan, clients_per_label, labels_per_client, quantities, cover, client_weights)
-        )
+        self.plan = StoragePlan(*(replan, clients_per_label, 0, quantities, cover, client_weights))
         recent = estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
@@ -146,33 +132,22 @@ class Streams(Layer):
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
-        """Return the layer that a config describes; an error if a sample has no room."""
-        check_room(config)
-        ode, task = ode_settings(config), load_task(config.task_spec())
-        every_round = config[Stream].ingest == "every-round"
+        """Return the layer that a config describes."""
+        ode, task = ode_method(config), load_task(config.task_spec())
         bounds = config.quarantine
         if ode is None:
-            return cls(
-                inner,
-                task.num_classes,
-                0,
-                plans=False,
-                every_round=every_round,
-                velocity_factor=bounds.count_factor,
-            )
+            absurd = bounds.count_factor
+            return cls(inner, task.num_classes, 0, plans=False, velocity_factor=absurd)
         return cls(
             inner,
             task.num_classes,
             valuation(task.build_model(), config, task.problem).size,
-            estimator=ode.estimator,
-            clients_per_label=ode.clients_per_label,
-            labels_per_client=ode.labels_per_client,
+            estimator=config[OdeSettings].estimator,
+            clients_per_label=ode.clients_per_label(config),
             quantities=ode.quantities,
             cover=ode.cover,
             client_weights=ode.client_weights,
-            coordinated=ode.coordinate,
             replan=ode.replan,
-            every_round=every_round,
             velocity_factor=bounds.count_factor,
             norm_factor=bounds.norm_factor,
         )
@@ -193,9 +168,6 @@ class Streams(Layer):
         if self.plans:
             self._plan(server_round)
         requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if self.every_round:
-            busy = set() if requests is None else set(requests.nodes)
-            self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
         if requests is None:
             return []
         return self._guide(server_round, requests) if self.plans else requests
@@ -261,8 +233,6 @@ class Streams(Layer):
 
     def _plan(self, server_round: int) -> None:
         """Make a new plan if the old one no longer fits (section 3.3)."""
-        if not self.coordinated:
-            return
         told = self.profiles.told
         plan = self.plan.update(
             server_round,

@@ -16,13 +16,6 @@ from ..errors import TaskError
 def linear_head(model: nn.Module) -> str:
     """Return the dotted name of the last layer, which must be an `nn.Linear`.
 
-    Raises
-    ------
-    TaskError
-        If it is another kind of layer.
-
-    Examples
-    --------
     >>> linear_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
     '1'
     """
@@ -46,8 +39,6 @@ def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Line
 
     Both share the model's layers, so they follow its training and its mode.
 
-    Examples
-    --------
     >>> body, head = split_at_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
     >>> import torch
     >>> body(torch.ones(2, 2, 2)).shape, head.out_features

@@ -31,9 +31,9 @@ class Problem:
         The built-in model that ``model = 'auto'`` takes.
     collate : callable, optional
         Makes inputs and targets of a list of samples, for data sets that are read lazily.
+    workers : int
+        Processes that read such data sets ahead; 0 reads in the training process.
 
-    Examples
-    --------
     A problem with a loss of its own:
 
     >>> from forager.core.tasks.problems import Regression
@@ -50,6 +50,7 @@ class Problem:
     tokens: bool = False
     default_model: str = "softmax"
     collate: Callable[[list[Any]], Any] | None = None
+    workers: int = 0
 
     # ---- What a user's own task adds: data and a model (see `core.tasks.own_task`)
 
@@ -60,6 +61,10 @@ class Problem:
     def client_data(self, client: int, clients: int) -> Any:
         """Return what client number `client` of `clients` trains on, instead of a pool."""
         raise NotImplementedError
+
+    def client_name(self, client: int, clients: int) -> str:
+        """Return what people call a client; its number by default."""
+        return str(client)
 
     def client_test_data(self, client: int, clients: int) -> Any:
         """Return what a client tests on; without it, ``data.client-test-share`` is held out."""
@@ -76,6 +81,9 @@ class Problem:
     def model(self) -> torch.nn.Module:
         """Return a new model; its initial weights are seeded by the run."""
         raise NotImplementedError
+
+    def heed(self, model: torch.nn.Module) -> None:
+        """Take in what a new model says of its outputs."""
 
     # ---- What is minimised
 
@@ -120,17 +128,7 @@ class Problem:
     # ---- Targets
 
     def checked_targets(self, targets: Any, count: int, name: str) -> NDArray[Any]:
-        """Return targets as the loss takes them; an error if they do not fit.
-
-        Parameters
-        ----------
-        targets : array
-            As read from a file.
-        count : int
-            Number of samples.
-        name : str
-            Where they are from, for messages.
-        """
+        """Return targets as the loss takes them; an error if they do not fit."""
         array = np.asarray(targets)
         if array.shape[:1] != (count,):
             raise TaskError(

@@ -40,17 +40,6 @@ def labels_in(path: Path, numbers: dict[str, int], input_shape: Shape) -> NDArra
     An ``.npz`` file is asked for its ``y``, an ``.npy`` file for the shape in its header; an image
     is one sample. What cannot be read raises one of ``UNREADABLE``.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    numbers : dict
-        Number of the class by the name of a folder.
-    input_shape : tuple of int
-        Shape of one sample of the task.
-
-    Examples
-    --------
     >>> labels_in(Path("incoming/cat/1.png"), {"dog": 0, "cat": 1}, (1, 8, 8)).tolist()
     [1]
     """

@@ -7,11 +7,10 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.batch import Batch
-from forager.client_app.clients import VirtualContext
 from forager.client_app.hooks.auxo import AffinityRecords
 from forager.core.config import read_config
 from forager.core.learning.job import Outcomes
-from forager.core.wire.keys import AFFINITY, ASK_AFFINITY, CONFIG, ROUND
+from forager.core.wire.keys import AFFINITY
 from forager.core.wire.requests import Requests
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -62,24 +61,6 @@ def test_a_client_that_lost_its_records_has_no_preference_and_says_so() -> None:
     client.answer({"leaves": ["0"], **feedback("0", math.nan, 1, 1)})
     client.context.state = RecordDict()
     assert set(client.rewards(CHILDREN).values()) == {0.0}
-
-
-def test_simulated_clients_lose_their_records_and_what_they_were_just_told() -> None:
-    """Figure 14c by run config; the feedback counts as received, so that it is not sent again."""
-    part = AffinityRecords(read_config({"cohorts": "auxo", "auxo.records-lost": 1.0}))
-    content = {AFFINITY: ConfigRecord({**CHILDREN, **feedback("0.1", 1.0, -1, 5)})}
-    content |= {CONFIG: ConfigRecord({ROUND: 3})}
-    for kind, rewards in ((ASK_AFFINITY, {0.0}), ("train", {0.0, 0.2})):  # asked before, it trains
-        context = VirtualContext(2, 0, 1, {}, set())
-        message = Message(RecordDict(content), dst_node_id=2, message_type=kind)
-        requests = Requests.of([message])
-        assert requests is not None
-        batch = Batch(requests, [context], kind=kind)
-        part.before_one(batch.rows[0])
-        part.request(batch.rows[0])
-        said = batch.records[AFFINITY][0]
-        assert set(said["rewards"]) == rewards
-        assert said["serial"] == 5
 
 
 def test_a_server_that_says_nothing_gets_no_request_from_a_new_client() -> None:

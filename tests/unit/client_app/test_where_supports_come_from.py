@@ -43,8 +43,6 @@ def measured(monkeypatch):
     ("keys", "received"),
     [
         ({}, True),
-        ({"ios.at": "received"}, True),
-        ({"ios.at": "trained"}, False),
         ({"strategy": "ios"}, False),
     ],
     ids=str,
@@ -59,9 +57,9 @@ def test_importance_is_measured_where_the_run_says(measured, keys, received):
     np.testing.assert_array_equal(reader(keys).read(reply), top_k_support(importance, 65))
 
 
-@pytest.mark.parametrize(("at", "trained"), [("received", 0), ("trained", 1)])
-def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, at, trained):
-    keys = KEYS | {"ios.at": at}
+@pytest.mark.parametrize(("strategy", "trained"), [("ios-centred", 0), ("ios", 1)])
+def test_who_is_asked_trains_only_where_that_is_needed(monkeypatch, strategy, trained):
+    keys = KEYS | {"strategy": strategy}
     trainer, calls = task_side(read_config(keys)).trainer, []
     plain = trainer.train
     monkeypatch.setattr(trainer, "train", lambda *given: calls.append(1) or plain(*given))
@@ -106,7 +104,7 @@ def test_changes_are_signed_and_told_in_full_when_asked_for(tmp_path):
     assert set(fetched.content[SUPPORT]) == {PAYLOAD}
     codes = reader(keys, SignedSupportReader).read(fetched)
     signature = decode_signature(told[SIGNATURE])
-    np.testing.assert_array_equal(signature.signature, Hashing(32, seed=0).sign_changes(codes))
+    np.testing.assert_array_equal(signature.signature, Hashing(128, seed=0).sign_changes(codes))
     assert signature.count == codes.size
     nothing = ask(ASK_SUPPORT, context_of(keys))
     assert "holds no support" in nothing.error.reason
@@ -144,7 +142,7 @@ def test_diversity_is_by_signatures_of_what_clients_are_compared_by(monkeypatch,
 
 def test_the_model_is_not_trained_on_from_what_importance_left_in_it():
     """The scratch model holds the received arrays afterwards; the reply those trained."""
-    keys = KEYS | {"ios.at": "received"}
+    keys = KEYS
     reply = ask("train", context_of(keys), model_of(keys))
     plain = {"local-epochs": 1, "num-clients": 4}
     other = ask("train", context_of(plain), model_of(plain))

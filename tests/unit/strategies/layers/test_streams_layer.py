@@ -281,19 +281,6 @@ def test_rules_without_a_plan_are_told_nothing() -> None:
     assert notes.of(StreamsStored)[0].arrived == 9
 
 
-def test_whoever_does_not_train_is_told_of_every_round_if_asked_for() -> None:
-    told = {}
-    for every_round in (False, True):
-        layer, _ = streams(every_round=every_round, plans=False)
-        layer.inner.fraction_train = 0.5  # type: ignore[attr-defined]
-        grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 1.0])})
-        for number in (1, 2, 3):
-            play(layer, grid, number)
-        assert len(grid.of_kind("train")) == 3
-        told[every_round] = len(grid.of_kind(INGEST))
-    assert told == {False: 2, True: 2 + 3}  # both once for their profile; the idle one every round
-
-
 def test_state_survives() -> None:
     layer, _ = streams()
     devices = {"0": Device([4.0, 1.0, 0.0], 1, 2, 3, 4), "1": Device([1.0, 2.0, 1.0], 4, 3, 2, 1)}
