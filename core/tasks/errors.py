@@ -79,6 +79,8 @@ EXTRAS = {
     "datasets": "datasets",
     "flwr_datasets": "datasets",
     "sklearn": "datasets",
+    "torchvision": "vision",
+    "PIL": "vision",
     "scipy": "server",
     "matplotlib": "server",
     "rich": "server",

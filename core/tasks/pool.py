@@ -180,10 +180,12 @@ class PoolData:
         """Return how many samples each client tests on."""
         if self._owners_test:
             _, owner = self._owners_of_tests(num_partitions)
-            return np.bincount(owner[owner >= 0], minlength=num_partitions).tolist()
-        self._indices(0, num_partitions)
-        sizes = np.diff(self._partitions[num_partitions].offsets)
-        return (sizes * self.spec.client_test_share).astype(np.int64).tolist()
+            sizes = np.bincount(owner[owner >= 0], minlength=num_partitions)
+        else:
+            self._indices(0, num_partitions)
+            held = np.diff(self._partitions[num_partitions].offsets)
+            sizes = (held * self.spec.client_test_share).astype(np.int64)
+        return [int(size) for size in sizes]
 
     @property
     def _owners_test(self) -> bool:

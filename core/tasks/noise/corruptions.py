@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import optional_packages
 from .textures import clouds, ice
 
 Floats = NDArray[np.float32]
@@ -131,7 +132,8 @@ def _resampling(side: int, share: float) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def _through_jpeg(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    from PIL import Image
+    with optional_packages("noise = 'attribute'"):
+        from PIL import Image
 
     grey = image.shape[2] == 1
     file = io.BytesIO()

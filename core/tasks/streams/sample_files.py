@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.npz import read_arrays
-from ..errors import one_line
+from ..errors import one_line, optional_packages
 from .arrivals import fitted
 
 KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
@@ -75,7 +75,8 @@ def _one_or_several(array: NDArray[Any], input_shape: Shape) -> NDArray[np.float
 
 def _image(path: Path, input_shape: Shape) -> NDArray[np.uint8]:
     """One image, height by width, by channels if the task has colours."""
-    from PIL import Image
+    with optional_packages(str(path)):
+        from PIL import Image
 
     coloured = len(input_shape) == 3 and input_shape[0] > 1
     try:
