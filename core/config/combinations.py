@@ -7,7 +7,7 @@ they need, offer, send and release.
 from collections.abc import Callable, Mapping
 
 from ..methods.aggregators import Aggregation
-from ..methods.base import Method, Settings
+from ..methods.base import Method
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
 from ..methods.stream import StreamMethod
@@ -27,11 +27,17 @@ _WITH_BUFFER = {
 def impossible(config: RunConfig) -> list[str]:
     """Return what no single key gets wrong but several do together."""
     active = chosen(config.axes())
+    kinds = dict.fromkeys(kind for method in active for kind in method.settings)
     return [
         *_of_participants(config, active),
-        *(problem for settings in _read_by(config, active) for problem in settings.problems()),
+        *(problem for kind in kinds for problem in config[kind].problems()),
         *_of_axes(active),
-        *(line for method in active for line in _unmet_needs(method, config, active)),
+        *(
+            line
+            for method in active
+            for need in method.needs_in(config)
+            for line in _NEEDS[need](method, config, active)
+        ),
         *_of_fine_tuning(config),
         *_of_scaling(config, active),
         *_of_buffer(config, participants(config)),
@@ -90,11 +96,6 @@ def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
     return [k for k, v in given.items() if k in known - used and v != defaults[k]]
 
 
-def _read_by(config: RunConfig, active: Found) -> list[Settings]:
-    kinds = dict.fromkeys(kind for method in active for kind in method.settings)
-    return [config[kind] for kind in kinds]
-
-
 def participants(config: RunConfig) -> int:
     """Return how many of ``num-clients`` are asked per round."""
     count, share = config.participation()
@@ -127,11 +128,6 @@ def _of_axes(active: Found) -> list[str]:
         for axis, allowed in method.requires.items()
         if by_axis[axis].name not in allowed
     ]
-
-
-def _unmet_needs(method: Method, config: RunConfig, active: Found) -> list[str]:
-    found = (_NEEDS[need](method, config, active) for need in method.needs_in(config))
-    return [line for lines in found for line in lines]
 
 
 def _server_data(method: Method, config: RunConfig, active: Found) -> list[str]:

@@ -65,10 +65,6 @@ class SharedConfig(dict[str, Scalar]):
 
     It is parsed when it is first read. To find a dict in a cache takes 0.1 ms, which is longer than
     the training of a small client.
-
-    >>> config = SharedConfig({"strategy": "fedprox"})
-    >>> read_config(config) is read_config(config)
-    True
     """
 
     @cached_property

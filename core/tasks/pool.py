@@ -144,9 +144,9 @@ class PoolData:
             return []
         owners = np.unique(self._raw.user_train)
         group = user_groups(self._raw, num_partitions, owners)
-        shared = [owners[group == client].astype(str).tolist() for client in range(num_partitions)]
+        shared = [owners[group == client] for client in range(num_partitions)]
         return [
-            name if not others else f"{name} and {len(others)} more" for name, *others in shared
+            f"{own[0]} and {len(own) - 1} more" if own[1:].size else str(own[0]) for own in shared
         ]
 
     def findings(self, num_partitions: int) -> list[str]:

@@ -1,14 +1,10 @@
 """Tables and images as Hugging Face's ``datasets`` and ``flwr-datasets`` keep them.
 
 ``task = 'hf:<name>'`` reads a data set by its name on the hub (``hf:user/name`` or, with a
-configuration, ``hf:user/name:config``), or a local file or folder:
-
-- a folder that ``Dataset.save_to_disk`` wrote (Arrow), such as those that ``flwr-datasets create``
-  makes for each device, or a folder with one such folder per split;
-- a ``.csv``, ``.parquet`` or ``.json`` file, or a folder of them;
-- a folder with images in one sub-folder per class.
-
-Devices name the same kinds of place by ``data-path`` in their node config.
+configuration, ``hf:user/name:config``), or what is here: a folder that ``Dataset.save_to_disk``
+wrote (Arrow), or one with such a folder per split; a ``.csv``, ``.parquet`` or ``.json`` file, or a
+folder of them; a folder with images in one sub-folder per class. Devices name the same kinds of
+place by ``data-path`` in their node config.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The linear head of a model: its last layer, which produces the logits.
 
 Selection methods look at the gradients of this layer only: for cross-entropy they have a closed
-form in the head's inputs. The head is found by order of registration, which needs no sample to run:
-it must be the model's last layer. That holds for every built-in model. A user's model that
-registers or computes something after it is refused, because the closed form would be wrong for it.
+form in the head's inputs. A user's model that registers or computes something after it is refused,
+because the closed form would be wrong for it.
 """
 
 from collections.abc import Callable

@@ -17,23 +17,6 @@ class Problem:
 
     Override what is special. All methods get tensors with one sample per row of the first axis.
 
-    Attributes
-    ----------
-    metrics : sequence of str or Metric
-        What models are judged by. The first decides: early stop, comparisons and "best" follow it.
-        Names are those of :data:`core.tasks.metrics.NAMED`.
-    has_classes : bool
-        Whether the target of a sample is one class. Parts of methods that work label by label
-        need it.
-    tokens : bool
-        Whether inputs are integers, such as token ids, and stay integers.
-    default_model : str
-        The built-in model that ``model = 'auto'`` takes.
-    collate : callable, optional
-        Makes inputs and targets of a list of samples, for data sets that are read lazily.
-    workers : int
-        Processes that read such data sets ahead; 0 reads in the training process.
-
     A problem with a loss of its own:
 
     >>> from forager.core.tasks.problems import Regression
@@ -45,10 +28,14 @@ class Problem:
     """
 
     kind: ClassVar[str] = "own"
+    # What models are judged by, names of ``core.tasks.metrics.NAMED`` or a user's own. The first
+    # decides: early stop, comparisons and "best" follow it.
     metrics: Sequence[str | Metric] = ()
-    has_classes: bool = False
-    tokens: bool = False
-    default_model: str = "softmax"
+    has_classes: bool = False  # whether the target of a sample is one class
+    tokens: bool = False  # whether inputs are integers, such as token ids, and stay integers
+    default_model: str = "softmax"  # the built-in model that ``model = 'auto'`` takes
+    # For data sets that are read lazily: makes inputs and targets of a list of samples, and how
+    # many processes read ahead
     collate: Callable[[list[Any]], Any] | None = None
     workers: int = 0
 
