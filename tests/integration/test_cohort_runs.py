@@ -199,7 +199,12 @@ def clusters_of(drawn):
     return {frozenset(k for k in labels if labels[k] == name) for name in labels.values()}
 
 
-def test_signatures_find_the_clusters_of_supports_for_fewer_bytes(planted):
+def test_signatures_find_the_clusters_of_supports_for_fewer_bytes(planted, monkeypatch):
+    """Half as long as usual: the model is small."""
+    similarity = "forager.strategies.similarities.support_similarity"
+    for place, value in (("HASHES", 64), ("BANDS", 16)):
+        monkeypatch.setattr(f"{similarity}.{place}", value)
+    monkeypatch.setattr("forager.client_app.hooks.supports.HASHES", 64)
     keys = {**planted, "cohorts": "similarity", "similarity": "centred-overlap", "model": "mlp"}
     keys |= {"ios.share": 0.1, "net.hidden": 200}
     full = run_local(keys)
