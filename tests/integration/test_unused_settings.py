@@ -21,22 +21,14 @@ OTHER: dict[str, Any] = {
     **{"coreset.every": 1, "coreset.first-round": 0},
     **{"coreset.target": "own", "coreset.per-class": False, "coreset.ridge": 50.0},
     **{"coreset.step": 3},
-    **{"coreset.use-weights": True, "coreset.radius": 0.1, "coreset.residual": "total"},
+    **{"coreset.use-weights": True, "coreset.residual": "total"},
     **{"coreset.class-budgets": "equal", "coreset.memory": 0.1, "coreset.clip": 0.5},
     **{"coreset.noise-multiplier": 2.0},
-    **{
-        "ios.at": "trained",
-        "ios.share": 0.5,
-        "ios.coverage": 0.3,
-        "ios.most": 0.05,
-        "ios.ema": 0.1,
-    },
-    **{"ios.per-layer": True, "ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
-    **{"ios.neighbours": 1, "ios.signatures": True, "ios.hashes": 32, "ios.bands": 4},
-    **{"ode.clients-per-label": 1, "ode.quantities": "matched", "ode.client-weights": "velocity"},
-    **{"ode.cover": False, "ode.replan": 0.9, "ios.stability": 0.5, "ios.resamples": 2},
-    **{"stream.capacity": 2, "stream.capacity-bytes": 500},
-    **{"summary.batches": 1, "summary.power": 2.0, "summary.form": "printed"},
+    **{"ios.share": 0.5, "ios.coverage": 0.3, "ios.most": 0.05},
+    **{"ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
+    **{"ios.neighbours": 1, "ios.signatures": True},
+    **{"ode.clients-per-label": 1, "stream.capacity": 2},
+    **{"summary.power": 2.0, "summary.form": "printed"},
 }
 
 
