@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import check_simulated, unused_keys, unwise
 from ..core.config.moved import old_names
+from ..core.config.sections import AUTO
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -156,8 +157,8 @@ def _federation(
     return Federation(
         route="train" if foreign else "query",
         settings=for_clients(run_config) if foreign else "",
-        deadline=min(config.round.question_deadline, config.round.deadline),
-        identify_timeout=min(60.0, config.round.deadline),
+        deadline=min(config.round.question_deadline, config.round.longest),
+        identify_timeout=min(60.0, config.round.longest),
         allowed=config.clients.names(),
         tags=read_tags(config.clients.tags),
         metrics=metrics,
@@ -222,7 +223,8 @@ def _post(grid: Grid, federation: Federation, config: RunConfig) -> Post:
     return Post(
         grid,
         federation,
-        deadline=config.round.deadline,
+        deadline=config.round.longest,
+        learns_deadline=config.round.deadline == AUTO,
         poll=config.round.poll,
         buffer=config[Aggregation].buffer,
     )

@@ -68,7 +68,7 @@ def _allowed(field: FieldInfo) -> str:
     kind: Any = field.annotation
     names = get_args(kind)
     if names:
-        return ", ".join(map(str, names))
+        return ", ".join(_TYPES.get(n) or ", ".join(map(str, get_args(n) or (n,))) for n in names)
     bounds = [
         text.format(f"{getattr(rule, name):g}")
         for rule in field.metadata

@@ -10,9 +10,11 @@ from ..methods.aggregators import Aggregation
 from ..methods.base import Method
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
+from ..methods.privacy import Dp
 from ..methods.stream import StreamMethod
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
+from .sections import AUTO
 
 Found = list[Method]
 
@@ -142,6 +144,11 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
     return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
 
 
+def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
+    allowed = ", ".join(m.name for m in _on(method.axis) if m is not method)
+    return [f"dp.budget = {config[Dp].budget}: needs noise; allowed is {method.axis} = {allowed}"]
+
+
 def _of_fine_tuning(config: RunConfig) -> list[str]:
     if not config.fine_tune.epochs or config.data.validation_share > 0:
         return []
@@ -171,6 +178,9 @@ def _of_buffer(config: RunConfig, asked: int) -> list[str]:
     if config.round.over_commit:
         told = f"round.over-commit = {config.round.over_commit}"
         problems.append(f"{what}: {told} waits for nobody either; set one of the two")
+    if config.round.deadline == AUTO:
+        told = "round.deadline = 'auto': no round waits that times could be learned from"
+        problems.append(f"{what}, {told}; give seconds")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
     if config[CohortSettings].share not in ("auto", "none"):
@@ -235,6 +245,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
+    "noise for a budget": _noise_for_a_budget,
     "nothing sent but a model": _only_models_sent,
     "nothing released but models": _only_models_released,
 }

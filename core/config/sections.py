@@ -1,9 +1,10 @@
 """Sections of the run config that belong to no single method."""
 
+import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, PlainValidator
 
 from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share, key
 from ..tasks.spec import FOUND, NONE, STANDARD
@@ -20,11 +21,26 @@ class ScheduleSettings(Settings):
     rounds: Count = key(0, "rounds until cosine reaches 0; 0 means all")
 
 
+AUTO: Final = "auto"
+
+
+def _deadline(given: object) -> float | Literal["auto"]:
+    if given == AUTO:
+        return AUTO
+    if isinstance(given, int | float) and type(given) is not bool and 0 < given < math.inf:
+        return float(given)
+    raise ValueError(f"use seconds, greater than 0, or {AUTO!r}")
+
+
 class RoundSettings(Settings):
     """How long a round waits, and for whom."""
 
     section = "round"
-    deadline: Positive = key(600.0, "seconds that a client has to answer")
+    deadline: Annotated[float | Literal["auto"], PlainValidator(_deadline)] = key(
+        600.0,
+        "seconds that a client has to answer, or auto: learned from how long clients take, 600 at "
+        "most",
+    )
     min_replies: AtLeastOne = key(1, "a round with fewer replies is tried again")
     over_commit: NonNegative = key(
         0.0,
@@ -41,6 +57,11 @@ class RoundSettings(Settings):
         60.0, "seconds that a client has to answer a question before training"
     )
     poll: Positive = key(0.2, "seconds between checks for replies")
+
+    @property
+    def longest(self) -> float:
+        """The deadline; the longest of those to be learned."""
+        return 600.0 if isinstance(self.deadline, str) else self.deadline
 
 
 def _tags(text: str) -> str:

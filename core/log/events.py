@@ -106,6 +106,7 @@ class Exchanged(Event):
     seconds: Number = None
     simulated_seconds: Number = None
     reply_seconds: ReplySeconds | None = None
+    deadline: Number = None  # where it is learned
 
 
 class LateReplied(Event):
@@ -258,6 +259,8 @@ class PrivacySpent(Event):
     delta: Number = None
     epsilon_most: Number = None
     epsilon_mean: Number = None
+    budget: Number = None
+    used_up: Count = 0  # clients that are not asked again
 
 
 class CoresetsUsed(Event):

@@ -43,7 +43,6 @@ METHODS = (
         core="core.learning.objectives.plain:Plain",
     ),
     Method(axis="uplink", name="dense", about="clients send whole models", default=True),
-    Method(axis="privacy", name="none", about="no noise", default=True),
     Method(
         axis="weighting",
         name="examples",

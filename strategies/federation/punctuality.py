@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.backoff import rest
+from ...selectors.deadlines import learned_deadline
 
 _WEIGHT = 0.3  # of the newest observation in the means
 _LATE = 2.0  # times the seconds waited that a late reply counts for
@@ -27,7 +28,7 @@ class ResponseTimes:
 
     Examples
     --------
-    >>> times = ResponseTimes(deadline=10.0)
+    >>> times = ResponseTimes(longest=10.0)
     >>> times.replied("a", 4.0, 1)
     >>> times.late("b", 10.0, 1)
     >>> times.seconds(["a", "b", "c"]).tolist()
@@ -41,8 +42,10 @@ class ResponseTimes:
     [True, False]
     """
 
-    def __init__(self, deadline: float = math.inf) -> None:
-        self.deadline = deadline
+    def __init__(self, longest: float = math.inf, *, learns_deadline: bool = False) -> None:
+        self.longest = longest
+        self.learns_deadline = learns_deadline
+        self._learned: float | None = None  # until something new is known
         self._seconds: dict[str, float] = {}
         self._failures: dict[str, float] = {}
         self._observed: dict[str, int] = {}  # the round of the last observation, the latest last
@@ -75,6 +78,7 @@ class ResponseTimes:
         if key in self._seconds:
             self._guesses.setdefault(key, self._seconds[key])
             self._seconds[key] = max(self._seconds[key], waited)
+            self._learned = None
 
     def came_late(self, key: str, seconds: float, server_round: int) -> None:
         """Learn how long a reply took that was given up in a round, in place of a guess.
@@ -98,6 +102,7 @@ class ResponseTimes:
 
     def _know(self, key: str, server_round: int) -> None:
         """Note when a client was observed last, and forget those observed longest ago."""
+        self._learned = None
         self._observed.pop(key, None)
         self._observed[key] = server_round
         for old in list(self._observed)[: max(0, len(self._observed) - _MOST)]:
@@ -122,6 +127,14 @@ class ResponseTimes:
         """Return how long replies take; NaN where that is not known."""
         return np.array([self._seconds.get(key, math.nan) for key in keys], dtype=np.float64)
 
+    def deadline(self) -> float:
+        """Return how long clients have to train."""
+        if not self.learns_deadline:
+            return self.longest
+        if self._learned is None:
+            self._learned = learned_deadline(list(self._seconds.values()), self.longest)
+        return self._learned
+
     def failures(self, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the share of messages that clients fail to answer in time."""
         return np.array([self._failures.get(key, 0.0) for key in keys], dtype=np.float64)
@@ -129,7 +142,7 @@ class ResponseTimes:
     def expected_in_time(self, key: str, server_round: int) -> bool:
         """Return whether a client is likely to answer in time, judging by its recent replies."""
         fresh = server_round - self._observed.get(key, -_FRESH) < _FRESH
-        return not fresh or self._seconds.get(key, 0.0) <= self.deadline
+        return not fresh or self._seconds.get(key, 0.0) <= self.deadline()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is known."""
@@ -141,6 +154,7 @@ class ResponseTimes:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+        self._learned = None
         self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
         self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
         self._rests_until = dict(state["rests-until"])

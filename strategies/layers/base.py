@@ -23,6 +23,10 @@ Models = dict[str, tuple[ArrayRecord, float]]
 Outcome = tuple[ArrayRecord | None, MetricRecord | None]  # a new model and the metrics of a round
 
 
+class RunOver(Exception):
+    """No layer wants another round, and the run is complete; the text says why."""
+
+
 class Layer(Strategy):
     """A strategy around a strategy. Delegates all five methods, and what else layers can do.
 

@@ -168,3 +168,19 @@ def test_what_is_known_of_response_times_is_resumed(small):
     assert [e["chosen"] for e in events(resumed, "selected")] == [
         e["chosen"] for e in events(whole, "selected")
     ]
+
+
+def test_a_learned_deadline_ends_rounds_sooner_and_is_resumed(small):
+    small |= {"num-server-rounds": 12, "clients-per-round": 10, "devices.spread": 2.0}
+    patient = trainings(run_local(small))
+    whole = run_local({**small, "round.deadline": "auto"})
+    learned = trainings(whole)
+    assert all(e.get("deadline") is None for e in patient)
+    assert learned[0]["deadline"] == 600.0, "nothing is known yet"
+    assert any(e["late"] for e in learned)
+    assert all(e["simulated-seconds"] <= e["deadline"] * (1 + 1e-9) for e in learned)
+    spent = [sum(e["simulated-seconds"] for e in some[1:]) for some in (patient, learned)]
+    assert spent[1] < spent[0] / 2
+    half = run_local({**small, "round.deadline": "auto", "num-server-rounds": 6})
+    resumed = run_local({**small, "round.deadline": "auto", "resume-from": str(half.folder)})
+    assert [e["deadline"] for e in trainings(resumed)] == [e["deadline"] for e in learned]

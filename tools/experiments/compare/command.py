@@ -14,6 +14,7 @@ from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError, load_task
 from ....core.tasks.metric_text import label
+from ...flower.env import app_settings
 from ..fingerprint import files_of, fingerprint
 from ..records import SweepError
 from .budget import CONTENT, Budget, BudgetError, parse_budget
@@ -116,7 +117,8 @@ def page_name(comparison: Comparison) -> str:
 def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
     budget = parse_budget(options.budget)
     candidates = parse_candidates(options.strategies)
-    common = _common(parse_overrides(options.run_config), budget)
+    own = {key: value for key, value in app_settings().items() if key not in _SET_HERE}
+    common = _common(parse_overrides(options.run_config), budget, own)
     for name, value in (("seeds", options.seeds), ("processes", options.processes)):
         if value is not None and value < 1:
             raise CandidateError(f"{name} = {value}: must be 1 or more")
@@ -171,8 +173,8 @@ def _say_files(config: RunConfig) -> None:
         _say(f"content checked of {', '.join(names[:3])}{more}")
 
 
-def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
-    """Return the keys that all runs share."""
+def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Return the keys that all runs share: ours, those of the app here, those of the user."""
     for key in _SET_HERE:
         if key in user:
             raise CandidateError(f"{key} = {user[key]!r}: a comparison sets this itself")
@@ -181,7 +183,7 @@ def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
         common["evaluate-every"] = max(1, int(budget.amount) // MOST_EVALUATIONS)
     if budget.kind == "seconds":
         common["devices.slow"] = True  # or no time would pass
-    common |= user
+    common |= own | user
     if budget.kind == "seconds" and not common["devices.slow"]:
         raise CandidateError("devices.slow = False: then no simulated time ever passes")
     path = str(common.get("data.path", ""))

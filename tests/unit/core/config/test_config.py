@@ -82,7 +82,8 @@ def test_every_key_refuses_other_types_naming_key_and_value(key: str) -> None:
 @pytest.mark.parametrize("key", [k for k, v in DEFAULTS.items() if isinstance(v, float)])
 def test_a_whole_number_will_do_where_a_fraction_may_stand(key: str) -> None:
     """``flwr run -c "fraction-train=1"`` gives an int."""
-    value = 0 if key.startswith(("momentum", "aggregation", "data.", "coreset.memory")) else 1
+    zero = ("momentum", "aggregation", "data.", "coreset.memory", "dp.b")
+    value = 0 if key.startswith(zero) else 1
     if key in ("aggregation.tau",):
         value = 1
     if key != "dp.delta":  # no whole number is a share between 0 and 1
