@@ -24,6 +24,7 @@ OTHER: dict[str, Any] = {
     **{"coreset.use-weights": True, "coreset.residual": "total"},
     **{"coreset.class-budgets": "equal", "coreset.memory": 0.1, "coreset.clip": 0.5},
     **{"coreset.noise-multiplier": 2.0},
+    **{"ios.at": "trained", "ios.stability": 0.5, "ios.resamples": 2},
     **{"ios.share": 0.5, "ios.coverage": 0.3, "ios.most": 0.05},
     **{"ios.samples": 2, "ios.first-round": 1, "ios.every": 1},
     **{"ios.neighbours": 1, "ios.signatures": True},
