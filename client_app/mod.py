@@ -37,11 +37,10 @@ from ..core.wire.requests import Requests
 from ..core.wire.salt import is_salted, salted, unsalted
 from .app import HANDLERS, failed
 from .batch import ClientBatch
-from .clients import is_simulated
+from .clients import client_key, is_simulated
 from .device.state import hold_files
 from .discretion import check_batch, check_question
 from .handlers.identity import introduction
-from .identity import client_key
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable
