@@ -153,15 +153,14 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        carried = [self._carried_by(row) for row in range(len(self))] if self.carried else ()
         columns = zip(self.models, self.data, self.seeds, self.weights, strict=True)
-        if not carried:
-            return [Job(*columns_of_row) for columns_of_row in columns]
+        if not self.carried:
+            return [Job(*own) for own in columns]
+        carried = [
+            {name: own for name, column in self.carried.items() if (own := column[row]) is not None}
+            for row in range(len(self))
+        ]
         return [Job(*own, brought) for own, brought in zip(columns, carried, strict=True)]
-
-    def _carried_by(self, row: int) -> dict[str, Arrays]:
-        columns = self.carried.items()
-        return {name: own for name, column in columns if (own := column[row]) is not None}
 
     def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""

@@ -90,7 +90,8 @@ class ClientMod:
                     _make_own(batch, message)
             return _signed(call_next(message, context), context)
         if kind == IDENTIFY:
-            said = {**introduction(context), ANSWERS: self._answers()}
+            answers = [*_ALWAYS, *(_WITH_DATA if self._model is not None else ())]
+            said = {**introduction(context), ANSWERS: answers}
             batch.records[CLIENT] = [filled(ConfigRecord, said)]
             return batch.replies()[0]
         if kind not in HANDLERS:
@@ -112,9 +113,6 @@ class ClientMod:
         finally:
             batch.abandon()
         return reply
-
-    def _answers(self) -> list[str]:
-        return [*_ALWAYS, *(_WITH_DATA if self._model is not None else ())]
 
     def _side(self, settings: str) -> "OwnSide":
         """Return the side of a run, made when a message needs it: torch takes a while to import."""

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 _SWEEPS = 10
-_DENSE = 100_000  # entries up to which a matrix of mostly zeros is multiplied faster as it is
+_DENSE = 50_000  # entries up to which a matrix of mostly zeros is multiplied faster as it is
 
 
 @dataclass(frozen=True)

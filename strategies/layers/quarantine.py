@@ -39,7 +39,8 @@ class SentModel:
     def __init__(self, record: ArrayRecord) -> None:
         self.arrays = from_record(record)
         # Half precision overflows at 65,504; in single precision only absurd values do.
-        self.wide = {name: _wide(a.dtype) for name, a in self.arrays.items() if a.dtype.kind == "f"}
+        kinds = {name: a.dtype for name, a in self.arrays.items() if a.dtype.kind == "f"}
+        self.wide = {name: np.promote_types(kind, np.float32) for name, kind in kinds.items()}
         floats = [
             self.arrays[name].ravel().astype(wide, copy=False) for name, wide in self.wide.items()
         ]
@@ -328,10 +329,6 @@ def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> s
         if not all(map(math.isfinite, values)):
             return f"metric {name} is not finite"
     return ""
-
-
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.promote_types(dtype, np.float32)
 
 
 def _misfits(
