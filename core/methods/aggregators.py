@@ -126,4 +126,18 @@ METHODS = (
         per_attacker=4,
         **(_ROBUST | {"models_per_reply": 4.9}),
     ),
+    _aggregator(
+        "clipped-mean",
+        "the weighted mean of updates, none longer than the median",
+        after="Sun et al., 2019: Can You Really Backdoor Federated Learning?",
+        models_per_reply=3.0,
+    ),
+    _aggregator(
+        "fltrust",
+        "updates count by how well they agree with the server's own, on clean data",
+        paper="Cao et al., 2021: FLTrust: Byzantine-robust Federated Learning via Trust "
+        "Bootstrapping",
+        needs=("server data",),
+        models_per_reply=3.0,
+    ),
 )
