@@ -162,19 +162,19 @@ class OwnSide(ClientSide):
 
 
 def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
-    """Return what to train on: a coreset, what a stream left, or the data themselves.
+    """Return the samples to train on: a coreset, the store of a stream, or all of the data.
 
-    For your train function, between loading the data and training on them.
+    Call it in your train function, after loading the data.
 
     Parameters
     ----------
     message : Message
         The training message.
     data : pair of arrays or tensors, data set, or data loader
-        What the ``data`` function of :func:`forager.client_mod` returns; what comes back has the
-        same form.
+        What the ``data`` function of :func:`forager.client_mod` returns. The result has the same
+        form.
     weights : bool (default: False)
-        Whether to return triples of input, label and weight; the weight is 1 where all are equal.
+        Whether to return triples of input, label and weight. Equal weights are 1.
     """
     side = _at_work.get()
     if side is None or side.batch is None:

@@ -3,8 +3,8 @@
 In a checkout and in a Flower bundle the folders stand beside this one; in a wheel, below it. Either
 way they are imported under one name, as in ``forager.strategies`` or ``forager.selectors``.
 
-What an app of your own needs is here: ``from forager import client_mod, strategy``. It is
-imported when it is first used, so that a device does not load what only servers need.
+Your own app imports its parts from here: ``from forager import client_mod, strategy``. Each is
+imported on first use; a device does not load the server's parts.
 """
 
 from importlib import import_module
