@@ -44,8 +44,10 @@ def test_one_update_moves_the_clipped_mean_by_at_most_its_share(
 
 
 def test_updates_of_one_length_give_the_weighted_mean() -> None:
-    updates, weights = np.eye(3), np.array([1.0, 2.0, 5.0])
-    np.testing.assert_allclose(clipped_mean(updates, weights), weights / 8)
+    updates, weights = np.eye(3), np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(clipped_mean(updates, weights), weights / 6)
+    claimed = clipped_mean(updates, np.array([1.0, 2.0, 500.0]))
+    np.testing.assert_allclose(claimed, [1 / 7, 2 / 7, 4 / 7], err_msg="twice the median at most")
     assert not clipped_mean(np.zeros((3, 2)), weights[:3]).any()
 
 
