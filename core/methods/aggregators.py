@@ -37,7 +37,12 @@ class Aggregation(Settings):
     )
     staleness: NonNegative = Field(
         default=0.5,
-        description="with a buffer, an update that began n rounds ago is weighted (1 + n) ** -this",
+        description="with a buffer or late updates, one that began n rounds ago is weighted "
+        "(1 + n) ** -this",
+    )
+    late: bool = Field(
+        default=False,
+        description="updates that come after their round are aggregated in the next one",
     )
 
 
@@ -61,7 +66,7 @@ class Aggregator(Method):
 
 def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
     place = f"strategies.aggregation.aggregators:{name.replace('-', '_')}"
-    reads = (*reads, "buffer", "staleness")
+    reads = (*reads, "buffer", "staleness", "late")
     return Aggregator(
         name=name, about=about, core=place, settings=(Aggregation,), reads=reads, **more
     )

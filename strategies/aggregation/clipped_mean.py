@@ -22,7 +22,8 @@ _HEAVIEST = 2.0  # times the usual number of samples that a client counts for
 def clipped_mean(updates: Vector, weights: Vector) -> Vector:
     """Return the weighted mean of updates, none of them longer than the median.
 
-    >>> clipped_mean(np.array([[3.0, 4.0], [0.0, 5.0], [-300.0, 0.0]]), np.array([1, 2, 1])).tolist()
+    >>> updates = np.array([[3.0, 4.0], [0.0, 5.0], [-300.0, 0.0]])
+    >>> clipped_mean(updates, weights=np.array([1, 2, 1])).tolist()
     [-0.5, 3.5]
     """
     weights = np.minimum(weights, _HEAVIEST * np.median(weights))
