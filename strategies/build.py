@@ -18,7 +18,7 @@ from .layers.quarantine import QuarantineLayer
 
 # Axes whose layers stand around the aggregator of each model, innermost first, and around all.
 _EACH_MODEL = ("privacy", "client-selector", "data-selector", "objective")
-_WHOLE_RUN = ("privacy", "uplink")
+_WHOLE_RUN = ("work", "privacy", "uplink")
 
 
 def build_strategy(

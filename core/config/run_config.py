@@ -39,6 +39,7 @@ class General(Settings):
     )
     client_selector: str = Field(default="random", description="who trains")
     data_selector: str = Field(default="full", description="on what")
+    work: str = Field(default="same", description="for how long")
     cohorts: str = Field(default="none", description="with whom")
     similarity: str = Field(default="none", description="what makes clients alike")
     aggregator: str = Field(default="fedavg", description="how updates become a model")
