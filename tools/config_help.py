@@ -42,11 +42,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def keys_of(section: str) -> list[ConfigKey]:
-    """Return the keys of one section; of none, those without a prefix.
-
-    >>> keys_of("prox")[0].key, keys_of("prox")[0].allowed
-    ('prox.mu', 'number at least 0')
-    """
+    """Return the keys of one section; of none, those without a prefix."""
     kind = _section(section) if section else RunConfig
     prefix = f"{section}." if section else ""
     return [
@@ -87,11 +83,7 @@ def _section(name: str) -> type[Settings]:
 
 
 def about(section: str) -> str:
-    """Return what a section is for.
-
-    >>> about("prox")
-    'The proximal term of FedProx.'
-    """
+    """Return what a section is for."""
     return (getdoc(_section(section)) or "").partition("\n\n")[0].replace("\n", " ")
 
 

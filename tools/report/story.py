@@ -47,12 +47,7 @@ def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float
 
 
 def answer(history: History) -> str:
-    """Say what came of the run, in one sentence or two.
-
-    >>> end = {"event": "run-finished", "reason": "failed", "rounds": 0, "message": "no reply"}
-    >>> answer(History.from_events([end]))
-    'The run failed before its first round was over.'
-    """
+    """Say what came of the run, in one sentence or two."""
     if history.finish is None or history.finish.reason != "failed":
         return score_sentence(history)
     done = history.rounds_done
@@ -98,14 +93,7 @@ def worst_tenth(history: History) -> str:
 
 
 def other_data(history: History) -> list[tuple[str, str]]:
-    """Return what else was measured, each with the data that it was measured on.
-
-    >>> own = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9,
-    ...     "accuracy-worst-10": 0.7}
-    >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
-    >>> other_data(History.from_events([own, server]))
-    [('worst tenth', '70.0 % of clients, on their own data'), ("on clients' own data", ...
-    """
+    """Return what else was measured, each with the data that it was measured on."""
     own, worst = history.judged_on_clients, worst_tenth(history)
     also, others = figures(history, own=own)[1:], figures(history, own=not own)
     where = "on the server's test data" if own else "on clients' own data"
@@ -141,12 +129,7 @@ def own_data_sentence(history: History) -> str:
 
 
 def preset_sentence(history: History) -> str:
-    """Say what the preset of a run sets, so that nothing is credited to the wrong part.
-
-    >>> config = {"strategy": "cosage", "client-selector": "cosage", "uplink": "dense"}
-    >>> preset_sentence(History.from_events([{"event": "run-started", "config": config}]))
-    "strategy='cosage' sets client-selector='cosage', uplink='top-k-plain' (here 'dense'), ..."
-    """
+    """Say what the preset of a run sets, so that nothing is credited to the wrong part."""
     config = history.started.config
     name = str(config.get("strategy") or "")
     told = [
@@ -267,12 +250,7 @@ def summary(history: History) -> list[tuple[str, str]]:
 
 
 def privacy(history: History) -> str:
-    """Return what the run has given away of the client that was asked most often.
-
-    >>> events = [{"event": "privacy", "round": 1, "delta": 1e-5, "epsilon-most": 2.5}]
-    >>> privacy(History.from_events(events))
-    'epsilon 2.50 at delta 1e-05'
-    """
+    """Return what the run has given away of the client that was asked most often."""
     spent, last = history.series("epsilon")[1], history.last(PrivacySpent)
     amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
     if last is not None and last.budget is not None:
@@ -281,12 +259,7 @@ def privacy(history: History) -> str:
 
 
 def decisions_section(history: History) -> str:
-    """Say which parts the run switched on by what it saw.
-
-    >>> seen = {"event": "decided", "round": 7, "part": "labels", "seen": "a < b", "decision": "c"}
-    >>> decisions_section(History.from_events([seen]))[-57:]
-    '<li>Round 7, labels: a &lt; b; from then on, c.</li></ul>'
-    """
+    """Say which parts the run switched on by what it saw."""
     found = [event for events in history.noted(Decided).values() for event in events]
     lines = "".join(
         f"<li>Round {event.round}, {escape(event.part)}: {escape(event.seen)}; from then on, "
