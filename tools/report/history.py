@@ -13,6 +13,7 @@ from ...core.log.events import (
     Aggregated,
     CohortsEvaluated,
     CohortsTrained,
+    Contributed,
     CoresetsUsed,
     Decided,
     Evaluated,
@@ -157,7 +158,8 @@ class History:
             case Evaluated() if event.cohorts is not None and event.where != "clients":
                 self._note(current, event)
             case (
-                CoresetsUsed()
+                Contributed()
+                | CoresetsUsed()
                 | StreamsStored()
                 | CohortsTrained()
                 | CohortsEvaluated()

@@ -150,23 +150,21 @@ def traffic_sentence(history: History) -> str:
     if not total:
         return "No traffic was counted."
     tests = f" Testing on clients took {data_size(testing)} more." if testing else ""
+    instead = _instead(history)
     return (
         f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
-        f"{_instead(history)}, and selecting took another {data_size(selecting)} "
+        f"{instead and ' '}{instead}, and selecting took another {data_size(selecting)} "
         f"({percent(selecting / total)} of the three).{tests}"
     )
 
 
-def dense_uplink(history: History) -> float | None:
-    """Return what the bytes up would have been without a sparse uplink, if there was one."""
-    if not history.series("bytes-up-dense")[0]:
-        return None
-    return sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in history.rows.values())
-
-
 def _instead(history: History) -> str:
-    dense = dense_uplink(history)
-    return "" if dense is None else f" (as whole models: {data_size(dense)})"
+    """Say what the bytes up would have been without a sparse uplink, if there was one."""
+    if not history.series("bytes-up-dense")[0]:
+        return ""
+    rows = history.rows.values()
+    dense = sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in rows)
+    return f"(as whole models: {data_size(dense)})"
 
 
 def participation_sentence(history: History) -> str:
@@ -217,8 +215,8 @@ def scaling_sentence(history: History) -> str:
     )
 
 
-def summary(history: History) -> list[tuple[str, str]]:
-    """Return the run's key figures as pairs of name and value."""
+def key_figures(history: History) -> list[tuple[str, str, str]]:
+    """Return the run's key figures: name, value, and what belongs to it."""
     known = last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     counts = history.participation() or [0]
@@ -226,27 +224,35 @@ def summary(history: History) -> list[tuple[str, str]]:
     failed, late, quarantined = trouble_counts(history)
     metric, name = history.metric, label(history.metric)
     on, testing = whose(history), history.total("bytes-test")
+    waited = history.total("connect-seconds")
+    starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
+    choosing = f"in {duration(history.total('select-seconds'))} of choosing"
 
-    def score(value: float | None, current: int) -> str:
-        return f"{written(metric, value)} {on} (round {current})" if known else "unknown"
+    def score(what: str, value: float | None, current: int) -> tuple[str, str, str]:
+        where = f"{on} (round {current})" if known else ""
+        return f"{what} {name}", written(metric, value), where
 
     return [
-        ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END),
-        ("rounds", f"{history.rounds_done}"),
-        ("time", duration(history.seconds)),
-        (f"final {name}", score(last, last_round)),
-        (f"best {name}", score(best, best_round)),
-        *other_data(history),
-        ("bytes down", data_size(history.total("bytes-down"))),
-        ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
-        ("bytes selecting", data_size(history.total("bytes-select"))),
-        *([("bytes testing", f"{data_size(testing)}, not counted above")] if testing else []),
-        ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}"),
-        ("times chosen", f"{least} to {most}, median {middle:g}"),
-        ("failures", f"{failed} failed, {late} late"),
-        ("quarantined", f"{quarantined}"),
-        *([("privacy", privacy(history))] if history.delta is not None else []),
+        ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END, ""),
+        ("rounds", f"{history.rounds_done}", f"in {duration(history.seconds)}{starting}"),
+        score("final", last, last_round),
+        score("best", best, best_round),
+        *((*pair, "") for pair in other_data(history)),
+        ("bytes down", data_size(history.total("bytes-down")), "to clients"),
+        ("bytes up", data_size(history.total("bytes-up")), _instead(history) or "from clients"),
+        ("bytes selecting", data_size(history.total("bytes-select")), choosing),
+        *([("bytes testing", f"{data_size(testing)}, not counted above", "")] if testing else []),
+        ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}", ""),
+        ("times chosen", f"{least} to {most}, median {middle:g}", ""),
+        ("failures", f"{failed} failed, {late} late", ""),
+        ("quarantined", f"{quarantined}", ""),
+        *([("privacy", privacy(history), "")] if history.delta is not None else []),
     ]
+
+
+def summary(history: History) -> list[tuple[str, str]]:
+    """Return the key figures as pairs of name and value, for a terminal."""
+    return [(name, f"{value} {more}".strip()) for name, value, more in key_figures(history)]
 
 
 def privacy(history: History) -> str:
