@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -12,7 +11,6 @@ from .script import SCRIPT
 from .style import CSS
 from .svg import Plot
 
-_UNIT = re.compile(r"(\d) (%|s\b|[kMGT]?B\b)")  # stays on the line of its number
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -45,7 +43,7 @@ def sentences(lines: Sequence[str], first: int = 3) -> str:
     if len(lines) == first + 1:  # a fold takes as much room as a line
         shown, rest = shown + rest, ""
     more = fold("More in words", f'<ul class="story">{rest}</ul>') if rest else ""
-    return _UNIT.sub(r"\1&nbsp;\2", f'<ul class="story">{shown}</ul>{more}')
+    return f'<ul class="story">{shown}</ul>{more}'
 
 
 def page(title: str, body: str, plots: Iterable[Plot]) -> str:

@@ -222,6 +222,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
     counts = history.participation() or [0]
     least, middle, most = spread(counts)
     failed, late, quarantined = trouble_counts(history)
+    often = f"{least} to {most}, median {middle:g}"
     metric, name = history.metric, label(history.metric)
     on, testing = whose(history), history.total("bytes-test")
     waited = history.total("connect-seconds")
@@ -243,7 +244,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
         ("bytes selecting", data_size(history.total("bytes-select")), choosing),
         *([("bytes testing", f"{data_size(testing)}, not counted above", "")] if testing else []),
         ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}", ""),
-        ("times chosen", f"{least} to {most}, median {middle:g}", ""),
+        ("times chosen", often if least < most else f"{most}, all alike", ""),
         ("failures", f"{failed} failed, {late} late", ""),
         ("quarantined", f"{quarantined}", ""),
         *([("privacy", privacy(history), "")] if history.delta is not None else []),
