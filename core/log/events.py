@@ -152,6 +152,20 @@ class ClassesSpread(Event):
     counts: list[list[Count]] = []
 
 
+class ClientNames(Event):
+    """What people call the clients, by key: the owners of their data, where the data say."""
+
+    name = "client-names"
+    names: dict[str, str] = {}
+
+
+class DataChecked(Event):
+    """What of the data may mislead, found before the run."""
+
+    name = "data-checked"
+    findings: list[str] = []
+
+
 class InputsScaled(Event):
     """Inputs are scaled, by the means and spreads that clients reported."""
 

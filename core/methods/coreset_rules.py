@@ -31,10 +31,7 @@ METHODS = (
         name="crust",
         about="medoids of the gradients, on which a network does not memorise noise",
         paper="Mirzasoleiman, Cao and Leskovec, 2020: CRUST",
-        reads=(
-            *("budget", "every", "first-round", "per-class", "class-budgets", "use-weights"),
-            "radius",
-        ),
+        reads=("budget", "every", "first-round", "per-class", "class-budgets", "use-weights"),
         core="selectors.data_selectors.crust:crust",
         rule="crust",
         needs=_HEAD,

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
-from ...core.methods.cohort_baselines import CflSettings
+from ...core.methods.cohort import CohortSettings
 from ...selectors.cohorts.cfl import Cfl
 from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
+
+_MEAN = 0.5  # a cohort is split when the mean update is shorter than this share of the longest,
+_LONGEST = 0.5  # while that is longer than this share of the longest of all rounds,
+_ALIKE = 0.35  # unless two clients of different parts have updates with at least this cosine
 
 
 class CflRule(CoreRule[Cfl]):
@@ -25,12 +28,10 @@ class CflRule(CoreRule[Cfl]):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[CflSettings]
-        self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
         self.longest = 0.0  # of all updates so far
         self.core = Cfl(
-            after_round=config[Cohort].joint_rounds_of(config.num_server_rounds),
-            cross_below=settings.cross_similarity,
+            after_round=config[CohortSettings].joint_rounds_of(config.num_server_rounds),
+            cross_below=_ALIKE,
         )
 
     def place(self, scene: Scene) -> list[str]:
@@ -46,8 +47,8 @@ class CflRule(CoreRule[Cfl]):
         for leaf, observed in seen.items():
             longest = float(np.linalg.norm(observed.signals, axis=1).max(initial=0.0))
             self.longest = max(self.longest, longest)
-            self.core.mean_below = self.mean_share * longest
-            self.core.max_above = self.longest_share * self.longest
+            self.core.mean_below = _MEAN * longest
+            self.core.max_above = _LONGEST * self.longest
             children = self.core.observe(leaf, observed.keys, observed.signals, rounds[leaf])
             if children:
                 parts[leaf] = children

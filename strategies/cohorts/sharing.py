@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import FedAvgM, Strategy
 
 from ...core.config import RunConfig
 from ...core.learning.model_arrays import travelling
-from ...core.methods.cohort import Cohort
+from ...core.methods.cohort import CohortSettings
 from ...core.tasks import load_task
 from ...core.tasks.errors import TaskError
 from ...core.tasks.models import linear_head
@@ -32,7 +32,7 @@ def head_names(config: RunConfig) -> frozenset[str]:
 
     TaskError if the model has no linear head, or trains nothing else.
     """
-    share = config[Cohort].share
+    share = config[CohortSettings].share
     if share != "body":
         return frozenset()
     what = f"model = {config.model!r}, cohort.share = {share!r}"

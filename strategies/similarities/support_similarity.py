@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.fisher import trainable_shapes
 from ...core.log.events import SupportsFetched
-from ...core.methods.ios import Ios
+from ...core.methods.ios import BANDS, HASHES, Ios
 from ...core.tasks import load_task
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.records import filled
@@ -118,8 +118,8 @@ class SupportSimilarity(ClientSimilarity):
     @classmethod
     def of_run(cls, config: RunConfig) -> "ClientSimilarity":
         """Return the overlap of supports, or of their signatures if clients send these."""
-        exact, ios = cls(cls.reads(parameter_shapes(config))), config[Ios]
-        return SignatureSimilarity(exact, ios.hashes, ios.bands) if ios.signatures else exact
+        exact = cls(cls.reads(parameter_shapes(config)))
+        return SignatureSimilarity(exact, HASHES, BANDS) if config[Ios].signatures else exact
 
     def hear(self, key: str, row: Row, sent: ArrayRecord) -> None:
         """Take the support of a client; one of another model is refused."""

@@ -16,12 +16,12 @@ from ....core.tasks import TaskError, load_task
 from ....core.tasks.metric_text import label
 from ...flower.env import app_settings
 from ..fingerprint import files_of, fingerprint
+from ..measures import GOAL_NAMES
 from ..records import SweepError
 from .budget import CONTENT, Budget, BudgetError, parse_budget
 from .candidates import ALL, CandidateError, check, parse_candidates
 from .comparison import RUNNER, Comparison, compare
 from .document import document
-from .measures import GOAL_NAMES
 from .page import render
 from .table import text_table
 
@@ -52,6 +52,7 @@ class Options:
     processes: int | None = None
     cluster: str | None = None  # address of a Ray cluster; RAY_ADDRESS by default
     out: Path | None = None
+    json: bool = False  # print the document instead of words
 
     def command(self) -> str:
         """Return the command that repeats or continues the comparison.
@@ -61,7 +62,7 @@ class Options:
         """
         words = [name for name in self.strategies if name != ALL]
         words += [word for text in self.run_config for word in ("-c", text)]
-        for field in fields(self)[2:]:
+        for field in fields(self)[2:-1]:
             value, name = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
             if value != field.default:
                 words += [name] if value is True else [name, str(value)]
@@ -93,10 +94,14 @@ def _publish(comparison: Comparison, folder: Path, options: Options) -> None:
     _say("drawing the page ...")
     found = document(comparison, options.command())
     page = folder / f"{page_name(comparison)}.html"
-    write_atomically(page.with_suffix(".json"), json.dumps(found, indent=1).encode() + b"\n")
+    found.page = str(page)
+    write_atomically(page.with_suffix(".json"), found.json_text().encode() + b"\n")
     write_atomically(page, render(found).encode())
-    print(f"{text_table(found)}\nJudged by {label(comparison.metric)} {found['goal']}:")
-    print(*found["verdict"], sep="\n")
+    if options.json:
+        print(found.json_text())
+        return
+    print(f"{text_table(found)}\nJudged by {label(found.judged_by)} {GOAL_NAMES[found.goal]}:")
+    print(*found.verdict, sep="\n")
     print(f"page: {page}")
 
 
