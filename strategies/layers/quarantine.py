@@ -58,6 +58,8 @@ class QuarantineLayer(Layer):
     is written to the journal and counted against its client.
     """
 
+    remembers = ("_norms", "_counts", "federation")
+
     def __init__(
         self,
         inner: Strategy,
@@ -234,17 +236,6 @@ class QuarantineLayer(Layer):
     def _limit(self, sent: SentModel, usual: float) -> float:
         """Return the norm from which on an update is absurd."""
         return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and counts, and what all layers know of the clients."""
-        usual = {"norms": self._norms.state(), "counts": self._counts.state()}
-        return usual | {"federation": self.federation.state_dict()}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._norms.load(state["norms"])
-        self._counts.load(state["counts"])
-        self.federation.load_state_dict(state["federation"])
 
 
 def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:

@@ -1,11 +1,38 @@
-"""Choose clients in turn."""
-
-from typing import Any
+"""Rules that need to know nothing of a client: a uniform draw, everyone, or in turn."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .base import Candidates, ClientSelector
+
+
+class Uniform(ClientSelector):
+    """Every client is equally likely.
+
+    >>> Uniform().select(Candidates(list("abcd")), 2, np.random.default_rng(0)).tolist()
+    [2, 3]
+    """
+
+    def select(
+        self, candidates: Candidates, count: int, rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """Return positions drawn without replacement, in ascending order."""
+        count = min(count, len(candidates))
+        return np.sort(rng.choice(len(candidates), size=count, replace=False)).astype(np.intp)
+
+
+class Everyone(ClientSelector):
+    """All candidates take part; ``count`` is how many there are.
+
+    >>> Everyone().select(Candidates(list("abc")), 3, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
+    """
+
+    def select(
+        self, candidates: Candidates, count: int, rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """Return all positions, or the first ``count`` if the caller allows fewer."""
+        return np.arange(min(count, len(candidates)))
 
 
 class RoundRobin(ClientSelector):
@@ -19,6 +46,8 @@ class RoundRobin(ClientSelector):
     >>> [turns.select(Candidates(list("abc")), 2, rng).tolist() for _ in range(3)]
     [[0, 1], [0, 2], [1, 2]]
     """
+
+    remembers = ("_last", "_turn")
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
@@ -35,11 +64,3 @@ class RoundRobin(ClientSelector):
             self._last[candidates.keys[position]] = self._turn
             self._turn += 1
         return np.sort(chosen)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return when each client had its last turn."""
-        return {"last": dict(self._last), "turn": self._turn}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._last, self._turn = dict(state["last"]), int(state["turn"])

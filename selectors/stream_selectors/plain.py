@@ -1,4 +1,4 @@
-"""Reservoir sampling: a uniform sample of everything that arrived."""
+"""Rules that need to know nothing of a sample: a uniform draw, the latest, or everything."""
 
 from typing import Any
 
@@ -51,3 +51,37 @@ class Reservoir(StreamSelector):
         super().load_state_dict(state)
         self._slots = [key for key in state["slots"] if key in self._labels]
         self._seen = int(state["seen"])
+
+
+class Fifo(StreamSelector):
+    """Keeps what arrived last.
+
+    >>> rule = Fifo(capacity=2)
+    >>> rule.offer(Offered([5, 6, 7], [0, 0, 1])).kept.tolist()
+    [1, 2]
+    >>> rule.offer(Offered([6, 8], [0, 1])).evicted.tolist()  # 6 came again, so 7 is the oldest
+    [7]
+    """
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        if not self.capacity:
+            return False, None
+        full = len(self._labels) >= self.capacity
+        return True, next(iter(self._labels)) if full else None
+
+    def _again(self, key: int, score: float) -> None:
+        self._labels[key] = self._labels.pop(key)
+
+
+class Unlimited(StreamSelector):
+    """Keeps everything, whatever the capacity.
+
+    >>> Unlimited(capacity=1).offer(Offered([5, 6, 5], [0, 0, 0])).kept.tolist()
+    [0, 1]
+    """
+
+    def _place(self, key: int, label: int, score: float) -> tuple[bool, int | None]:
+        return True, None
+
+    def _shrink(self) -> None:
+        """Nothing is too much."""
