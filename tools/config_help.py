@@ -151,8 +151,8 @@ def page() -> str:
             reads = ", ".join(dict.fromkeys(_family(key) for key in method.keys_read()))
             lines.append(f"| `{method.name}` | {_cell(method.about + paper)} | {reads} |")
     lines += ["", "## All other keys"]
-    often = {name for names in _OFTEN.values() for name in names}
-    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in often])
+    above = {name for names in _OFTEN.values() for name in names}
+    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in above])
     for name in sections():
         lines += _folded(f"<code>{name}</code>: {about(name)}", keys_of(name))
     return "\n".join(lines) + "\n"

@@ -21,10 +21,10 @@ class DeviceSpeeds:
     def __init__(self, seconds_per_sample: ArrayLike, bytes_per_second: ArrayLike) -> None:
         self.seconds_per_sample = np.asarray(seconds_per_sample, dtype=np.float64)
         self.bytes_per_second = np.asarray(bytes_per_second, dtype=np.float64)
-        names, both = "seconds_per_sample, bytes_per_second", [seconds_per_sample, bytes_per_second]
-        if np.ndim(both[0]) != 1 or np.shape(both[0]) != np.shape(both[1]):
+        names, both = "seconds_per_sample, bytes_per_second", vars(self).values()
+        if any(values.ndim != 1 for values in both) or len({len(values) for values in both}) > 1:
             raise ValueError(f"{names}: expected one number per client in each")
-        if not np.all(np.isfinite(both) & (np.asarray(both) > 0)):
+        if not all(np.all(np.isfinite(values) & (values > 0)) for values in both):
             raise ValueError(f"{names}: expected positive numbers")
 
     @classmethod

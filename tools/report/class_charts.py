@@ -67,10 +67,11 @@ def class_counts(
     told = {current: rows for current, rows in told.items() if any(rows)}
     if not told:
         return 0, np.zeros((0, 0))
-    sums, columns = {current: padded(rows).sum(axis=0) for current, rows in told.items()}, []
+    columns: list[list[int]] = []
     for current in range(min(told), max(told) + 1):
-        columns.append(sums[current] if current in sums else columns[-1])
-    return min(told), padded([column.tolist() for column in columns]).T
+        known = current in told
+        columns.append(padded(told[current]).sum(axis=0).tolist() if known else columns[-1])
+    return min(told), padded(columns).T
 
 
 def class_picture(name: str, first: int, table: NDArray[np.float64]) -> Plot | None:

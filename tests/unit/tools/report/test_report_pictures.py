@@ -82,7 +82,7 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
         "The clients fell into 4 cohorts of 3 clients; their models reach accuracy of 70.0 %",
         "two clients of one cluster had a similarity of 0.7",
         "Clients may use their own models here",
-        "Who was among the slowest three of a round",
+        "times among the slowest 3",
     ):
         assert words in text
 
