@@ -41,7 +41,7 @@ from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
-from .constant_baseline import baseline
+from .constant_baseline import baseline, note_data
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop
 from .memory import check_memory
@@ -132,6 +132,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.write_config(config.flat() | set_and_where)
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
+    if state is None:
+        for line in note_data(federation, task, config.num_clients * federation.simulated):
+            _warn_once(f"data: {line}")
     return folder, loop
 
 

@@ -5,24 +5,22 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .base import Configured, Method, NonNegative, Positive, Settings
+from .base import Configured, Method, NonNegative, Positive, Settings, key
 
 
 class Dp(Settings):
     """How updates are clipped, and how much noise hides them."""
 
     section = "dp"
-    clip: Positive = Field(default=1.0, description="norm to which updates are clipped")
-    noise_multiplier: NonNegative = Field(
-        default=1.0, description="standard deviation of the noise, divided by the clip"
+    clip: Positive = key(1.0, "norm to which updates are clipped")
+    noise_multiplier: NonNegative = key(1.0, "standard deviation of the noise, divided by the clip")
+    delta: Annotated[float, Field(gt=0.0, lt=1.0)] = key(
+        1e-5, "the delta at which epsilon is reported"
     )
-    delta: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
-        default=1e-5, description="the delta at which epsilon is reported"
-    )
-    budget: NonNegative = Field(
-        default=0.0,
-        description="epsilon that no client may exceed: one that has spent it is not asked again, "
-        "and the run ends when nobody is left; 0 means no limit",
+    budget: NonNegative = key(
+        0.0,
+        "epsilon that no client may exceed: one that has spent it is not asked again, and the run "
+        "ends when nobody is left; 0 means no limit",
     )
 
 
