@@ -60,6 +60,7 @@ class ClientBatch:
         # Of each sample in the loss, and of each client in aggregation; None for all alike
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
         self.counts_for: list[float | None] = [None] * len(requests)
+        self.steps: list[int] = [0] * len(requests)  # mini-batches; 0 for the usual ones
         self.carried: dict[str, list[Arrays | None]] = {}  # what the objective needs, by name
         self.metrics: dict[str, list[Any]] = {}  # these three are the columns of the replies
         self.stacks: dict[str, Arrays] = {}
@@ -153,14 +154,14 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        columns = zip(self.models, self.data, self.seeds, self.weights, strict=True)
-        if not self.carried:
-            return [Job(*own) for own in columns]
-        carried = [
-            {name: own for name, column in self.carried.items() if (own := column[row]) is not None}
-            for row in range(len(self))
-        ]
-        return [Job(*own, brought) for own, brought in zip(columns, carried, strict=True)]
+        nothing: dict[str, Arrays] = {}
+        carried = [self._carried_by(i) if self.carried else nothing for i in range(len(self))]
+        columns = (self.models, self.data, self.seeds, self.weights, carried, self.steps)
+        return [Job(*own) for own in zip(*columns, strict=True)]
+
+    def _carried_by(self, row: int) -> dict[str, Arrays]:
+        columns = self.carried.items()
+        return {name: own for name, column in columns if (own := column[row]) is not None}
 
     def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""
