@@ -8,17 +8,17 @@ METHODS = (
         name="random",
         about="clients drawn uniformly",
         default=True,
-        core="selectors.client_selectors.uniform:Uniform",
+        core="selectors.client_selectors.plain:Uniform",
     ),
     Selector(
         name="all",
         about="all clients, every round",
-        core="selectors.client_selectors.everyone:Everyone",
+        core="selectors.client_selectors.plain:Everyone",
     ),
     Selector(
         name="round-robin",
         about="all clients in turn",
-        core="selectors.client_selectors.round_robin:RoundRobin",
+        core="selectors.client_selectors.plain:RoundRobin",
     ),
     Selector(
         name="aoi",
