@@ -136,7 +136,7 @@ def test_a_strategy_that_fails_does_not_stop_the_others(
 ) -> None:
     monkeypatch.setenv("FAKE_BROKEN", "scaffold")
     assert run(tmp_path / "out") == 1
-    assert "Failed: scaffold (2 runs); runs.jsonl says why." in capsys.readouterr().out
+    assert "Failed: scaffold (2 runs); runs.jsonl has the reasons." in capsys.readouterr().out
     monkeypatch.delenv("FAKE_BROKEN")
     taken(calls)
     assert run(tmp_path / "out") == 0

@@ -129,7 +129,7 @@ def test_failed_runs_are_told_and_the_rest_compared() -> None:
     found.failures.append(record("broken", 1, [], "RuntimeError"))
     lines = verdict(found)
     assert lines[0] == "Run fedavg: there was nothing to compare it with."
-    assert lines[-1] == "Failed: broken (1 run); runs.jsonl says why."
+    assert lines[-1] == "Failed: broken (1 run); runs.jsonl has the reasons."
     nothing = verdict(comparison({"fedavg": [], "broken": [], "x": [rows(0.1, 3)]}, x=0))
     assert nothing == ["No strategy can be recommended: every run to the end failed."]
 
