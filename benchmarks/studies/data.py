@@ -31,6 +31,7 @@ SOURCES = {
     "wisdm": "WISDM 2019: 51 users, 6 activities, 5,890 and 1,550 windows, standardised",
     "traffic": "NSL-KDD: 10 classes of traffic, at most 500 training samples of each",
     "news": "20 Newsgroups by date: TF-IDF of 5,000 words, 4,000 and 2,000 posts",
+    "digits": "digits, as the task has them",
     "digits-by-label": "digits of 100 users in the order of their labels, one or two labels each",
 }
 _PER_CLASS = 500
@@ -130,6 +131,26 @@ def _news(cache: Path) -> Arrays:
     return arrays
 
 
+def _digits(_cache: Path) -> Arrays:
+    raw = load_raw(TaskSpec(task="digits"))
+    parts = {"x_train": raw.x_train, "y_train": raw.y_train, "x_test": raw.x_test}
+    return {name: np.asarray(part) for name, part in {**parts, "y_test": raw.y_test}.items()}
+
+
+def paired_file(path: Path, share: float, seed: int) -> Path:
+    """Return the data with a share of the training labels one class too high, cyclically."""
+    target = path.with_name(f"{path.stem}-pairs-{share:g}-{seed}.npz")
+    if not target.exists():
+        with np.load(path) as file:
+            arrays = dict(file)
+        labels = np.asarray(arrays["y_train"])
+        wrong = np.random.default_rng(seed).random(len(labels)) < share
+        arrays["y_train"] = np.where(wrong, (labels + 1) % (labels.max() + 1), labels)
+        with replacing(target) as out:
+            np.savez(out, allow_pickle=False, **arrays)
+    return target
+
+
 def _digits_by_label(_cache: Path) -> Arrays:
     """Return digits sorted by label and cut into equal parts: neighbours have the same label."""
     raw = load_raw(TaskSpec(task="digits"))
@@ -182,5 +203,6 @@ _MAKERS: dict[str, Callable[[Path], Arrays]] = {
     "wisdm": _standardised("wisdm51.npz"),
     "traffic": _capped_traffic,
     "news": _news,
+    "digits": _digits,
     "digits-by-label": _digits_by_label,
 }

@@ -1,7 +1,8 @@
 """The runner of the studies: any of the benchmarks' runners, with rows short enough to keep.
 
 Keys of a cell that begin with ``study.`` are read here and not passed on. ``study.data`` names a
-prepared data set (`data.SOURCES`) and ``study.spread`` the standard deviation of blobs, so that a
+prepared data set (`data.SOURCES`), ``study.pairs`` the share of its training labels that are one
+class too high, and ``study.spread`` the standard deviation of blobs, so that a
 record holds no path. ``study.runner`` says which columns are measured besides those of
 ``rounds.csv``.
 """
@@ -14,7 +15,7 @@ from typing import Any, cast
 
 from ...core.config import Scalar
 from ...tools.engine.local import LocalResult
-from .data import blobs_file, prepared
+from .data import blobs_file, paired_file, prepared
 
 RUNNER = "forager.benchmarks.studies.runs:run_study"
 RUNNERS = {
@@ -54,6 +55,8 @@ def run_study(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     config = {**COMMON, **{k: v for k, v in overrides.items() if k not in own}}
     if "study.data" in own:
         path = prepared(own["study.data"], cache_folder())
+        if "study.pairs" in own:
+            path = paired_file(path, float(own["study.pairs"]), int(config["seed"]))
         config |= {"task": "npz", "data.path": str(path)}
     if "study.spread" in own:
         path = blobs_file(float(own["study.spread"]), int(config["seed"]), cache_folder())
