@@ -1,7 +1,7 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, real, security, tiny
+from . import arena, auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, real, security, tiny
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
@@ -14,6 +14,7 @@ PAPERS: dict[str, Studies] = {
     "no-harm": no_harm.studies,
     "real": real.studies,
     "security": security.studies,
+    "arena": arena.studies,
     "compare": compare.studies,
     "tiny": tiny.studies,
 }

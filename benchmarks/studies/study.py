@@ -32,6 +32,8 @@ class Study:
         The configs.
     seeds : range
         Each cell runs with every one of them.
+    runner : str
+        What runs a cell, as ``module:function``.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Study:
     setting: str
     cells: tuple[Cell, ...]
     seeds: range = range(5)
+    runner: str = RUNNER
 
     @property
     def path(self) -> Path:
@@ -66,7 +69,9 @@ class Study:
         """
         path = Path("sweeps") / "rerun" / f"{self.name}.jsonl" if anew else self.path
         cells = [cell for cell in self.cells if re.search(like, cell.name)]
-        results = sweep(self.name, cells, self.seeds, path=path, processes=processes, runner=RUNNER)
+        results = sweep(
+            self.name, cells, self.seeds, path=path, processes=processes, runner=self.runner
+        )
         if anew and not results.failures:
             new = {record.key for record in read_records(path)}
             old = read_records(self.path) if self.path.exists() else []

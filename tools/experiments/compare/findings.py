@@ -108,7 +108,9 @@ def _against(
     comparison: Comparison, runs: dict[int, SweepRecord], best: str
 ) -> dict[str, Difference]:
     first = comparison.runs[best]
-    differences = {axis: at_equal(runs, first, axis, comparison.decides) for axis in AXES}
+    differences = {
+        a: at_equal(runs, first, column, comparison.decides) for a, column in AXES.items()
+    }
     columns = {
         "other": comparison.other,
         "worst": worst_column(comparison.metric),
