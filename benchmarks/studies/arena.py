@@ -11,4 +11,4 @@ SETTING = (
 
 def studies() -> list[Study]:
     """Return the one study."""
-    return [Study("arena", "arena", SETTING, tuple(cells(rules())), range(5), RUNNER)]
+    return [Study("arena", "arena", SETTING, tuple(cells(rules())), range(3), RUNNER)]

@@ -83,7 +83,7 @@ def heart() -> Study:
         " learning rate 0.001 where FLamby does not say otherwise. Accuracy as a mean over"
         " hospitals; pooled test: all test patients, scaled by all training patients."
     )
-    return Study("real-heart", "real", setting, tuple(cells), range(10))
+    return Study("real-heart", "real", setting, tuple(cells))
 
 
 def air() -> Study:
