@@ -143,12 +143,14 @@ def seeds_for(effect: float, spread: float) -> int | None:
 class Claim:
     """What a paper says, and where that is tested: first by the primary comparison.
 
-    ``expect`` is what must come out: better (``above``) or not worse (``not below``).
+    ``expect`` is what must come out: better (``above``) or not worse (``not below``); in the
+    primary comparison, or ``everywhere`` if that is what is claimed.
     """
 
     says: str
     tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
+    everywhere: bool = False
 
     @property
     def primary(self) -> Trial:
@@ -240,8 +242,8 @@ def word(claim: Claim, test: Trial, found: Outcome) -> Word:
 def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
     """Return held, held in part, refuted or undecided; what rests on few seeds is preliminary.
 
-    The primary comparison decides. *In part*: it held, but another place refutes it; or it did
-    not, but another place holds.
+    The primary comparison decides. *In part*: it held, but another place refutes it (or does not
+    hold, where the claim is about all places); or it did not, but another place holds.
     """
     words = {t: word(claim, t, found[t]) for t in claim.tests}
     first = words[claim.primary]
@@ -250,7 +252,8 @@ def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
         return "undecided (one seed)" if only else "not measured"
     others = {words[t] for t in claim.tests if t is not claim.primary and not t.few}
     if first == "held":
-        said = "held in part" if "refuted" in others else "held"
+        against = others - {"held"} if claim.everywhere else others & {"refuted"}
+        said = "held in part" if against else "held"
     else:
         said = "held in part" if "held" in others else first
     return f"{said} (preliminary)" if claim.primary.few else said
@@ -287,7 +290,8 @@ def rule(claims: Sequence[Claim]) -> str:
         " paper's setting, whatever came out. It decides at the 5 % level; the other places of"
         " the claim are corrected among themselves (Holm). Differences below a point, or a tenth of"
         " a ratio, are too small to matter. *Held*: the primary comparison shows it, and no other"
-        " place shows the opposite. *Held in part*: one of the two. *Refuted*: the interval"
+        " place shows the opposite (or all show it, if that is the claim). *Held in part*: one of"
+        " the two. *Refuted*: the interval"
         " excludes a gain that matters; or, where nothing must be lost, it lies below zero."
         " *Undecided*: neither; the number of seeds is that which would find the difference that"
         " was seen, or the smallest that matters, four times in five."
