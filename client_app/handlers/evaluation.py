@@ -25,7 +25,8 @@ def evaluate_clients(batch: ClientBatch) -> Replies:
     models = _tuned_models(batch)
     found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
-    batch.metrics |= {name: [own[name] for own in found] for name in found[0]}
+    names = dict.fromkeys(name for own in found for name in own)
+    batch.metrics |= {name: [own.get(name) for own in found] for name in names}
     return batch.replies()
 
 

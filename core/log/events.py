@@ -106,6 +106,7 @@ class Exchanged(Event):
     seconds: Number = None
     simulated_seconds: Number = None
     reply_seconds: ReplySeconds | None = None
+    deadline: Number = None  # where it is learned
 
 
 class LateReplied(Event):
@@ -149,6 +150,20 @@ class ClassesSpread(Event):
     name = "classes-spread"
     clients: Clients = 0
     counts: list[list[Count]] = []
+
+
+class ClientNames(Event):
+    """What people call the clients, by key: the owners of their data, where the data say."""
+
+    name = "client-names"
+    names: dict[str, str] = {}
+
+
+class DataChecked(Event):
+    """What of the data may mislead, found before the run."""
+
+    name = "data-checked"
+    findings: list[str] = []
 
 
 class InputsScaled(Event):
@@ -244,6 +259,8 @@ class PrivacySpent(Event):
     delta: Number = None
     epsilon_most: Number = None
     epsilon_mean: Number = None
+    budget: Number = None
+    used_up: Count = 0  # clients that are not asked again
 
 
 class CoresetsUsed(Event):

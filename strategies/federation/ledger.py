@@ -44,8 +44,6 @@ class Ledger:
 
     How many late ones are kept in mind is bounded, and so are the bytes of their models.
 
-    Examples
-    --------
     >>> from flwr.app import Message, RecordDict
     >>> from ...core.wire.flower_private import TaskIdentity
     >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.methods.catalogue import chosen
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, PLAN
+from ...core.wire.keys import ARRAYS, LOSS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
 from ..federation.ledger import Assignment
@@ -56,6 +56,8 @@ class QuarantineLayer(Layer):
     first: of all its replies); likewise example counts above ``count_factor`` times the usual. Each
     is written to the journal and counted against its client.
     """
+
+    remembers = ("_norms", "_counts", "federation")
 
     def __init__(
         self,
@@ -121,6 +123,7 @@ class QuarantineLayer(Layer):
 
         def check(table: Replies) -> Replies:
             wrong = self._asked(table) | table.faults
+            _drop_undefined(table)
             wrong |= unsound_metrics(table, skip=wrong)
             return self.federation.sound(server_round, table, wrong)
 
@@ -221,17 +224,6 @@ class QuarantineLayer(Layer):
         """Return the norm from which on an update is absurd."""
         return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
 
-    def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and counts, and what all layers know of the clients."""
-        usual = {"norms": self._norms.state(), "counts": self._counts.state()}
-        return usual | {"federation": self.federation.state_dict()}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._norms.load(state["norms"])
-        self._counts.load(state["counts"])
-        self.federation.load_state_dict(state["federation"])
-
 
 def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:
     """Return the first tables: all, or as many as memory allows, but at least a few rows."""
@@ -256,6 +248,23 @@ def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterab
             break
         first.append(table)
     return first, chain((first.pop(0) for _ in range(len(first))), remaining)
+
+
+def _drop_undefined(table: Replies) -> None:
+    """Forget metrics that are not finite: R2 of one sample, say; a loss must be.
+
+    >>> rows = Replies([7, 8], ["", ""], ["", ""], {"loss": [0.5, 0.4], "r2": [math.nan, 0.1]})
+    >>> _drop_undefined(rows)
+    >>> rows.metrics["r2"]
+    [None, 0.1]
+    """
+    for name, values in list(table.metrics.items()):
+        if name in (NUM_EXAMPLES, LOSS):
+            continue
+        undefined = [type(value) is float and not math.isfinite(value) for value in values]
+        if any(undefined):
+            pairs = zip(values, undefined, strict=True)
+            table.set_metric(name, [None if gone else value for value, gone in pairs])
 
 
 def unsound_metrics(

@@ -20,8 +20,8 @@ from ...core.methods.selector import Selector
 from ...selectors.client_selectors.base import ClientSelector
 from ..engine.local import LocalResult
 from .compare.budget import COLUMNS, LIMIT_AMOUNT, LIMIT_KIND
-from .compare.measures import at_equal
 from .compare.runner import run_candidate
+from .measures import at_equal
 from .records import Cell, SweepError
 from .results import Results
 from .tables import Table

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from .formatting import shorten
@@ -27,6 +27,18 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
+
+
+def sentences(lines: Sequence[str], first: int = 3, summary: str = "More in words") -> str:
+    """Return sentences, which are HTML already: the first ones, and the others folded."""
+    shown, rest = (
+        "".join(line if line.startswith("<li") else f"<li>{line}</li>" for line in part)
+        for part in (lines[:first], lines[first:])
+    )
+    if len(lines) == first + 1:  # a fold takes as much room as a line
+        shown, rest = shown + rest, ""
+    more = f'<details><summary>{summary}</summary><ul class="story">{rest}</ul></details>'
+    return f'<ul class="story">{shown}</ul>{more if rest else ""}'
 
 
 def page(title: str, body: str, plots: Iterable[Plot]) -> str:

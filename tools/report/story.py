@@ -4,7 +4,7 @@ from collections import Counter
 from html import escape
 
 from ...core.config.run_config import AXIS_DEFAULTS
-from ...core.log.events import Decided, InputsScaled
+from ...core.log.events import Decided, InputsScaled, PrivacySpent
 from ...core.methods.catalogue import presets
 from ...core.tasks.metric_text import label, title, written
 from .formatting import data_size, duration, jain_index, percent, plural, spread
@@ -273,8 +273,10 @@ def privacy(history: History) -> str:
     >>> privacy(History.from_events(events))
     'epsilon 2.50 at delta 1e-05'
     """
-    spent = history.series("epsilon")[1]
+    spent, last = history.series("epsilon")[1], history.last(PrivacySpent)
     amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
+    if last is not None and last.budget is not None:
+        amount += f" of a budget of {last.budget:g}"
     return f"{amount} at delta {history.delta:g}"
 
 

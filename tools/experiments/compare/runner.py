@@ -30,8 +30,8 @@ from ...engine.local_grid import LocalGrid
 from ...engine.simulated_devices import simulated_devices
 from ...report.formatting import jain_index
 from ...report.history import History
+from ..measures import EVENNESS, SELECTING
 from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
-from .measures import EVENNESS, SELECTING
 from .meter import Meter, Metered, MeteredGrid
 
 _LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
