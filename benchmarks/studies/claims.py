@@ -254,8 +254,10 @@ def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
     if first == "held":
         against = others - {"held"} if claim.everywhere else others & {"refuted"}
         said = "held in part" if against else "held"
+    elif "held" in others:
+        said = "held in part"
     else:
-        said = "held in part" if "held" in others else first
+        said = "refuted" if claim.everywhere and "refuted" in others else first
     return f"{said} (preliminary)" if claim.primary.few else said
 
 

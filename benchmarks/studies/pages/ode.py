@@ -187,17 +187,17 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "By the paper's measure, the mean over devices, ODE gains over a reservoir on "
-        "activities; its last layer ranks samples as all layers do, at a fraction of the time "
-        "and memory."
+        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities, as "
+        "`ode-balanced` (ours) does on activities and on synthetic users; its last layer ranks "
+        "samples as all layers do, at a fraction of the time and memory."
     ),
     (
-        "By the server's accuracy, in which large devices count more, it does not gain on "
-        "traffic, images or synthetic users; what a sample is worth to the first model says "
-        "little of what it is worth 30 rounds later."
+        "The paper's plan gains nothing on synthetic users, and by the server's accuracy, in which "
+        "large devices count more, nothing on traffic and images; what a sample is worth to the "
+        "first model is not shown to say what it is worth 30 rounds later."
     ),
     (
-        "Use `ode-balanced` (ours) for streams of sensors or text, most of all with little "
-        "storage; for images a reservoir (`data-selector='reservoir'`) is as good and simpler."
+        "Use `ode-balanced` for streams of sensors or text, most of all with little storage; for "
+        "images a reservoir (`data-selector='reservoir'`) is as good and simpler."
     ),
 )
