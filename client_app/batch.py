@@ -61,6 +61,7 @@ class ClientBatch:
         # Of each sample in the loss, and of each client in aggregation; None for all alike
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
         self.counts_for: list[float | None] = [None] * len(requests)
+        self.steps: list[int] = [0] * len(requests)  # mini-batches; 0 for the usual ones
         self.carried: dict[str, list[Arrays | None]] = {}  # what the objective needs, by name
         self.metrics: dict[str, list[Any]] = {}  # these three are the columns of the replies
         self.stacks: dict[str, Arrays] = {}
@@ -154,11 +155,10 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        carried = [self._carried_by(row) for row in range(len(self))] if self.carried else ()
-        columns = zip(self.models, self.data, self.seeds, self.weights, strict=True)
-        if not carried:
-            return [Job(*columns_of_row) for columns_of_row in columns]
-        return [Job(*own, brought) for own, brought in zip(columns, carried, strict=True)]
+        nothing: dict[str, Arrays] = {}
+        carried = [self._carried_by(i) if self.carried else nothing for i in range(len(self))]
+        columns = (self.models, self.data, self.seeds, self.weights, carried, self.steps)
+        return [Job(*own) for own in zip(*columns, strict=True)]
 
     def _carried_by(self, row: int) -> dict[str, Arrays]:
         columns = self.carried.items()

@@ -173,6 +173,7 @@ def _plan(config: RunConfig, frozen: str) -> RunPlan:
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
         roll_back_after=config.round.roll_back_after,
+        late_counts=config[Aggregation].late,
         title=run_title(config),
         config=config.flat(),
         frozen=frozen,

@@ -190,7 +190,7 @@ class Loop:
 
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
-        self._hear_late(server_round)
+        late = self._hear_late(server_round)
         config = self._message_config()
         try:
             requests = Requests.of(
@@ -221,7 +221,7 @@ class Loop:
             assert self.train_exchange is not None
             raise RoundFailed(self.train_exchange.shortfall(received, self.plan.min_replies))
         with unchanged_on_failure(self.strategy):
-            arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
+            arrays, metrics = self._aggregate(server_round, ReplyStream(chain(late, kept, tables)))
             self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
             if self._is_evaluated(server_round):
                 self._try_out(server_round, arrays)
@@ -236,15 +236,22 @@ class Loop:
             reason = f"{type(error).__name__}: {error}"
             raise AllRefused(f"the new model cannot be evaluated: {reason}") from error
 
-    def _hear_late(self, server_round: int) -> None:
-        """Let the layers learn from replies of earlier rounds that have come since."""
-        for replies in self.grid.late():
+    def _hear_late(self, server_round: int) -> list[Replies]:
+        """Return replies of earlier rounds that have come since, if they are to be aggregated.
+
+        Otherwise the layers learn from them.
+        """
+        came = self.grid.late()
+        if self.plan.late_counts:
+            return came
+        for replies in came:
             try:
                 self.strategy.hear(server_round, replies)
             except Exception as error:  # whatever a client sent, the run continues
                 reason = str(error) if isinstance(error, ValueError) else repr(error)
                 for node in replies.nodes:
                     self.federation.set_aside(server_round, node, f"late: {reason}")
+        return []
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]

@@ -46,6 +46,7 @@ class RunPlan:
     # Failures of a round, with every reply set aside, after which the run goes back to an earlier
     # state; 0 for never.
     roll_back_after: int = 3
+    late_counts: bool = False  # replies that come after their round are aggregated in the next
     title: str = ""  # in the log; the layers by default
     config: dict[str, Any] = field(default_factory=dict)  # to refuse resuming another run
     frozen: str = ""  # checksum of the arrays that never travel, for clients to compare

@@ -24,8 +24,8 @@ _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false"
 _TABLE = "[tool.flwr.app.config"
 _OFTEN = {  # keys by what a user wants to do
     "Choose a method": (
-        *("strategy", "client-selector", "data-selector", "cohorts", "similarity", "aggregator"),
-        *("objective", "uplink", "downlink", "privacy", "weighting", "serving"),
+        *("strategy", "client-selector", "data-selector", "work", "cohorts", "similarity"),
+        *("aggregator", "objective", "uplink", "downlink", "privacy", "weighting", "serving"),
     ),
     "Data and model": (
         *("task", "data.path", "data.kind", "data.target-column", "data.user-column"),
@@ -44,10 +44,12 @@ _OFTEN = {  # keys by what a user wants to do
     ),
     "Slow, failing and hostile clients": (
         *("round.deadline", "round.min-replies", "round.over-commit", "aggregation.buffer"),
+        "aggregation.late",
         *("quarantine.norm-factor", "quarantine.count-factor"),
     ),
     "Traffic and privacy": (
         *("top-k.density", "summary.ask-at-most", "dp.clip", "dp.noise-multiplier", "dp.delta"),
+        "dp.budget",
     ),
     "Files": ("output-dir", "run-name", "resume-from", "report", "callbacks"),
 }
@@ -71,11 +73,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def keys_of(section: str) -> list[ConfigKey]:
-    """Return the keys of one section; of none, those without a prefix.
-
-    >>> keys_of("prox")[0].key, keys_of("prox")[0].allowed
-    ('prox.mu', 'number at least 0')
-    """
+    """Return the keys of one section; of none, those without a prefix."""
     kind = _section(section) if section else RunConfig
     prefix = f"{section}." if section else ""
     return [
@@ -116,11 +114,7 @@ def _section(name: str) -> type[Settings]:
 
 
 def about(section: str) -> str:
-    """Return what a section is for.
-
-    >>> about("prox")
-    'The proximal term of FedProx.'
-    """
+    """Return what a section is for."""
     return (getdoc(_section(section)) or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -159,8 +153,8 @@ def page() -> str:
             reads = ", ".join(dict.fromkeys(_family(key) for key in method.keys_read()))
             lines.append(f"| `{method.name}` | {_cell(method.about + paper)} | {reads} |")
     lines += ["", "## All other keys"]
-    often = {name for names in _OFTEN.values() for name in names}
-    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in often])
+    above = {name for names in _OFTEN.values() for name in names}
+    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in above])
     for name in sections():
         lines += _folded(f"<code>{name}</code>: {about(name)}", keys_of(name))
     return "\n".join(lines) + "\n"

@@ -110,7 +110,7 @@ class Exchanged(Event):
 
 
 class LateReplied(Event):
-    """A training reply came after its round: it taught something, and was not aggregated."""
+    """A training reply came after its round: it taught something, or counts in the next."""
 
     name = "late-reply"
     client: str = "?"
@@ -179,6 +179,18 @@ class Aggregated(Event):
 
     name = "aggregated"
     metrics: Mapping[str, Number] = {}
+
+
+class Contributed(Event):
+    """Whose updates made the model of a round: one entry per client in each list."""
+
+    name = "contributed"
+    of_data = frozenset({"samples", "norms", "shares"})
+    clients: list[str] = []
+    bytes_up: list[Count] = []
+    samples: Numbers = []
+    norms: Numbers = []  # of its update
+    shares: Numbers = []  # of the mean update, along it: all together are 1
 
 
 class Evaluated(Event):

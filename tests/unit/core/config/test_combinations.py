@@ -24,10 +24,12 @@ ONLY_A_MODEL = {
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
+        *("clipped-mean", "fltrust"),
     },
-    "uplink": {"dense", "top-k", "top-k-plain", "compact"},
+    "uplink": {"dense", "int8", "top-k", "top-k-plain", "compact"},
     "weighting": {"examples", "uniform"},
     "serving": {"model", "best"},
+    "work": {"same", "by-speed"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
