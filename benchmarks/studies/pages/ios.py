@@ -95,7 +95,7 @@ def page() -> Page:
             " is Kendall's agreement of the two orders; JS is how far the labels of a client's"
             " neighbours, mixed by similarity, are from its own (Jensen-Shannon, less is better)."
             " `paper` measures importance over local training and takes one K for all, the mean of"
-            " the clients' K*, at most 20 %, as `similarity='index-overlap'` does; `after` measures"
+            " the clients' K*, at most 20 %, as `strategy='ios'` does; `after` measures"
             " it after training. Accuracy is that of the last round."
         ),
         answer=ANSWER,

@@ -187,8 +187,8 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities, as "
-        "`ode-balanced` (ours) does on activities and on synthetic users; its last layer ranks "
+        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities; "
+        "`ode-balanced` (ours) does so on activities and on synthetic users. Its last layer ranks "
         "samples as all layers do, at a fraction of the time and memory."
     ),
     (
