@@ -118,7 +118,7 @@ def test_equal_bytes_cut_the_costly_run_short() -> None:
     for number, row in enumerate(rising):
         row["accuracy"] = number / 100
     cheap, costly = {0: record("a", 0, steady)}, {0: record("b", 0, rising)}
-    assert at_equal(cheap, costly, "rounds", "accuracy").mean < -0.2
+    assert at_equal(cheap, costly, "round", "accuracy").mean < -0.2
     # 1,000 bytes pay for ten rounds of the other, of which the last fifth counts.
     gap = at_equal(cheap, costly, "bytes", "accuracy")
     assert gap.mean == pytest.approx(level(steady, "accuracy") - (0.09 + 0.10) / 2)
