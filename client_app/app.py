@@ -98,8 +98,10 @@ def answer_one(message: Message, context: Context) -> Message:
 
 def failed(message: Message, context: Context, error: Exception, kind: str) -> Message:
     """Return the reply of a client that failed; the text of the error goes to its own log."""
-    _warn_once(f"{kind} failed: {reason_of(error, with_text=True)}")
-    told = is_simulated(context) or says_texts(context.run_config)
+    told = is_simulated(context)
+    if not told:
+        _warn_once(f"{kind} failed: {reason_of(error, with_text=True)}")
+        told = says_texts(context.run_config)
     return Message(Error(_RAISED, reason_of(error, with_text=told)), reply_to=message)
 
 

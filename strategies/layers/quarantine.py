@@ -201,7 +201,7 @@ class QuarantineLayer(Layer):
         wrong = {}
         for row, assignment in enumerate(self.federation.ledger.of(table)):
             if assignment is None or assignment.read or assignment.model is None:
-                wrong[row] = "nobody asked for it, or it is a second reply"
+                wrong[row] = "it was not requested, or it is a second reply"
             else:
                 assignment.read = True
         return wrong

@@ -199,7 +199,7 @@ def test_a_run_that_goes_back_does_not_see_its_own_future(
     assert device.train(6).content[CORESET]["round"] == 5
     assert not said
     assert device.train(4).content[CORESET]["round"] == 0
-    assert "is from round 6: not used, as this is round 4" in said[0]
+    assert "its state is from round 6, and this is round 4: it starts afresh" in said[0]
 
 
 def test_a_round_that_is_done_again_begins_as_it_did_before(tmp_path: Path) -> None:
