@@ -71,11 +71,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def keys_of(section: str) -> list[ConfigKey]:
-    """Return the keys of one section; of none, those without a prefix.
-
-    >>> keys_of("prox")[0].key, keys_of("prox")[0].allowed
-    ('prox.mu', 'number at least 0')
-    """
+    """Return the keys of one section; of none, those without a prefix."""
     kind = _section(section) if section else RunConfig
     prefix = f"{section}." if section else ""
     return [
@@ -116,11 +112,7 @@ def _section(name: str) -> type[Settings]:
 
 
 def about(section: str) -> str:
-    """Return what a section is for.
-
-    >>> about("prox")
-    'The proximal term of FedProx.'
-    """
+    """Return what a section is for."""
     return (getdoc(_section(section)) or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -159,8 +151,8 @@ def page() -> str:
             reads = ", ".join(dict.fromkeys(_family(key) for key in method.keys_read()))
             lines.append(f"| `{method.name}` | {_cell(method.about + paper)} | {reads} |")
     lines += ["", "## All other keys"]
-    often = {name for names in _OFTEN.values() for name in names}
-    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in often])
+    above = {name for names in _OFTEN.values() for name in names}
+    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in above])
     for name in sections():
         lines += _folded(f"<code>{name}</code>: {about(name)}", keys_of(name))
     return "\n".join(lines) + "\n"

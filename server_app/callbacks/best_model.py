@@ -85,7 +85,7 @@ class BestModel(Callback):
                     about={"best": found | input_scale(loop.federation.scale)},
                 )
         except OSError as error:  # a full disk may not end the run
-            _log.warning("%s could not be written: %s", self.folder.best_path(), error)
+            _log.warning("the best model is not saved yet: %s; it is tried again", error)
             return
         self._drop(but=self._unwritten)  # cohorts that are gone
         self._unwritten = {}

@@ -59,8 +59,11 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
             ["run", "--local", "-c", "task='diabetes' strategy='gcfl'"],
             "data-selector can be full,",
         ),
-        (["run", "--local", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
-        (["run", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
+        (
+            ["run", "--local", "-c", "model='nowhere:build'"],
+            "cannot be imported: No module named 'nowhere'",
+        ),
+        (["run", "-c", "model='nowhere:build'"], "cannot be imported: No module named 'nowhere'"),
         (["resume"], "holds no run yet"),
         (["report", "nothing"], "'nothing' is not the folder of a run"),
         (["watch", "nothing"], "'nothing' is not the folder of a run"),
