@@ -92,13 +92,13 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
     keys = "strategy='fedavg' num-server-rounds=3 run-name='first' report=false"
     assert main(["run", "--local", "-c", keys]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^rounds +3$", said, re.MULTILINE)
+    assert re.search(r"^rounds +3\b", said, re.MULTILINE)
     config = json.loads((app / "runs/first/config.json").read_text())
     assert config["overrides"]["task"] == f"{MODULE}.task:Task"
     assert config["num-clients"] == 8
 
     assert main(["resume", "--local", "-c", "num-server-rounds=4"]) == 0  # its own code is trusted
-    assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^rounds +4\b", capsys.readouterr().out, re.MULTILINE)
     assert main(["report"]) == 0
     assert (app / "runs/first/report.html").exists()
 
