@@ -186,10 +186,8 @@ def _config_table(config: Mapping[str, Any]) -> str:
     values = flattened({key: value for key, value in config.items() if key != "overrides"})
     if not values:
         return '<p class="note">The run ended before its config was written.</p>'
-    rows = [
-        [(f"<code>{escape(key)}</code>", key), (escape(_value(values[key])), values[key])]
-        for key in sorted(values)
-    ]
+    shown = {key: _value(values[key]) for key in sorted(values)}
+    rows = [[(f"<code>{escape(k)}</code>", k), (escape(v), v)] for k, v in shown.items()]
     return folded_table(f"The whole config, {len(rows)} keys", ("key", "value"), rows)
 
 
