@@ -8,7 +8,7 @@ Both go by the clients' requests; the server keeps only who asked for what, and 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -305,7 +305,7 @@ class Auxo:
             for name, leaf in self._leaves.items()
         }
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
-        posts = {key: asdict(one) for key, one in self._posts.items()}
+        posts = {key: dict(vars(one)) for key, one in self._posts.items()}
         state |= {"where": dict(self._where), "posts": posts, "lies": self.lies.state_dict()}
         return state | {"rng": self._rng.bit_generator.state}
 
