@@ -249,7 +249,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "output bias": lambda *_: [],
     "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
-    "a similarity": _offered("a similarity", "something must say how similar clients are"),
+    "a similarity": _offered("a similarity", "set a similarity"),
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),

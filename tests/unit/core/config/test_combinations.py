@@ -167,7 +167,7 @@ def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str)
     if similarity in COMPARED[cohorts]:
         assert text == ""
     else:
-        needs = "something must say how similar clients are; allowed is"
+        needs = "set a similarity; allowed is"
         verb = needs if cohorts in ("similarity", "neighbours") else "needs"
         assert f"cohorts = {cohorts!r}: {verb} similarity = " in text
         assert all(name in text for name in COMPARED[cohorts])
