@@ -13,9 +13,10 @@ FOLDER = ROOT / "docs" / "results"
 _HEAD = """# What we found
 
 **What to use.** [`strategy='forager'`](forager.md), the default, is above FedAvg on all eight data
-sets at less than half of its bytes. The five papers behind it are judged below, each claim by one
-comparison; names of papers run the papers, our own are marked "ours". Everything ran on two cores:
-smaller networks, fewer clients and fewer rounds than in the papers.
+sets at less than half of its bytes; its page says where it fails. The five papers behind it are
+judged below, each claim by one comparison; names of papers run the papers, our own are marked
+"ours". Everything ran on two cores: smaller networks, fewer clients and fewer rounds than in the
+papers.
 
 | paper | should you use it? |
 | --- | --- |

@@ -25,7 +25,7 @@ Every preset on eight data sets, 5 seeds, against the plain way to do the same: 
 samples of the same budget, or a reservoir of the same size. Differences in points of accuracy.
 **▲** above, **▼** below: the 95 % interval of the paired differences excludes zero. Of eight
 comparisons, 0.2 are expected to fall on either side by chance alone. Learning rates were chosen for
-the baselines, on another seed."""
+the baselines, on another seed. `ios` ran while importance was still measured after training."""
 _LETTERS = """\
 What ours gain over the papers' they are made after, in the same runs."""
 _AGAIN = """\
