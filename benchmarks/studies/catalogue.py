@@ -1,7 +1,7 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, security, tiny
+from . import auxo, compare, cosage, diagnose, forager, gcfl, ios, no_harm, ode, security, tiny
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
@@ -11,6 +11,7 @@ PAPERS: dict[str, Studies] = {
     "auxo": auxo.studies,
     "ios": ios.studies,
     "forager": forager.studies,
+    "diagnose": diagnose.studies,
     "no-harm": no_harm.studies,
     "security": security.studies,
     "compare": compare.studies,
